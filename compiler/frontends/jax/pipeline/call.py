@@ -21,7 +21,7 @@ class LossCall:
     trees: list[tuple[int, Any]]
 
     def made_by(self, loss: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """What a loss returns for this call, with these in place of its arrays."""
+        """Calls a loss with the arguments of this call, with these in place of its arrays."""
         args, kwargs = tree_util.tree_unflatten(self.tree, replaced(self.leaves, self.arrays, arrays))
         return loss(*args, **kwargs)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 from jax import lax
@@ -15,6 +15,8 @@ from pathways.dialect.user_line import caller
 
 REDUCE = ("mean", "sum", "weighted")
 AUX = ("stack", "mean", "sum", "last", "concat")
+Finish: TypeAlias = Callable[[Any, Any], Any]
+"""Makes the loss of sums over the microbatches, and of the types of what was added up."""
 _any_lax: Any = lax
 _tree: Any = jax.tree
 
@@ -53,11 +55,11 @@ class Microbatches:
         self,
         run: Callable[[Sequence[Any]], tuple[Any, Any]],
         batch: Sequence[Any],
-        finish: Callable[[Any], Any] | None = None,
+        finish: Finish | None = None,
     ) -> Any:
         """The loss over all microbatches: `run(leaves of one)` gives what is added up, and what else there is.
 
-        `finish` makes the loss of what was added up; without it, `reduce` does.
+        `finish` makes the loss of the sums, and of the types that were added up; without it, `reduce` does.
         """
 
         def one(total: Any, leaves: Sequence[Any]) -> tuple[Any, Any]:
@@ -70,16 +72,13 @@ class Microbatches:
         shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in batch]
         first = jax_api.eval_shape(value_of, shapes)
         total, rest = _any_lax.scan(one, _tree.map(_zeros, first), list(batch))
-        value = self._reduced(total) if finish is None else finish(total)
-        dtype = value.dtype if isinstance(first, list) else _tree.leaves(first)[0].dtype
-        if jax_api.dtypes.issubdtype(dtype, jax_api.numpy.floating):  # of integers, a mean is none
-            value = value.astype(dtype)
+        value = (finish or self._reduced)(total, first)
         return (value, _tree.map(self._aux, rest)) if self.has_aux else value
 
-    def _reduced(self, total: Any) -> Any:
+    def _reduced(self, total: Any, first: Any) -> Any:
         if self.reduce == "weighted":
-            return total[0] / total[1]
-        return total / self.count if self.reduce == "mean" else total
+            return in_type_of(first[0], total[0] / total[1])
+        return in_type_of(first, total / self.count if self.reduce == "mean" else total)
 
     def alone(self, made: Any) -> Any:
         """The same of what the loss returns for the whole batch."""
@@ -123,6 +122,12 @@ class Microbatches:
                 return jax_api.numpy.reshape(leaf, (-1, *leaf.shape[2:]))
             case _:
                 return leaf
+
+
+def in_type_of(loss: Any, value: Any) -> Any:
+    """Casts a value to the type of a loss. Of integers, a mean is none: then the value keeps its own."""
+    is_number = jax_api.dtypes.issubdtype(loss.dtype, jax_api.numpy.floating)
+    return value.astype(loss.dtype) if is_number else value
 
 
 def bad_pipeline(problem: str, have: str, rule: str, advice: str) -> PathwaysError:

@@ -13,7 +13,7 @@ from pathways.compiler.frontends.jax.pipeline.errors import (
     MixesExamples,
     WrongReduce,
 )
-from pathways.compiler.frontends.jax.pipeline.microbatches import Microbatches
+from pathways.compiler.frontends.jax.pipeline.microbatches import Finish, Microbatches, in_type_of
 from pathways.compiler.frontends.jax.pipeline.mixing.analyze import types_of_part
 from pathways.compiler.frontends.jax.pipeline.mixing.handling import Handling, handled
 from pathways.compiler.frontends.jax.pipeline.mixing.hoist import Extra, made_once, run_with_extras
@@ -59,8 +59,9 @@ class WholeBatch:
         rest = tree_util.tree_unflatten(self.rest, [0] * len(self.names))
         return part, tree_util.tree_structure((0, rest))
 
+    @property
     def extras(self) -> list[Extra]:
-        return [] if self.handling.hoists is None else self.handling.hoists.extras()
+        return [] if self.handling.hoists is None else self.handling.hoists.extras
 
     def made_once(self, leaves: Sequence[Any]) -> list[Any]:
         """Computes the extras from the leaves of the whole batch."""
@@ -68,7 +69,7 @@ class WholeBatch:
 
     def cut(self, extras: Sequence[Any]) -> list[Any]:
         """The extras with a leading axis of microbatches: the rows of each, or all of it for each."""
-        return [self._cut(x, e.axis) for x, e in zip(extras, self.extras(), strict=True)]
+        return [self._cut(x, e.axis) for x, e in zip(extras, self.extras, strict=True)]
 
     def extras_of(self, *leaves: Any) -> list[Any]:
         """The extras of the leaves of a whole batch, with a leading axis of microbatches."""
@@ -82,13 +83,13 @@ class WholeBatch:
         return rows.reshape(count, -1, *rows.shape[1:])
 
     def of_microbatch(self, *given: Any) -> Any:
-        """What is added up of one microbatch, and what else the loss returns; from its leaves, then its extras."""
+        """Computes the sums of one microbatch, and what else the loss returns, from its leaves and its extras."""
         hoists, totals = self.handling.hoists, self.handling.totals
         if hoists is None:
             value, rest = self.many.parted(self.loss(*given))
             return (value[0] / value[1] if self._is_quotient else value), rest
-        count = len(given) - len(self.extras())
-        axes = [e.axis for e in self.extras()]
+        count = len(given) - len(self.extras)
+        axes = [e.axis for e in self.extras]
         extras = [x if a is None else numpy.moveaxis(x, 0, a) for x, a in zip(given[count:], axes, strict=True)]
         results = hoists.part.outvars if totals is None else [*totals.part, *hoists.part.outvars[1:]]
         made = run_with_extras(hoists, 1, given[:count], extras, results)
@@ -101,16 +102,15 @@ class WholeBatch:
         """Whether a loss of a sum and a weight is the quotient of both already in each microbatch."""
         return self.many.reduce == "weighted" and self.is_whole
 
-    def finish(self, leaves: Sequence[Any], extras: Sequence[Any]) -> Callable[[Any], Any] | None:
-        """Makes the loss of what was added up; None where `reduce` says how."""
-        scale, totals = self.handling.verdict.scale, self.handling.totals
+    def finish(self, leaves: Sequence[Any], extras: Sequence[Any]) -> Finish | None:
+        """Returns what makes the loss of the sums over the microbatches; None where `reduce` says how."""
+        verdict, totals = self.handling.verdict, self.handling.totals
         if totals is not None:
-            return lambda sums: totals.loss_of(sums, leaves, extras)
-        return (lambda total: total * scale) if scale is not None and (self.is_exact or self._is_quotient) else None
-
-    @property
-    def is_exact(self) -> bool:
-        return self.handling.verdict.semantics is Semantics.EXACT
+            return lambda sums, _: totals.loss_of(sums, leaves, extras)
+        is_scaled = verdict.semantics is Semantics.EXACT or self._is_quotient
+        if verdict.scale is None or not is_scaled:
+            return None
+        return lambda total, loss: in_type_of(loss, total * verdict.scale)
 
 
 def whole_batch(

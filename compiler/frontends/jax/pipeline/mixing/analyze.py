@@ -59,17 +59,22 @@ def has_single_rows(avals: Sequence[Any], batch: frozenset[int], count: int) -> 
 
 
 def related(traces: Traces) -> tuple[list[Relation], Walk]:
-    """The relation of each result. Raises ProgramsDiffer where the two traces are different programs."""
-    bodies = compat.body_of(traces.whole), compat.body_of(traces.part)
-    avals = [(x.aval, y.aval) for x, y in zip(bodies[0].invars, bodies[1].invars, strict=True)]
-    sizes = frozenset((a.shape[0], b.shape[0]) for i, (a, b) in enumerate(avals) if i in traces.batch and a.shape)
+    """Relates each result. Raises ProgramsDiffer where the two traces are different programs."""
+    ins, sizes = arguments_of(traces)
     walk = Walk(traces.count, sizes)
-    ins = [argument(a, b, is_batch=i in traces.batch) for i, (a, b) in enumerate(avals)]
     return walk.body(traces.whole, traces.part, ins), walk
 
 
-def argument(whole: Any, part: Any, *, is_batch: bool) -> Relation:
-    """The relation of a leaf of the loss's arguments.
+def arguments_of(traces: Traces) -> tuple[list[Relation], frozenset[tuple[int, int]]]:
+    """Relates the arguments of a loss; returns the numbers of examples in both traces, too."""
+    bodies = compat.body_of(traces.whole), compat.body_of(traces.part)
+    avals = [(x.aval, y.aval) for x, y in zip(bodies[0].invars, bodies[1].invars, strict=True)]
+    sizes = frozenset((a.shape[0], b.shape[0]) for i, (a, b) in enumerate(avals) if i in traces.batch and a.shape)
+    return [_argument(a, b, is_batch=i in traces.batch) for i, (a, b) in enumerate(avals)], sizes
+
+
+def _argument(whole: Any, part: Any, *, is_batch: bool) -> Relation:
+    """Relates a leaf of the loss's arguments.
 
     The first axis of a leaf of the batch numbers the examples. A scalar or a key is the same for all of them.
     """

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import ELEMENTWISE, scale_of
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.known import computed
-from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, grown_axes
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import CONST, Form, Relation, is_level, tiles
 from pathways.compiler.frontends.jax.pipeline.mixing.soundness import checked, differing_sizes
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _KEEP_EVEN = frozenset(
     {
@@ -73,11 +73,8 @@ def _as_rows(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
 
 
 def _layout_of(step: EquationPair, relation: Relation, shapes: Shapes) -> tuple[Digit, ...] | None:
-    """The digit of the one axis that grows with the batch, if the rows of each microbatch are alike."""
-    a, b = shapes
-    if len(a) != len(b):
-        return None
-    grown = [d for d in range(len(a)) if a[d] != b[d]]
+    """Finds the digit of the one axis that grows with the batch, if the rows of each microbatch are alike."""
+    (a, b), grown = shapes, grown_axes(shapes)
     if len(grown) != 1 or a[grown[0]] != b[grown[0]] * step.walk.count:
         return None
     (dim,) = grown

@@ -8,21 +8,21 @@ import numpy as np
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import JaxBody, body_of
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, merged
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     CONST,
     Form,
-    Known,
     MixingCause,
     Relation,
     Tail,
     Why,
     fill_of,
+    filled,
     is_level,
     is_same_everywhere,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _MAX_ROUNDS = 12
 """Rounds after which the relations of a loop's state are said not to settle."""
@@ -97,14 +97,6 @@ def _joined_rows(
     )
 
 
-def _filled(relation: Relation, shapes: Shapes) -> Known | None:
-    """The number of which a known constant consists, in other shapes; None if it has several."""
-    fills = None if relation.known is None else [fill_of(k) for k in relation.known]
-    if fills is None or any(f is None for f in fills):
-        return None
-    return np.broadcast_to(fills[0], shapes[0]), np.broadcast_to(fills[1], shapes[1])
-
-
 class _Scan:
     """A scan in both traces. A loop over the examples has a digit that is the turn of the loop."""
 
@@ -126,7 +118,7 @@ class _Scan:
         """Positions in the carry of sums over the examples."""
 
     def _one_turn(self, relation: Relation, shapes: Shapes) -> Relation:
-        """What one turn gets of a stacked input."""
+        """Relates the part of a stacked input that one turn gets."""
         if relation.form is Form.ROWS:
             found = next((d for d in relation.layout if d.dim == 0), None)
             if found is not None:
@@ -138,7 +130,7 @@ class _Scan:
             return replace(relation, layout=self._inside(relation), known=None, own=frozenset())
         if relation.form is not Form.CONST:
             return relation
-        known = _filled(relation, (shapes[0][1:], shapes[1][1:]))
+        known = filled(relation, (shapes[0][1:], shapes[1][1:]))
         is_level_over_turns = is_level(relation, shapes)
         uneven = self.is_over_batch and known is None and (relation.known is not None or not relation.is_even)
         causes = (
@@ -166,7 +158,7 @@ class _Scan:
         if relation.form is not Form.ROWS:
             inner = shapes[0][1:], shapes[1][1:]
             is_even = is_level(relation, inner)
-            return replace(relation, known=_filled(relation, shapes), scale=relation.factor, is_even=is_even)
+            return replace(relation, known=filled(relation, shapes), scale=relation.factor, is_even=is_even)
         inner = self.digit.inner if self.digit is not None else (1, 1)
         layout = merged(
             [

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import common
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Form,
@@ -16,9 +17,9 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     fill_of,
     is_close,
     is_same_everywhere,
+    per_microbatch,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 SAME = frozenset(
     {
@@ -32,7 +33,7 @@ _JOINS = frozenset({"add", "sub", "add_any", "max", "min", "select_n", "clamp", 
 """Operations that keep a scale which all of their operands have."""
 _COMPARES = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "sign", "is_finite", "lt_to", "le_to", "eq_to"})
 """Operations whose result stays the same when all operands are scaled alike."""
-OTHERS = frozenset(
+_OTHERS = frozenset(
     {
         *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e", "bessel_i1e", "cbrt"),
         *("ceil", "clz", "complex", "cos", "cosh", "digamma", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1"),
@@ -42,7 +43,7 @@ OTHERS = frozenset(
         *("shift_right_logical", "sin", "sinh", "sqrt", "square", "tan", "tanh", "zeta", "tie", "max", "min"),
     }
 )
-ELEMENTWISE = SAME | _COMPARES | OTHERS | {"add", "sub", "add_any", "select_n", "clamp", "optimization_barrier"}
+ELEMENTWISE = SAME | _COMPARES | _OTHERS | {"add", "sub", "add_any", "select_n", "clamp", "optimization_barrier"}
 
 
 def scale_of(
@@ -179,7 +180,7 @@ def _of_sums(step: EquationPair, name: str, ins: Sequence[Relation]) -> Relation
     first = ins[0]
     if name in ("add", "sub", "add_any", "select_n") and (name != "select_n" or is_close(first.factor, 1)):
         terms = [r for r in (ins[1:] if name == "select_n" else ins) if not r.is_zero]
-        scales = [r.scale if r.form is Form.TOTAL else _per_microbatch(r.factor, step.walk.count) for r in terms]
+        scales = [r.scale if r.form is Form.TOTAL else per_microbatch(r.factor, step.walk.count) for r in terms]
         if None not in scales and is_same_everywhere(scales):
             return Relation(Form.TOTAL, scale=scales[0], origin=totals[0].origin, has_data=True)
         return Tail.SHIFTED if len(totals) == 1 else Tail.UNEQUAL
@@ -224,11 +225,6 @@ def _of_tails(name: str, ins: Sequence[Relation]) -> Relation | Tail:
     if name in SAME and is_only:
         return tails[0]
     return Tail.OTHER
-
-
-def _per_microbatch(factor: float | None, count: int) -> float | None:
-    """A constant as the total of equal parts."""
-    return None if factor is None else factor / count
 
 
 _INTEGERS = "iub"

@@ -25,6 +25,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Site,
     Why,
     is_close,
+    per_microbatch,
 )
 from pathways.compiler.frontends.jax.pipeline.mixing.same_program import same_program
 from pathways.compiler.frontends.jax.pipeline.mixing.totals import NotASum, Totals, totals_of
@@ -69,13 +70,14 @@ def _handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], traces: T
         relations, walk = related(traces)
     except ProgramsDiffer as error:
         return Handling(_differs(error))
-    if is_single and not same_program(traces, traced_twice(flat, avals, traces.batch, count)):
+    real = traced_twice(flat, avals, traces.batch, count) if is_single else traces
+    if is_single and not same_program(traces, real):
         return Handling(BatchVerdict(Semantics.UNKNOWN, note=_OF_ONE))
     verdict = judged(relations[0], count)
     plain = verdict.semantics in (Semantics.MEAN, Semantics.SUM) or verdict.exactly is Exactly.SCALED
     found = Handling(verdict, others=relations[1:])
     if not plain:
-        traces = traced_twice(flat, avals, traces.batch, count) if is_single else traces
+        traces = real
         found = _exactly(traces, verdict, relations[0])
         if is_single and verdict.semantics is Semantics.EXACT and found.verdict.semantics is Semantics.UNKNOWN:
             found = Handling(BatchVerdict(Semantics.UNKNOWN, note=_OF_ONE))
@@ -102,7 +104,7 @@ def _exactly(traces: Traces, verdict: BatchVerdict, loss: Relation) -> Handling:
 
 
 def _hoisted(traces: Traces, verdict: BatchVerdict, *, takes: bool) -> Handling | None:
-    """How a loss is computed exactly; None if it is not by this. Raises NotASum and ProgramsDiffer."""
+    """Finds how a loss is computed exactly; None if that fails. Raises NotASum and ProgramsDiffer."""
     (loss, *others), walk = hoisted(traces, takes=takes)
     again = judged(loss, traces.count)
     if any(c.why is Why.NOISE for c in loss.causes):
@@ -135,7 +137,7 @@ def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
     causes = [c for r in gradients for c in r.causes]
     mixing = [c for c in causes if c.why.mixes]
     text = "the backward pass of a custom derivative is not a sum over the examples"
-    scale = loss.scale if loss.form is Form.TOTAL else _over(loss.factor, traces.count)
+    scale = loss.scale if loss.form is Form.TOTAL else per_microbatch(loss.factor, traces.count)
     if any(not _fits(r, scale, traces.count) for r in gradients if r.form is not Form.LOST):
         mixing.append(MixingCause(Why.BACK, origin, text))
     if mixing:
@@ -145,20 +147,16 @@ def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
     return found
 
 
-def _over(factor: float | None, count: int) -> float | None:
-    return None if factor is None else factor / count
-
-
 def _fits(gradient: Relation, scale: float | None, count: int) -> bool:
     """Whether a gradient of the whole batch is so many times the sum of those of the microbatches."""
     if gradient.form is Form.CONST:
-        return gradient.is_zero or is_close(_over(gradient.factor, count), scale)
+        return gradient.is_zero or is_close(per_microbatch(gradient.factor, count), scale)
     return gradient.form is Form.TOTAL and is_close(gradient.scale, scale)
 
 
 def _graded(found: Handling, traces: Traces) -> Traces:
     """The traces of the loss with its gradients by all numbers that are no batch; extras are leaves of the batch."""
-    hoists, axes = found.hoists, [e.axis for e in found.hoists.extras()] if found.hoists else []
+    hoists, axes = found.hoists, [e.axis for e in found.hoists.extras] if found.hoists else []
     bodies = [compat.body_of(j) for j in (traces.whole, traces.part)]
     count = len(bodies[0].invars)
     floating = [

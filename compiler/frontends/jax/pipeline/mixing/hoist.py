@@ -7,13 +7,14 @@ the loss is a sum over microbatches, for any schedule.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn, JaxBody
-from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, argument
+from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces, arguments_of
 from pathways.compiler.frontends.jax.pipeline.mixing.inline import Values, needed_for, reads_of, with_jits_opened
-from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, grown_axes
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     NO_CAUSES,
     Form,
@@ -46,7 +47,10 @@ class Extra:
 
 @dataclass(eq=False)
 class Hoists:
-    """What is taken out of one body: variables of both traces' bodies, and the same of the bodies inside of it."""
+    """Variables that are taken out of one body, in both traces, and of the bodies inside of it.
+
+    The walk fills it; afterwards it stays, so what a microbatch runs and gets is derived once.
+    """
 
     whole: JaxBody
     part: JaxBody
@@ -59,28 +63,32 @@ class Hoists:
     def both(self) -> tuple[JaxBody, JaxBody]:
         return self.whole, self.part
 
+    @cached_property
     def main(self) -> list[int]:
         """The positions of the equations that a microbatch runs, in order: those with effects, too."""
         effects = [v for e in self.part.eqns if e.effects for v in reads_of(e)]
         needed = set(needed_for(self.part, [*self.part.outvars, *effects], self.taken.__contains__))
         return [i for i, e in enumerate(self.part.eqns) if i in needed or e.effects]
 
+    @cached_property
     def used(self) -> list[tuple[Any, Extra]]:
         """The variables of both bodies that a microbatch gets, in the order in which it reads them first."""
-        read = [v for i in self.main() for v in reads_of(self.part.eqns[i])]
+        read = [v for i in self.main for v in reads_of(self.part.eqns[i])]
         read += [v for v in self.part.outvars if not isinstance(v, compat.Literal)]
         return [(v, self.taken[v][1]) for v in dict.fromkeys(read) if v in self.taken]
 
+    @cached_property
     def loops(self) -> list[int]:
         """The positions of the equations with bodies that get values from outside."""
-        return [i for i in self.main() if i in self.inner and self.inner[i].extras()]
+        return [i for i in self.main if i in self.inner and self.inner[i].extras]
 
+    @cached_property
     def extras(self) -> list[Extra]:
         """All values that a microbatch gets: those of this body first, then those of the bodies inside of it."""
-        own = [extra for _, extra in self.used()]
-        for i in self.loops():
+        own = [extra for _, extra in self.used]
+        for i in self.loops:
             is_loop = self.part.eqns[i].primitive.name == "scan"
-            own += [e.in_a_loop if is_loop else e for e in self.inner[i].extras()]
+            own += [e.in_a_loop if is_loop else e for e in self.inner[i].extras]
         return own
 
 
@@ -142,7 +150,7 @@ class HoistingWalk(Walk):
             if relation.form is not Form.CONST or not relation.is_pure or is_level(relation, shapes):
                 continue
             is_read_elsewhere = sum(v is y for e in current.part.eqns for v in e.invars) > 1
-            grown = [d for d, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b]
+            grown = grown_axes(shapes)
             digit = self._digit(shapes, grown[0]) if len(grown) == 1 and not is_read_elsewhere else None
             if digit is not None:
                 current.taken[y] = x, Extra(digit.dim)
@@ -155,11 +163,11 @@ class HoistingWalk(Walk):
         return self._bodies[id(jaxpr)]
 
     def _offered(self, current: Hoists, whole: Any, part: Any, relation: Relation) -> Relation:
-        """The relation of a value after it is taken out, or as it was if it stays."""
+        """Takes a value out if that helps; returns its relation then, or the given one."""
         if not self._takes or not relation.is_pure or relation.adds_up or _is_clean(relation):
             return relation
         shapes = tuple(whole.aval.shape), tuple(part.aval.shape)
-        grown = [d for d, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b]
+        grown = grown_axes(shapes)
         if not grown:
             current.taken[part] = whole, Extra(None)
             return Relation(is_pure=True)
@@ -170,7 +178,7 @@ class HoistingWalk(Walk):
         return Relation(Form.ROWS, (digit,), has_data=True, is_pure=True)
 
     def _digit(self, shapes: Shapes, dim: int) -> Digit | None:
-        """How the one axis that grows numbers the examples, the first digits being those of examples."""
+        """Finds the digit of the one axis that grows; its examples are the most significant part."""
         whole, part = shapes[0][dim], shapes[1][dim]
         for examples in self.batch_sizes():
             inner = whole // examples[0]
@@ -196,12 +204,9 @@ def _is_clean(relation: Relation) -> bool:
 
 
 def hoisted(traces: Traces, *, takes: bool = True) -> tuple[list[Relation], HoistingWalk]:
-    """The relations of a loss's results when all that can be taken out is, if it `takes`. Raises ProgramsDiffer."""
-    bodies = compat.body_of(traces.whole), compat.body_of(traces.part)
-    avals = [(x.aval, y.aval) for x, y in zip(bodies[0].invars, bodies[1].invars, strict=True)]
-    sizes = frozenset((a.shape[0], b.shape[0]) for i, (a, b) in enumerate(avals) if i in traces.batch and a.shape)
+    """Relates a loss's results, and takes out what can be, if it `takes`. Raises ProgramsDiffer."""
+    ins, sizes = arguments_of(traces)
     walk = HoistingWalk(traces.count, sizes, takes=takes)
-    ins = [argument(a, b, is_batch=i in traces.batch) for i, (a, b) in enumerate(avals)]
     return walk.body(traces.whole, traces.part, ins), walk
 
 
@@ -209,13 +214,13 @@ def made_once(hoists: Hoists, arguments: Sequence[Any]) -> list[Any]:
     """Computes all extras from the whole batch's arguments, in the order of `Hoists.extras`."""
     body = hoists.whole
     values = Values(body, arguments)
-    targets = [hoists.taken[v][0] for v, _ in hoists.used()]
-    loops = hoists.loops()
+    targets = [hoists.taken[v][0] for v, _ in hoists.used]
+    loops = hoists.loops
     for i in loops:
         targets += _reads_of_extras(body.eqns[i], hoists.inner[i])
     for i in needed_for(body, targets, values.__contains__):
         values.run(body.eqns[i])
-    found = [values.read(hoists.taken[v][0]) for v, _ in hoists.used()]
+    found = [values.read(hoists.taken[v][0]) for v, _ in hoists.used]
     for i in loops:
         found += _made_in_body(body.eqns[i], hoists.inner[i], values)
     return found
@@ -235,8 +240,8 @@ def _is_variable(atom: Any) -> bool:
 def _needs(inner: Hoists, consts: int, carried: int) -> list[bool]:
     """Which arguments of a body its extras are made of; of a loop, also what makes its state."""
     body = inner.whole
-    targets = [inner.taken[v][0] for v, _ in inner.used()]
-    for i in inner.loops():
+    targets = [inner.taken[v][0] for v, _ in inner.used]
+    for i in inner.loops:
         targets += _reads_of_extras(body.eqns[i], inner.inner[i])
     while True:
         positions = needed_for(body, targets, _never)
@@ -289,16 +294,16 @@ def run_with_extras(
 
     `t` is 0 for the whole batch, with all of the extras, and 1 for one microbatch, with its part of them.
     """
-    body, used = hoists.both[t], hoists.used()
+    body, used = hoists.both[t], hoists.used
     values = Values(body, arguments)
     values.give([hoists.taken[v][0] if t == 0 else v for v, _ in used], extras[: len(used)])
     rest = list(extras[len(used) :])
-    loops = set(hoists.loops())
-    for i in hoists.main():
+    loops = set(hoists.loops)
+    for i in hoists.main:
         eqn = body.eqns[i]
         if i in loops:
             inner = hoists.inner[i]
-            count = len(inner.extras())
+            count = len(inner.extras)
             given, rest = rest[:count], rest[count:]
             values.write(eqn.outvars, _run_body(eqn, inner, t, [values.read(a) for a in eqn.invars], given))
         else:

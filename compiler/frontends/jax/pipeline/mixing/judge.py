@@ -16,7 +16,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
 
 
 class Semantics(Enum):
-    """What a loss over microbatches is."""
+    """Says what a loss over microbatches is."""
 
     MEAN = "mean"
     SUM = "sum"
@@ -26,7 +26,7 @@ class Semantics(Enum):
 
 
 class Exactly(Enum):
-    """How a loss that is neither a mean nor a sum over its examples is computed exactly."""
+    """Ways to compute a loss exactly that is neither a mean nor a sum over its examples."""
 
     NOISE = "random numbers are drawn once for the whole batch, and cut"
     QUOTIENT = "both sums of a quotient are added up over the microbatches, and divided once"
@@ -37,14 +37,14 @@ class Exactly(Enum):
 
 @dataclass(frozen=True)
 class BatchVerdict:
-    """What a loss over microbatches is, and why. `scale`: the loss is so many times the sum over the microbatches."""
+    """Says what a loss over microbatches is, and why: `scale` times the sum over the microbatches, if that is known."""
 
     semantics: Semantics
     causes: Sequence[MixingCause] = ()
     exactly: Exactly | None = None
     scale: float | None = None
     origin: Site | None = None
-    """Where the sums of an exact loss are taken."""
+    """The site at which the sums of an exact loss are taken."""
     note: str = ""
     """Why nothing is known, where no equation is the cause."""
 

@@ -146,8 +146,11 @@ def numbering_dims(digits: Layout) -> set[int]:
     return {d.dim for d in digits}
 
 
+def grown_axes(shapes: Shapes) -> list[int]:
+    """Returns the axes that are longer in the whole batch."""
+    return [axis for axis, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b]
+
+
 def idle_axes(digits: Layout, shapes: Shapes) -> set[int]:
-    """The axes that are longer in the whole batch, and number no examples."""
-    whole, part = shapes
-    numbering = {d.dim for d in digits if d.grows}
-    return {d for d, (a, b) in enumerate(zip(whole, part, strict=True)) if a != b and d not in numbering}
+    """Returns the axes that are longer in the whole batch, and number no examples."""
+    return set(grown_axes(shapes)) - {d.dim for d in digits if d.grows}

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Digit, Shapes, merged, numbering_dims
 from pathways.compiler.frontends.jax.pipeline.mixing.reductions import reduced
-from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, fill_of, forgotten
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relation, Why, filled, forgotten
 
 
 def _shard_map(step: EquationPair) -> Made:
@@ -55,14 +55,14 @@ def _local_shape(shape: Sequence[int], spec: Any, sizes: dict[Any, int]) -> tupl
     return tuple(size // k for size, k in zip(shape, split, strict=True))
 
 
+def _local_shapes(shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Shapes:
+    return _local_shape(shapes[0], spec, sizes), _local_shape(shapes[1], spec, sizes)
+
+
 def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation | None:
     """The relation of one device's part; None if an example lies on several devices."""
     if relation.form is not Form.ROWS:
-        fills = None if relation.known is None else [fill_of(k) for k in relation.known]
-        known = None
-        if fills is not None and not any(f is None for f in fills):
-            local = [_local_shape(shape, spec, sizes) for shape in shapes]
-            known = (np.broadcast_to(fills[0], local[0]), np.broadcast_to(fills[1], local[1]))
+        known = filled(relation, _local_shapes(shapes, spec, sizes))
         return replace(forgotten(relation, shapes), known=known)
     layout = list(relation.layout)
     for dim in range(len(shapes[0])):
@@ -83,10 +83,9 @@ def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, si
 def _global(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation:
     """The relation of an array that all devices' parts make up."""
     if relation.form is not Form.ROWS:
-        local = tuple(_local_shape(shape, spec, sizes) for shape in shapes)
-        return forgotten(relation, (local[0], local[1]))
+        return forgotten(relation, _local_shapes(shapes, spec, sizes))
     axes: dict[int, tuple[int, tuple[int, int]]] = {}
-    local = [_local_shape(shape, spec, sizes) for shape in shapes]
+    local = _local_shapes(shapes, spec, sizes)
     for dim in range(len(shapes[0])):
         below = (local[0][dim], local[1][dim])
         for name in reversed(_names_of(spec, dim)):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Form,
     Relation,
@@ -15,7 +16,6 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     is_same_everywhere,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _KEEP_SCALE = frozenset(
     {

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import BY_PLACE, EquationPair, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Layout, moved, numbering_dims
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     NO_CAUSES,
@@ -16,10 +17,8 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     is_level,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Rule
 
 _OF_OTHERS = "data of one example picks rows of others"
-_BY_PLACE = "rows are picked by their place in the batch"
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,14 @@ def _of_examples(
             layout.append(digit)
         elif digit.dim in axes.batching:
             layout.append(replace(digit, dim=axes.of_indices[axes.batching[digit.dim]]))
-        elif digit.dim in axes.of_operand and step.is_whole_axis(0, digit.dim):
+        elif digit.dim in axes.of_operand and step.is_whole_axis(digit.dim):
             layout.append(replace(digit, dim=axes.of_operand[digit.dim]))
         elif _is_own_row(step, digit, indices, axes):
             layout.append(replace(digit, dim=axes.of_indices[indices.layout[0].dim]))
         elif indices.form is Form.ROWS and indices.has_data:
             return step.lost(Why.DATA, _OF_OTHERS)
         else:
-            return step.lost(Why.POSITION, _BY_PLACE)
+            return step.lost(Why.POSITION, BY_PLACE)
     if indices.form is Form.ROWS:
         if moved(indices.layout, axes.of_indices) != tuple(layout):
             return step.meets()
@@ -134,8 +133,8 @@ def _dynamic_slice(step: EquationPair) -> Relation:
         return step.lost(Why.DATA, _OF_OTHERS)
     if operand.form is not Form.ROWS:
         return replace(operand, known=None)
-    if any(d.dim >= 0 and not step.is_whole_axis(0, d.dim) for d in operand.layout):
-        return step.lost(Why.POSITION, _BY_PLACE)
+    if any(d.dim >= 0 and not step.is_whole_axis(d.dim) for d in operand.layout):
+        return step.lost(Why.POSITION, BY_PLACE)
     causes = {step.back(r) for r in starts if r.is_statistic}
     return replace(operand, known=None, own=frozenset(), causes=operand.causes | causes)
 
@@ -204,7 +203,7 @@ def _written(step: EquationPair) -> Layout | None:
 
 
 def _place_of(step: EquationPair, written: Layout) -> Layout | Relation:
-    """Where in the operand the examples write; shorter than `written` where they write to places of others."""
+    """Finds where in the operand the examples write: fewer digits than `written` if they share places."""
     numbers = step.params["dimension_numbers"]
     scattered = [i for i in range(step.rank(2)) if i not in numbers.update_window_dims]
     inserted = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)

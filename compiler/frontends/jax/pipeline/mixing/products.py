@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Digit, Shapes, by_group, moved, numbering_dims
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Form,
@@ -18,7 +19,6 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     is_level,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Rule
 
 _Axes: TypeAlias = tuple[int, ...]
 

@@ -1,7 +1,7 @@
 """Random numbers: a key of the loss draws for the whole batch; a key of an example draws for that example."""
 
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, MixingCause, Relation, Why, is_close
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _MAKE_KEYS = ("random_wrap", "random_unwrap", "random_clone", "random_seed")
 """Operations that draw nothing."""

@@ -4,9 +4,9 @@ import math
 from dataclasses import replace
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import Shapes, by_group, moved, numbering_dims
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, MixingCause, Relation, Tail, Why
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made, Rule
 
 _CONDITIONS = ("reduce_or", "reduce_and")
 _KEEP_SCALE = ("reduce_max", "reduce_min")

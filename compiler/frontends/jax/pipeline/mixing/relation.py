@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pathways.compiler.frontends.jax.compat import Eqn
-from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Layout, Shapes
+from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Layout, Shapes, grown_axes
 
 Known: TypeAlias = tuple[Any, Any]
 """The numpy arrays of a value that tracing already fixes, in both traces."""
@@ -168,11 +168,23 @@ def is_same_everywhere(scales: Iterable[float | None]) -> bool:
 
 def is_level(relation: Relation, shapes: Shapes) -> bool:
     """Whether a constant is the same along each axis that grows with the batch."""
-    a, b = shapes
-    if a == b or relation.known is None or fill_of(relation.known[0]) is not None:
+    if shapes[0] == shapes[1] or relation.known is None or fill_of(relation.known[0]) is not None:
         return relation.is_even
-    grown = [d for d in range(len(a)) if a[d] != b[d]]
-    return all(np.array_equal(k, np.broadcast_to(np.take(k, [0], d), k.shape)) for d in grown for k in relation.known)
+    pairs = [(axis, k) for axis in grown_axes(shapes) for k in relation.known]
+    return all(np.array_equal(k, np.broadcast_to(np.take(k, [0], axis), k.shape)) for axis, k in pairs)
+
+
+def filled(relation: Relation, shapes: Shapes) -> Known | None:
+    """Returns the number of which a known constant consists, in other shapes; None if it has several."""
+    fills = None if relation.known is None else [fill_of(k) for k in relation.known]
+    if fills is None or any(f is None for f in fills):
+        return None
+    return np.broadcast_to(fills[0], shapes[0]), np.broadcast_to(fills[1], shapes[1])
+
+
+def per_microbatch(factor: float | None, count: int) -> float | None:
+    """Returns the scale of a constant as the total of equal parts."""
+    return None if factor is None else factor / count
 
 
 def forgotten(relation: Relation, shapes: Shapes) -> Relation:

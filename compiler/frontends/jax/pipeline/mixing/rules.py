@@ -11,7 +11,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing import (
     reductions,
     shapes,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import Rule
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import Rule
 from pathways.compiler.frontends.jax.pipeline.work import CUSTOM, JITS, REMATS
 
 CALLS: dict[str, str] = {
@@ -31,17 +31,9 @@ CALLS: dict[str, str] = {
 IN_CALLS = frozenset({*control.RULES, "shard_map"})
 """Operations with bodies, which are walked also where no operand is of the batch: their bodies may draw noise."""
 
-RULES: dict[str, Rule] = {
-    **elementwise.RULES,
-    **shapes.RULES,
-    **reductions.RULES,
-    **products.RULES,
-    **picking.RULES,
-    **order.RULES,
-    **randomness.RULES,
-    **control.RULES,
-    **meshes.RULES,
-}
+MODULES = (elementwise, shapes, reductions, products, picking, order, randomness, control, meshes)
+"""One for each kind of operation; each has the rules of its primitives."""
+RULES: dict[str, Rule] = {name: rule for module in MODULES for name, rule in module.RULES.items()}
 
 CANNOT_TELL = frozenset(
     {

@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import of_totals
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import BY_PLACE, EquationPair, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import (
     BOTH,
     Digit,
@@ -24,9 +25,6 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Why,
     tiles,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Rule
-
-_BY_PLACE = "rows are picked by their place in the batch"
 
 
 def _reshape(step: EquationPair) -> Relation:
@@ -85,7 +83,7 @@ def _slice(step: EquationPair) -> Relation:
             if not _is_all(step, digit):
                 rows = replace(rows, layout=kept)
         elif not _is_all(step, digit) and not _is_blocks(step, digit, rows):
-            return step.touched(rows, {digit.dim}, Why.POSITION, _BY_PLACE)
+            return step.touched(rows, {digit.dim}, Why.POSITION, BY_PLACE)
     return replace(rows, known=None, own=frozenset())
 
 
@@ -118,13 +116,13 @@ def _split(step: EquationPair) -> Relation:
         sizes = zip(BOTH, step.both, strict=True)
         if all(size % digits[0].block[t] == 0 for t, p in sizes for size in p["sizes"]):
             return rows
-    return step.touched(rows, {axis}, Why.POSITION, _BY_PLACE)
+    return step.touched(rows, {axis}, Why.POSITION, BY_PLACE)
 
 
 def _unstack(step: EquationPair) -> Relation:
     rows, axis = step.ins[0], step.params["axis"]
     if axis in numbering_dims(rows.layout):
-        return step.lost(Why.POSITION, _BY_PLACE)
+        return step.lost(Why.POSITION, BY_PLACE)
     return step.with_layout(rows, moved(rows.layout, {d: d - (d > axis) for d in range(step.rank())}))
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import ELEMENTWISE, SAME
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair
 from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, idle_axes
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     Form,
@@ -14,7 +15,6 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     is_close,
     is_level,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair
 
 _SIZES: Mapping[str, frozenset[str]] = {
     "reshape": frozenset({"new_sizes"}),
@@ -49,14 +49,14 @@ _TAKES_PARTS = SAME | {
 
 
 def differing_sizes(step: EquationPair) -> bool:
-    """Whether an operation works with another number in the whole batch, which is no size of the batch."""
+    """Returns whether an operation works with another number in the whole batch, which is no size of the batch."""
     whole, part = step.both
     allowed = _SIZES.get(step.name, frozenset[str]())
     for name in whole:
         is_placed = any(word in name for word in _PLACED)
         if name not in allowed and not is_placed and not _are_equal(whole[name], part.get(name)):
             return True
-    return any(True for _ in _cut_axes(step))
+    return _takes_other_parts(step)
 
 
 def _are_equal(a: Any, b: Any) -> bool:
@@ -69,11 +69,11 @@ def _are_equal(a: Any, b: Any) -> bool:
         return True
 
 
-def _cut_axes(step: EquationPair) -> Iterator[int]:
-    """Yields the axes that number no examples, of which the two traces take different parts."""
+def _takes_other_parts(step: EquationPair) -> bool:
+    """Returns whether the two traces take different parts of an axis that numbers no examples."""
     whole, part = step.both
     if step.name not in ("slice", "gather", "dynamic_slice"):
-        return
+        return False
     numbering = {d.dim for d in step.ins[0].layout if d.grows}
     for dim, sizes in enumerate(zip(*step.shapes[0], strict=True)):
         if step.name == "slice":
@@ -81,9 +81,10 @@ def _cut_axes(step: EquationPair) -> Iterator[int]:
             is_all = all(ends[t] == (0, sizes[t]) for t in BOTH)
         else:
             ends = [p["slice_sizes"][dim] for p in (whole, part)]
-            is_all = all(ends[t] == sizes[t] for t in BOTH)
+            is_all = step.is_whole_axis(dim)
         if dim not in numbering and ends[0] != ends[1] and not is_all:
-            yield dim
+            return True
+    return False
 
 
 def checked(step: EquationPair, made: list[Relation]) -> list[Relation]:

@@ -39,7 +39,7 @@ class Totals:
 
     def loss_of(self, totals: Sequence[Any], arguments: Sequence[Any], extras: Sequence[Any]) -> Any:
         """The loss of the whole batch from the sums over the microbatches; `extras` are those of the whole batch."""
-        body, used = self.hoists.whole, self.hoists.used()
+        body, used = self.hoists.whole, self.hoists.used
         values = Values(body, arguments)
         values.give([self.hoists.taken[v][0] for v, _ in used], extras[: len(used)])
         scaled = [(t * s).astype(v.aval.dtype) for t, s, v in zip(totals, self.scales, self.whole, strict=True)]

@@ -12,6 +12,7 @@ from pathways.compiler.frontends.jax.compat import Eqn, body_of
 from pathways.compiler.frontends.jax.pipeline.mixing import randomness
 from pathways.compiler.frontends.jax.pipeline.mixing.constants import constant
 from pathways.compiler.frontends.jax.pipeline.mixing.elementwise import elementwise
+from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     KNOWN_LIMIT,
     NO_CAUSES,
@@ -22,7 +23,6 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
 )
 from pathways.compiler.frontends.jax.pipeline.mixing.rules import CALLS, IN_CALLS, RULES
 from pathways.compiler.frontends.jax.pipeline.mixing.soundness import checked
-from pathways.compiler.frontends.jax.pipeline.mixing.step import EquationPair, Made
 
 _any_np = cast("Any", np)
 _AXES = (
@@ -82,7 +82,7 @@ class Walk:
         env: dict[Any, Relation] = dict(zip(a.invars, ins, strict=True))
         twins: dict[Any, Any] = dict(zip((*a.constvars, *a.invars), (*b.constvars, *b.invars), strict=False))
         for var, x, y in zip(a.constvars, a.consts, b.consts, strict=False):
-            env[var] = closed_over(x, y)
+            env[var] = _closed_over(x, y)
 
         def read(x: Any, y: Any, eqn: Eqn | None) -> Relation:
             are_literals = isinstance(x, compat.Literal), isinstance(y, compat.Literal)
@@ -188,7 +188,7 @@ def _literal(x: Any, y: Any) -> Relation:
     return _known(compat.as_literal_value(x), compat.as_literal_value(y))
 
 
-def closed_over(x: Any, y: Any) -> Relation:
+def _closed_over(x: Any, y: Any) -> Relation:
     """The relation of an array that the loss closes over: known, if it is small and of numbers."""
     shapes: list[Any] = [tuple(getattr(a, "shape", ())) for a in (x, y)]
     is_array = isinstance(x, np.ndarray | np.generic | int | float | complex) or compat.is_concrete(x)

@@ -265,7 +265,7 @@ def test_losses_of_microbatches_are_added_or_averaged() -> None:
     assert float(MEAN.over(total, [ROWS])) == 33
     by_weight = WEIGHTED.over(lambda leaves: ((leaves[0].sum(), leaves[0][0, 0] + 1), None), [ROWS])
     assert float(by_weight) == 66 / (1 + 7)
-    assert float(MEAN.over(total, [ROWS], lambda sums: sums * 3)) == 66 * 3
+    assert float(MEAN.over(total, [ROWS], lambda sums, _: sums * 3)) == 66 * 3
 
 
 def test_a_loss_keeps_its_type_if_it_is_a_floating_one() -> None:

@@ -1,23 +1,9 @@
 """Tests the table of rules: every primitive of JAX has one rule, or is known to have none."""
 
-from typing import Any
-
 import jax.extend.core.primitives as jax_primitives
 
-from pathways.compiler.frontends.jax.pipeline.mixing import (
-    control,
-    elementwise,
-    meshes,
-    order,
-    picking,
-    products,
-    randomness,
-    reductions,
-    shapes,
-)
-from pathways.compiler.frontends.jax.pipeline.mixing.rules import CALLS, CANNOT_TELL, RULES
+from pathways.compiler.frontends.jax.pipeline.mixing.rules import CALLS, CANNOT_TELL, MODULES, RULES
 
-MODULES: tuple[Any, ...] = (control, elementwise, meshes, order, picking, products, randomness, reductions, shapes)
 NEEDS_NO_RULE = {"iota", "axis_index"}
 """Primitives without operands: they make constants."""
 

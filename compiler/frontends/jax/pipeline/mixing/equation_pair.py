@@ -44,6 +44,7 @@ class Walking(Protocol):
         ...
 
 
+BY_PLACE = "rows are picked by their place in the batch"
 Made: TypeAlias = Relation | list[Relation]
 
 
@@ -89,9 +90,9 @@ class EquationPair:
     def rank(self, operand: int = 0) -> int:
         return len(self.shapes[operand][0])
 
-    def is_whole_axis(self, operand: int, dim: int, sizes: str = "slice_sizes") -> bool:
-        """Whether the equation takes all of an axis, in both traces."""
-        return all(p[sizes][dim] == self.shapes[operand][t][dim] for t, p in zip(BOTH, self.both, strict=True))
+    def is_whole_axis(self, dim: int) -> bool:
+        """Returns whether a gather or a dynamic slice takes all of an axis of its operand, in both traces."""
+        return all(self.both[t]["slice_sizes"][dim] == self.shapes[0][t][dim] for t in BOTH)
 
     def cause(self, why: Why, text: str = "", source: Site | None = None) -> MixingCause:
         return MixingCause(why, self.here, text or why.value, source)
