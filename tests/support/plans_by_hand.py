@@ -102,8 +102,8 @@ def streams_of(streams: Mapping[str, Sequence[Instruction]]) -> tuple[Stream, ..
 def computation(name: str = "f", **more: Any) -> Computation:
     """Makes a computation without operands and results, unless the test gives some."""
     given: dict[str, Any] = {"donated": (), "inputs": (), "in_layouts": (), "outputs": (), "out_layouts": ()}
-    given |= {"axes": (("x", 2),)}
-    return Computation(name, b"", **(given | more))
+    given |= {"axes": (("x", 2),), "module": b""}
+    return Computation(name, **(given | more))
 
 
 def plan_of(

@@ -110,12 +110,15 @@ def load_part(
         waves,
         _inputs(part, prepared, sides),
         _results(part, prepared, {slot for slot, _ in constants}),
-        _digest(part) if neighbors.in_step else "",
+        agreement_digest(part) if neighbors.in_step else "",
     )
 
 
-def _digest(part: PlanPart) -> str:
-    """Of what all hosts of an island must agree on, or their collectives would wait for each other for ever."""
+def agreement_digest(part: PlanPart) -> str:
+    """Hash the order and the computations that all hosts of an island must have alike.
+
+    Where two differ, their collectives would wait for each other forever.
+    """
     found = hashlib.sha256()
     for one in (part, *part.bodies):
         found.update(repr((one.order, sorted(one.sent.items()), sorted(one.received.items()), one.inputs)).encode())

@@ -20,6 +20,7 @@ from pathways.runtime.client.controller import Controller
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
+from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 
@@ -209,3 +210,14 @@ def test_random_runs_and_losses_leave_no_state_and_keep_one_order(policy: str, s
     for first, second in itertools.combinations(world.order.values(), 2):  # runs on several islands have one order
         both = set(first) & set(second)
         assert [n for n in first if n in both] == [n for n in second if n in both]
+
+
+def test_a_hang_loses_its_devices_and_their_queues_admit_nothing_more() -> None:
+    controller = Controller(Machine("none"), SCHEDULING_POLICIES["fifo"]())
+    devices: list[Any] = [("a", 0), ("a", 1)]
+    controller.machine.bind("a", devices)
+    (island,) = controller.machine.islands
+    hang = Hang(seconds="1", program="step", run=3, client="main", calls="", others="")
+    controller.end_hang(hang, {devices[1]: island.queues[1]})
+    assert [queue.lost for queue in island.queues] == [False, True]
+    assert island.lost == {1: "run 3 of step hangs there"} and island.causes == {1: hang}

@@ -126,3 +126,15 @@ def test_an_unplaced_jit_gets_no_home_from_a_tie() -> None:
     tied.gave(0, 0, 1)
     tied.gave(1, 0, 1)
     assert tied.home() is None
+
+
+def test_a_result_that_is_an_argument_is_where_the_placed_calls_are() -> None:
+    place = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
+    placed = jit(lambda x: x + 1, in_shardings=place)
+    first, second = np.ones(2, np.float32), np.full(3, 2, np.float32)
+
+    def program(x: Any, y: Any) -> Any:
+        placed(x)
+        return y
+
+    np.testing.assert_array_equal(pw.program(program)(first, second), second)
