@@ -17,7 +17,6 @@ import selectors
 import socket
 import ssl
 import statistics
-import struct
 import tempfile
 import time
 from collections.abc import Sequence
@@ -38,8 +37,8 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, Address
 from pathways.runtime.wire.certificates import make_folders
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import MESSAGES, decode, encode, pack_parcels
-from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.encoding import decode, frame_bytes, pack_parcels
+from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import ROLES
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.port import listening_at, prepare
@@ -48,8 +47,6 @@ from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
 from pathways.runtime.wire.versions import VERSIONS
 
 IN_FLIGHT = 4
-_RUN = MESSAGES.index(m.RunPlan)
-_NUMBERS = struct.Struct("<qq")
 
 
 class FakeLauncher(Started):
@@ -137,7 +134,7 @@ def hosts(folder: str, islands: int, go: Any, tls: bool) -> None:
         ticket = Path(folder, f"island{number}")
         shown = ticket.read_text() if ticket.exists() else ""
         hello = m.Hello(f"island{number}", os.getpid(), VERSIONS, "nowhere", shown)
-        sock.send(b"".join(frame_of(*encode(hello))))
+        sock.send(frame_bytes(hello))
         selector.register(sock, selectors.EVENT_READ, bytearray())
     beat = time.monotonic()
     while True:
@@ -154,7 +151,7 @@ def hosts(folder: str, islands: int, go: Any, tls: bool) -> None:
             beat = time.monotonic()
             for key in list(selector.get_map().values()):
                 peer = key.fileobj
-                peer.send(b"".join(frame_of(*encode(m.Beat(0, 0)))))
+                peer.send(frame_bytes(m.Beat(0, 0)))
 
 
 def answer(sock: Any, buffer: bytearray) -> None:
@@ -164,13 +161,12 @@ def answer(sock: Any, buffer: bytearray) -> None:
             return
         payload = bytes(buffer[HEADER.size : HEADER.size + size])
         del buffer[: HEADER.size + size]
-        if kind == _RUN:
-            sock.send(b"".join(frame_of(*encode(m.Done(_NUMBERS.unpack_from(payload)[1], 1000)))))
-            continue
         message = decode(kind, payload)
-        if isinstance(message, m.Connect):
+        if isinstance(message, m.RunPlan):
+            sock.send(frame_bytes(m.Done(message.run, 1000)))
+        elif isinstance(message, m.Connect):
             value = "{" + ", ".join(f'"{name}": "a"' for name in message.invitations) + "}"
-            sock.send(b"".join(frame_of(*encode(m.Answer(message.request, value=value)))))
+            sock.send(frame_bytes(m.Answer(message.request, value=value)))
 
 
 def cpu_seconds(pid: int | None) -> float:
@@ -202,10 +198,10 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
         up = sum(bool(json.loads(said)[1]) for said in welcome.hosts.values())
         while up < count:
             up += isinstance(control.receive(), m.HostCame)
-        control.post(m.Introduce(0, first, "chain", "", "digest"))
+        control.post(m.Introduce(0, first, "chain", None, "digest"))
 
         def submit(number: int) -> None:
-            parcels = [(host, 0, m.RunPlan(first, first + number, 0, first, (first,))) for host in range(count)]
+            parcels = [(host, 0, [m.RunPlan(first, first + number, 0, first, (first,))]) for host in range(count)]
             control.post(m.Submit(first + number, first, 0, 1 << 20, (), pack_parcels(parcels)))
 
         def end() -> None:
@@ -271,8 +267,8 @@ def exchanged(folder: str, listener: socket.socket, count: int, runs: int, tls: 
     for peer in peers:
         select.select([peer], [], [])
         peer.recv(1 << 16)
-    frame = b"".join(frame_of(*encode(m.RunPlan(1, 2, 0, 3, (4,)))))
-    size = HEADER.size + _NUMBERS.size
+    frame = frame_bytes(m.RunPlan(1, 2, 0, 3, (4,)))
+    size = len(frame_bytes(m.Done(2, 1000)))
     times: list[float] = []
     for _ in range(3):
         begin = time.perf_counter()

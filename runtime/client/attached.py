@@ -36,10 +36,10 @@ from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import decode
+from pathways.runtime.wire.encoding import read_frames
 from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer
 from pathways.runtime.wire.fields import named
-from pathways.runtime.wire.frames import HEADER, ConnectionEnded
+from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
 from pathways.runtime.wire.load_proofs import Branches, digest_of
 
@@ -222,7 +222,7 @@ class Attached(HostedIslands):
         return runs
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
-        said = "" if branches is None else json.dumps({n: (kind, sorted(h)) for n, (kind, h) in branches.items()})
+        said = None if branches is None else dict(branches)
         self._post(m.Introduce(0, plan, named(name), said, digest_of(raw)))
 
     def tell_loaded(self, host: IslandHost, plan: int, proofs: Sequence[bytes]) -> None:
@@ -232,7 +232,7 @@ class Attached(HostedIslands):
         """The number of a client inside of this process."""
         if label not in self._labels:
             number = self._labels.setdefault(label, next(self._inside))
-            self._post(m.Introduce(number, -1, named(label), "", ""))
+            self._post(m.Introduce(number, -1, named(label), None, ""))
         return self._labels[label]
 
     def _cancel(self, run: int, cause: Diagnostic) -> None:
@@ -290,12 +290,11 @@ class Attached(HostedIslands):
         match message:
             case m.Relayed():
                 host = self._there.get(self._by_number[message.island])
-                _, kind = HEADER.unpack_from(message.blob)
-                said = decode(kind, message.blob[HEADER.size :])
-                if host is not None and host.epoch == message.epoch:
-                    host.members[message.rank].receive(said)
-                if isinstance(said, m.Done | m.Failed):
-                    self._window.end_part(said.run, self._by_number[message.island])
+                for said in read_frames(message.blob):
+                    if host is not None and host.epoch == message.epoch:
+                        host.members[message.rank].receive(said)
+                    if isinstance(said, m.Done | m.Failed):
+                        self._window.end_part(said.run, self._by_number[message.island])
             case m.RunRefused(run=0):  # of all that this process sends
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():

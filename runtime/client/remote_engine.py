@@ -1,6 +1,5 @@
 """A plan on hosts in other processes: one message a host and run goes there, and one comes back."""
 
-import json
 import secrets
 import threading
 import weakref
@@ -114,8 +113,7 @@ class RemoteEngine:
         if host is not share.host:
             number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
             called = {at: c.callbacks for at, c in enumerate(self.plan.computations) if c.callbacks}
-            functions = json.dumps(called) if called else ""
-            answers = ask_members(host, lambda request: m.LoadPlan(request, number, path, sequential, raw, functions))
+            answers = ask_members(host, lambda request: m.LoadPlan(request, number, path, sequential, called, raw))
             _check_alike(self.plan, {n.island: a.value for n, a in zip(host.members, answers, strict=True)})
             self._hosts.tell_loaded(host, number, [answer.blob for answer in answers])
             share.host = host
@@ -134,7 +132,7 @@ class RemoteEngine:
         name = host.put(self._number, number, np.ascontiguousarray(array).tobytes())
         return RemoteArray(host, name, type_)
 
-    def read(self, number: int, folder: str, file: str, type_: ArrayType) -> RemoteArray:
+    def read(self, number: int, folder: bytes, file: str, type_: ArrayType) -> RemoteArray:
         """Has the host that reads an argument take its values from a folder. Raises PWC0615, and what it answers."""
         host = self._host(self._shares[self._of_input[number]])
         name = self._hosts.numbers.take()

@@ -1,6 +1,7 @@
 """Arrays in files, written and read by those who have the devices: hosts, or this process where it has them itself."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +66,9 @@ def write_array(array: Any, folder: Path, file: ArrayFile) -> None:
     array.block_until_ready()
     host = array.store
     assert isinstance(host, RemoteHost | RemoteGang)
-    ask_members(host, lambda request: m.WriteArray(request, array.number, str(folder), json.dumps(file.as_json())))
+    ask_members(
+        host, lambda request: m.WriteArray(request, array.number, os.fsencode(folder), json.dumps(file.as_json()))
+    )
 
 
 def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, place: BufferPlace) -> Handle:
@@ -97,5 +100,5 @@ def _read(machine: Machine, folder: Path, file: ArrayFile, sharding: Sharding, d
         nowhere: Any = None  # JAX has no such devices here
         side = Side(sharding, nowhere, tuple(devices))
         engine = move_engine(machine, file.type, side, side)
-        return engine.read(0, str(folder), json.dumps(file.as_json()), file.type)
+        return engine.read(0, os.fsencode(folder), json.dumps(file.as_json()), file.type)
     return read_shards(folder, file, side_on(sharding, devices))

@@ -12,9 +12,9 @@ from pathways.runtime.client.remote_gang import RemoteGang
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import encode
+from pathways.runtime.wire.encoding import frame_bytes
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.frames import ConnectionEnded, frame_of
+from pathways.runtime.wire.frames import ConnectionEnded
 
 WORD = 30.0
 """Seconds in which the controller says why a host is gone whose stream has ended."""
@@ -32,7 +32,7 @@ class ToIsland:
 
 def by_controller(number: int, epoch: int, message: m.Message) -> m.Relayed:
     """A message to an island, as it goes by the controller."""
-    return m.Relayed(number, epoch, 0, b"".join(frame_of(*encode(message))))
+    return m.Relayed(number, epoch, 0, frame_bytes(message))
 
 
 class SharedHost(RemoteHost):

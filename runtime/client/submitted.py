@@ -27,7 +27,7 @@ def submitted(
     """
     weight = 1.0 if run.request is None else run.request.weight
     memory = tuple([n for device, size in run.memory.items() for n in (numbered[device], size)])
-    places = pack_parcels([(number, host.epoch, message) for number, host, message in parcels])
+    places = pack_parcels([(number, host.epoch, [message]) for number, host, message in parcels])
     said: list[m.Message] = [
         by_controller(number, host.epoch, ended) for number, host, _ in parcels for ended in host.take_ended()
     ]

@@ -7,7 +7,6 @@ results there.
 import json
 import os
 import socket
-import struct
 import sys
 import time
 from collections import Counter
@@ -30,7 +29,7 @@ from pathways.runtime.journal import last_events
 from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller, process_at
-from pathways.runtime.wire.encoding import MESSAGES, decode, relayed
+from pathways.runtime.wire.encoding import decode
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import HEADER
@@ -48,9 +47,6 @@ MOST_INTRODUCED = 1 << 16
 """The most plans and named clients that a client process may have."""
 PATIENCE = 0.5
 """Seconds between two looks at runs that wait for memory."""
-_ENDED = struct.Struct("<qq")
-"""The run and the nanoseconds of a `Done`."""
-_DONE = MESSAGES.index(m.Done)
 
 
 class ClusterController:
@@ -217,7 +213,7 @@ class ClusterController:
                 else:
                     session.last_plan = message.plan
                     session.plans[message.plan] = KnownPlan(
-                        message.name, _branches(message.branches), self.dispatcher.cost_of(message.digest)
+                        message.name, message.branches, self.dispatcher.cost_of(message.digest)
                     )
             case m.Loaded():
                 self.dispatcher.loaded(session, message)
@@ -230,14 +226,10 @@ class ClusterController:
 
     def _from_host(self, rank: Rank, kind: int, payload: bytes) -> None:
         """Takes what a host says; ends of runs are handed on to their clients as they are."""
-        if kind == _DONE:
-            run, nanoseconds = _ENDED.unpack_from(payload)
-            self._run_ended(rank, run, nanoseconds, kind, payload)
-            return
         message = decode(kind, payload)
         match message:
-            case m.Failed():
-                self._run_ended(rank, message.run, message.nanoseconds, kind, payload)
+            case m.Done() | m.Failed():
+                self._run_ended(rank, message.run, message.nanoseconds, HEADER.pack(len(payload), kind) + payload)
             case m.Decided() | m.Undecided() | m.Reached():
                 run = self.dispatcher.runs.get(message.run)
                 if run is not None and run.relay is not None:
@@ -253,13 +245,13 @@ class ClusterController:
             case _:
                 raise _unknown(message)
 
-    def _run_ended(self, rank: Rank, number: int, nanoseconds: int, kind: int, payload: bytes) -> None:
+    def _run_ended(self, rank: Rank, number: int, nanoseconds: int, frame: bytes) -> None:
         member = rank.member
         epoch = member.epoch.number
         self.dispatcher.ended(rank, number, nanoseconds)
         session = self._sessions.get(client_of(number))
         if session is not None:
-            session.peer.post(relayed(member.number, epoch, rank.rank, HEADER.pack(len(payload), kind) + payload))
+            send(session.peer, m.Relayed(member.number, epoch, rank.rank, frame))
 
     def _came(self, member: Member) -> None:
         self._tell(m.HostCame(member.name, member.epoch.number, member.addresses))
@@ -384,16 +376,6 @@ def _told(receive: Receive) -> Receive:
 def _left_early(peer: Peer, reason: str) -> None:
     """What ends before it has said what it is was nothing; why is in the log."""
     print(f"note: a process that came has left: {reason}", file=sys.stderr, flush=True)
-
-
-def _branches(text: str) -> dict[int, tuple[str, frozenset[str]]] | None:
-    if not text:
-        return None
-    try:
-        read: dict[str, Any] = json.loads(text)
-        return {int(n): (str(kind), frozenset(map(str, hosts))) for n, (kind, hosts) in read.items()}
-    except (ValueError, TypeError) as error:
-        raise PathwaysError(BadMessage(have_=str(error), rule="branches of a plan")) from None
 
 
 def _unknown(message: m.Message) -> PathwaysError:

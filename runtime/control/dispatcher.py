@@ -27,7 +27,6 @@ from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.fields import MOST_TRANSFERS
-from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.load_proofs import has_shape, proven
 
 MOST_HELD = 1 << 50
@@ -104,11 +103,11 @@ class Dispatcher:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
         parcels: dict[int, tuple[int, bytes]] = {}
         first, transfers = 0, secrets.randbelow(MOST_TRANSFERS)
-        for island, epoch, kind, payload in read_parcels(message.blob):
-            first, payload = checked_run(kind, payload, message, session.number, transfers)
+        for island, epoch, frames in read_parcels(message.blob):
+            first, frame = checked_run(frames, message, session.number, transfers)
             if island in parcels:
                 raise PathwaysError(BadMessage(have_=f"two parcels for island {island}", rule="one for each island"))
-            parcels[island] = epoch, HEADER.pack(len(payload), kind) + payload
+            parcels[island] = epoch, frame
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())

@@ -1,6 +1,7 @@
 """Writes arrays of a host into folders, and reads them back, on a thread for each client."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ class Snapshots:
 def place_of(message: m.WriteArray | m.ReadArray) -> tuple[Path, ArrayFile]:
     """Where a message has an array lie. Raises PWC0911 for what is no folder of a snapshot, or no place in one."""
     try:
-        return own_folder(message.folder), read_array_file(json.loads(message.file))
+        return own_folder(os.fsdecode(message.folder)), read_array_file(json.loads(message.file))
     except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
         have, rule = f"{type(message).__name__} of {error}", "a place in a folder that was made for a snapshot"
         raise PathwaysError(BadMessage(have_=have, rule=rule)) from None

@@ -1,157 +1,127 @@
-"""How messages are written, and read.
+"""Writes and reads messages: a frame's payload is MessagePack, behind which raw bytes stand where a message has some.
 
-Those that every run needs are vectors of 64-bit integers; others are JSON; raw bytes stand behind either where they
-carry data. What a peer sends is checked here: nothing behind `decode` sees a message of another form.
+`decode` checks the types of all fields: no code behind it sees a message of another form. What a client may put into
+them is checked by `check_fields` (fields.py).
 """
 
-import json
 import struct
-from collections.abc import Callable, Iterable
-from dataclasses import fields
-from typing import Any, cast, get_args, get_type_hints
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast, get_type_hints
+
+import msgspec
+from msgspec.structs import astuple
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.messages import Message
+from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.message import Message
 
-MOST_HOT = 1 << 20
-"""The most bytes of a message of integers."""
-MOST_COLD = 1 << 40
-"""The most bytes of any other: a plan, or an array."""
-MESSAGES: tuple[type[Message], ...] = get_args(Message)
-_KINDS: dict[type[Any], int] = {cls: number for number, cls in enumerate(MESSAGES)}
-_HINTS: dict[type[Any], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
-_HOT: frozenset[type[Any]] = frozenset(
-    {
-        m.UnloadPlan, m.RunPlan, m.Done, m.CopyArray, m.FreeArrays, m.FetchArray, m.Beat, m.CallRoll, m.TellTime,
-        m.Decided, m.Reached, m.Flush, m.Submit, m.Relayed, m.Hold,
-    }
-)  # fmt: skip
-_CARRYING = frozenset(cls for cls in _HOT if "blob" in _HINTS[cls])
-_NUMBERS = {cls: [name for name in _HINTS[cls] if name != "blob"] for cls in _HOT}
+MAX_NUMBERS_BYTES = 1 << 20
+"""The largest message of numbers alone: what is read of it takes up to 40 times its size in memory."""
+MAX_BYTES = 1 << 40
+"""The largest message of any other kind: a plan or an array."""
+MESSAGES: tuple[type[Message], ...] = tuple(Message.__subclasses__())
+_KINDS: dict[type[Message], int] = {cls: number for number, cls in enumerate(MESSAGES)}
+_HINTS: dict[type[Message], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
+_CARRYING = frozenset(cls for cls in MESSAGES if "blob" in _HINTS[cls])
+_OF_NUMBERS = frozenset(cls for cls in MESSAGES if {*_HINTS[cls].values()} <= {int, bool, tuple[int, ...]})
+_write = msgspec.msgpack.Encoder().encode
 _COUNT = struct.Struct("<I")
-_RELAYED = struct.Struct("<QBIqqq")
-_PARCEL = struct.Struct("<IIQB")
-"""The number of an island, its epoch, the size of the payload, the kind of message."""
+_PARCEL = struct.Struct("<IIQ")
+"""The number of an island, its epoch, the size of the frames."""
 
 
-def relayed(island: int, epoch: int, rank: int, frame: bytes) -> bytes:
-    """The frame of a `Relayed`, which a controller writes once a host and run."""
-    return _RELAYED.pack(_COUNT.size + 24 + len(frame), _KINDS[m.Relayed], 3, island, epoch, rank) + frame
-
-
-def pack_parcels(parcels: Iterable[tuple[int, int, Message]]) -> bytes:
-    """Writes messages to several islands, by number and epoch, for `Submit`."""
+def pack_parcels(parcels: Iterable[tuple[int, int, Sequence[Message]]]) -> bytes:
+    """Writes the messages to several islands, by number and epoch, for `Submit`."""
     found: list[bytes] = []
-    for island, epoch, message in parcels:
-        kind, payload, _ = encode(message)
-        found += (_PARCEL.pack(island, epoch, len(payload), kind), payload)
+    for island, epoch, messages in parcels:
+        frames = b"".join(map(frame_bytes, messages))
+        found += (_PARCEL.pack(island, epoch, len(frames)), frames)
     return b"".join(found)
 
 
-def read_parcels(blob: bytes) -> list[tuple[int, int, int, bytes]]:
-    """Reads what `pack_parcels` writes: island, epoch, kind and payload of each. Raises PWC0911 for what is none."""
-    found: list[tuple[int, int, int, bytes]] = []
+def read_parcels(blob: bytes) -> list[tuple[int, int, bytes]]:
+    """Unpacks parcels: island, epoch and frames of each. Raises PWC0911 where the bytes are not whole parcels."""
+    found: list[tuple[int, int, bytes]] = []
     at = 0
     while at < len(blob):
-        if len(blob) < at + _PARCEL.size:
+        island, epoch, size = _PARCEL.unpack_from(blob, at) if len(blob) >= at + _PARCEL.size else (0, 0, len(blob))
+        at += _PARCEL.size + size
+        if len(blob) < at:
             raise _bad("a parcel that ends too early", "whole parcels")
-        island, epoch, size, kind = _PARCEL.unpack_from(blob, at)
-        at += _PARCEL.size
-        if len(blob) < at + size:
-            raise _bad("a parcel that ends too early", "whole parcels")
-        found.append((island, epoch, kind, blob[at : at + size]))
-        at += size
+        found.append((island, epoch, blob[at - size : at]))
+    return found
+
+
+def frame_bytes(message: Message) -> bytes:
+    """Writes a message as one frame."""
+    return b"".join(frame_of(*encode(message)))
+
+
+def read_frames(data: bytes) -> list[Message]:
+    """Reads the messages of whole frames. Raises PWC0911 for anything else."""
+    found: list[Message] = []
+    at = 0
+    while at < len(data):
+        size, kind = HEADER.unpack_from(data, at) if len(data) >= at + HEADER.size else (len(data), 0)
+        at += HEADER.size + size
+        if len(data) < at:
+            raise _bad(f"a frame of {len(data)} bytes", "whole frames")
+        found.append(decode(kind, data[at - size : at]))
     return found
 
 
 def encode(message: Message) -> tuple[int, bytes, bytes]:
-    """The kind of a message, its payload, and the raw bytes behind that."""
+    """Returns the kind of a message, its payload, and the raw bytes that follow the payload."""
     cls = type(message)
-    kind = _KINDS[cls]
-    if cls in _HOT:
-        numbers: list[int] = []
-        for name in _NUMBERS[cls]:
-            value = getattr(message, name)
-            numbers += value if isinstance(value, tuple) else (value,)
-        payload = struct.pack(f"<{len(numbers)}q", *numbers)
-        if cls in _CARRYING:
-            payload = _COUNT.pack(len(numbers)) + payload
-        return kind, payload, getattr(message, "blob", b"")
-    values = {f.name: getattr(message, f.name) for f in fields(message)}
-    blob = values.pop("blob", b"")
-    text = json.dumps(values).encode()
-    return kind, _COUNT.pack(len(text)) + text, blob
+    try:
+        if cls not in _CARRYING:
+            return _KINDS[cls], _write(message), b""
+        *values, blob = astuple(message)
+        packed = _write(values)
+        return _KINDS[cls], _COUNT.pack(len(packed)) + packed, blob
+    except UnicodeEncodeError:  # a text of bytes that are no UTF-8: a file name, say
+        return encode(cls(*map(_in_utf8, astuple(message))))
+
+
+def _in_utf8(value: Any) -> Any:
+    """Escapes what UTF-8 cannot hold, in a text or in a dictionary of texts."""
+    if isinstance(value, dict):
+        texts = cast("dict[str, str]", value)
+        return {_in_utf8(key): _in_utf8(text) for key, text in texts.items()}
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def decode(kind: int, payload: bytes | bytearray) -> Message:
-    """Reads a message. Raises PWC0911 for what is none."""
+    """Reads a message. Raises PWC0911 where a payload is no message of its kind."""
     if not 0 <= kind < len(MESSAGES):
         raise _bad(f"a message of kind {kind}", f"kinds 0 to {len(MESSAGES) - 1}")
-    cls = MESSAGES[kind]
     try:
-        return _hot(cls, payload) if cls in _HOT else _cold(cls, payload)
-    except (struct.error, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _bad(f"{cls.__name__}: {error}", "a message as this version writes it") from None
+        return _READERS[kind](payload)
+    except (msgspec.DecodeError, struct.error, ValueError, RecursionError) as error:
+        raise _bad(f"{MESSAGES[kind].__name__}: {error}", "a message as this version writes it") from None
 
 
 def most_bytes(kind: int) -> int:
-    """The most bytes of a message of this kind."""
-    hot = kind < len(MESSAGES) and MESSAGES[kind] in _HOT and MESSAGES[kind] not in _CARRYING
-    return MOST_HOT if hot else MOST_COLD
+    """Returns the largest size of a message of this kind, in bytes."""
+    return MAX_NUMBERS_BYTES if kind < len(MESSAGES) and MESSAGES[kind] in _OF_NUMBERS else MAX_BYTES
 
 
-def _hot(cls: type[Any], payload: bytes | bytearray) -> Message:
-    names = _NUMBERS[cls]
-    carried: dict[str, Any] = {}
-    if cls in _CARRYING:
-        end = _COUNT.size + 8 * _COUNT.unpack_from(payload)[0]
-        if len(payload) < end:
-            raise ValueError("it ends too early")
-        carried["blob"] = bytes(payload[end:])
-        payload = payload[_COUNT.size : end]
-    numbers = struct.unpack(f"<{len(payload) // 8}q", payload)
-    hints = _HINTS[cls]
-    single = [name for name in names if hints[name] is int]
-    if len(numbers) < len(single) or (len(numbers) > len(single) == len(names)):
-        raise ValueError(f"{len(numbers)} numbers")
-    values: dict[str, Any] = dict(zip(single, numbers, strict=False))
-    return cls(**values, **{name: numbers[len(single) :] for name in names if name not in values}, **carried)
+def _reader_of(cls: Any) -> Callable[[bytes | bytearray], Message]:
+    if cls not in _CARRYING:
+        return msgspec.msgpack.Decoder(cls).decode
+    *hints, _ = get_type_hints(cls, include_extras=True).values()
+    read_values = msgspec.msgpack.Decoder(tuple[tuple(hints)]).decode
+
+    def read(payload: bytes | bytearray) -> Message:
+        end = _COUNT.size + _COUNT.unpack_from(payload)[0]
+        whole = memoryview(payload)
+        return cls(*read_values(whole[_COUNT.size : end]), bytes(whole[end:]))
+
+    return read
 
 
-def _cold(cls: type[Any], payload: bytes | bytearray) -> Message:
-    (size,) = _COUNT.unpack_from(payload)
-    text, blob = payload[_COUNT.size : _COUNT.size + size], payload[_COUNT.size + size :]
-    if len(text) != size:
-        raise ValueError("it ends too early")
-    values: Any = json.loads(text)
-    hints = _HINTS[cls]
-    if "blob" in hints:
-        values["blob"] = bytes(blob)
-    elif blob:
-        raise ValueError(f"{len(blob)} bytes too many")
-    if not isinstance(values, dict) or set(cast("dict[str, Any]", values)) != set(hints):
-        raise ValueError("other fields")
-    for name, hint in hints.items():
-        if not _ACCEPTS[hint](values[name]):
-            raise ValueError(f"{name} = {values[name]!r}")
-    return cls(**values)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(k, str) and isinstance(v, str) for k, v in cast("dict[Any, Any]", value).items()
-    )
-
-
-_ACCEPTS: dict[Any, Callable[[Any], bool]] = {
-    int: lambda v: type(v) is int,
-    bool: lambda v: type(v) is bool,
-    str: lambda v: isinstance(v, str),
-    bytes: lambda v: isinstance(v, bytes),
-    dict[str, str]: _is_texts,
-}
+_READERS = [_reader_of(cls) for cls in MESSAGES]
 
 
 def _bad(have: str, rule: str) -> PathwaysError:

@@ -8,7 +8,9 @@ name another's.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Protocol, TypeAlias, cast, get_type_hints
+from typing import Annotated, Any, Protocol, TypeAlias, cast, get_type_hints, runtime_checkable
+
+from msgspec import Meta
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
@@ -24,6 +26,7 @@ MOST_TEXT = 1 << 20
 """The most characters of any other text but those of plans."""
 
 
+@runtime_checkable
 class Rule(Protocol):
     """What a field must be, beside its type."""
 
@@ -96,23 +99,32 @@ class Cause:
         return None
 
 
-Ids: TypeAlias = tuple[int, ...]
-Id: TypeAlias = Annotated[int, Owned()]
+Int: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Integers that fit in 64 bits with a sign, wherever they are written next."""
+Ids: TypeAlias = tuple[Int, ...]
+Id: TypeAlias = Annotated[Int, Owned()]
 """An array, a plan or a run of the client that names it."""
 OwnIds: TypeAlias = Annotated[Ids, Owned()]
 Arguments: TypeAlias = Annotated[Ids, Owned(may_be_none=True)]
 """Arrays; `NONE` for an argument that nothing reads."""
-FirstResult: TypeAlias = Annotated[int, Owned(following=MOST_RESULTS - 1)]
-PlanOrNone: TypeAlias = Annotated[int, Owned(may_be_none=True)]
-ClientNumber: TypeAlias = Annotated[int, ItsClient()]
+FirstResult: TypeAlias = Annotated[Int, Owned(following=MOST_RESULTS - 1)]
+PlanOrNone: TypeAlias = Annotated[Int, Owned(may_be_none=True)]
+ClientNumber: TypeAlias = Annotated[Int, ItsClient()]
 Name: TypeAlias = Annotated[str, Text(MOST_NAME, line=True)]
 ShortText: TypeAlias = Annotated[str, Text()]
+Functions: TypeAlias = Annotated[dict[Int, Ids], Meta(max_length=1 << 20)]
+"""By computation of a plan: the numbers of the functions of the client that the computation calls back."""
+HostName: TypeAlias = Annotated[str, Meta(max_length=MOST_NAME)]
+SharedBranches: TypeAlias = Annotated[dict[Int, tuple[HostName, frozenset[HostName]]], Meta(max_length=1 << 16)]
+"""By number, the branches of a plan that several hosts take together: the kind and the hosts of each."""
+Folder: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
+"""A path as `os.fsencode` gives it: not every path is UTF-8."""
 CauseText: TypeAlias = Annotated[str, Cause()]
-Count: TypeAlias = Annotated[int, Number(0, 1 << 31)]
-PositionOrNone: TypeAlias = Annotated[int, Number(-1, 1 << 31)]
-Weight: TypeAlias = Annotated[int, Number(0, 1 << 60)]
-FirstTransfer: TypeAlias = Annotated[int, Number(0, MOST_TRANSFERS)]
-Flags: TypeAlias = Annotated[int, Number(0, 3)]
+Count: TypeAlias = Annotated[Int, Number(0, 1 << 31)]
+PositionOrNone: TypeAlias = Annotated[Int, Number(-1, 1 << 31)]
+Weight: TypeAlias = Annotated[Int, Number(0, 1 << 60)]
+FirstTransfer: TypeAlias = Annotated[Int, Number(0, MOST_TRANSFERS)]
+Flags: TypeAlias = Annotated[Int, Number(0, 3)]
 
 
 def named(text: str) -> str:
@@ -124,7 +136,8 @@ def named(text: str) -> str:
 def rules_of(cls: type[Any]) -> tuple[tuple[str, Rule], ...]:
     """Lists the rules of a message's fields, by name."""
     hints = get_type_hints(cls, include_extras=True)
-    return tuple((name, rule) for name, hint in hints.items() for rule in getattr(hint, "__metadata__", ()))
+    found = ((name, rule) for name, hint in hints.items() for rule in getattr(hint, "__metadata__", ()))
+    return tuple((name, rule) for name, rule in found if isinstance(rule, Rule))
 
 
 def check_fields(message: Any, client: int, who: str) -> None:

@@ -342,7 +342,7 @@ def test_hosts_refuse_snapshot_requests_with_forged_paths_or_metadata(
 def test_hosts_refuse_to_save_or_restore_arrays_that_they_do_not_have(tmp_path: Path) -> None:
     host = this_cluster().hosts["island0"]
     with pytest.raises(pw.PathwaysError, match="PWC0911"):
-        host.ask(lambda request: m.WriteArray(request, 1 << 40, str(tmp_path), "{}"))
+        host.ask(lambda request: m.WriteArray(request, 1 << 40, os.fsencode(tmp_path), "{}"))
     with pytest.raises(pw.PathwaysError, match="PWC0911"):
-        host.ask(lambda request: m.ReadArray(request, 1 << 40, 1 << 40, 0, str(tmp_path), "{}"))
+        host.ask(lambda request: m.ReadArray(request, 1 << 40, 1 << 40, 0, os.fsencode(tmp_path), "{}"))
     assert host.lost is None

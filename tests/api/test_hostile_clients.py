@@ -174,12 +174,12 @@ def test_a_run_of_several_hosts_is_refused_unless_all_have_loaded_its_plan(clust
         said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.RunRefused))
         assert said.run == run.run and read_diagnostic(said.cause).code == "PWC0911"
         for sequential, code in ((True, "PWC0911"), (False, "")):  # the proof of before would do for another plan
-            host.post(m.LoadPlan(9, plan, "plan.bin", sequential, small_plan(), ""))
+            host.post(m.LoadPlan(9, plan, "plan.bin", sequential, {}, small_plan()))
             answer = host.receive()
             assert isinstance(answer, m.Answer) and answer.request == 9
             assert (read_diagnostic(answer.error).code if answer.error else "") == code
         client.control.post(client.behind("island0", m.UnloadPlan(plan)))
-        client.control.post(m.Introduce(0, plan, "again, with the proofs of before", "", ""))
+        client.control.post(m.Introduce(0, plan, "again, with the proofs of before", None, ""))
         assert refusal(client) == "PWC0911"
         host.close()
 

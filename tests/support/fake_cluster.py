@@ -12,13 +12,17 @@ from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
-from pathways.runtime.wire.encoding import decode, encode, pack_parcels
+from pathways.runtime.wire.encoding import frame_bytes, pack_parcels, read_frames
 from pathways.runtime.wire.errors import HostLost
-from pathways.runtime.wire.frames import HEADER, frame_of
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.load_proofs import loaded_as, prove
 
-PLAN = 7
+PLAN = first_id(1) + 6
+"""The plan of the first client; each other client has one at the same distance from its first id."""
+
+
+def plan_of(session: ClientSession) -> int:
+    return first_id(session.number) - first_id(1) + PLAN
 
 
 class FakePeer:
@@ -28,10 +32,7 @@ class FakePeer:
         self.got: list[Any] = []
 
     def post(self, data: bytes) -> None:
-        while data:
-            size, kind = HEADER.unpack_from(data)
-            self.got.append(decode(kind, data[HEADER.size : HEADER.size + size]))
-            data = data[HEADER.size + size :]
+        self.got += read_frames(data)
 
 
 class FakeCluster:
@@ -55,15 +56,16 @@ class FakeCluster:
     def client(self, *, loops: bool = False) -> ClientSession:
         peer: Any = FakePeer()
         session = ClientSession(len(self.sessions) + 1, "test", 0, peer)
-        session.plans[PLAN] = KnownPlan("work", {} if loops else None, self.dispatcher.cost_of("work"))
+        session.plans[plan_of(session)] = KnownPlan("work", {} if loops else None, self.dispatcher.cost_of("work"))
         self.sessions.append(session)
         return session
 
     def load(
-        self, session: ClientSession, host: int, hosts: Sequence[int], text: bytes = b"", number: int = PLAN,
+        self, session: ClientSession, host: int, hosts: Sequence[int], text: bytes = b"", number: int | None = None,
         *, sequential: bool = False,
     ) -> None:  # fmt: skip
         """Proves to the dispatcher that a host has loaded a plan of the islands of `hosts`."""
+        number = plan_of(session) if number is None else number
         islands, known = {self.members[each].name for each in hosts}, session.plans[number]
         loaded = loaded_as(text, islands, known.branches, sequential=sequential)
         keys = map(session.key_of, self.members[host].ranks)
@@ -81,18 +83,19 @@ class FakeCluster:
         loads: bool = True,
     ) -> int:
         """Submits a run, of a plan that its hosts load before, unless `loads` is false; returns its number."""
-        plan, known = PLAN + sum(1 << host for host in hosts) * loads, session.plans[PLAN]
+        known = session.plans[plan_of(session)]
+        plan = plan_of(session) + sum(1 << host for host in hosts) * loads
         session.plans.setdefault(plan, KnownPlan(known.name, known.branches, known.cost))
         for host in hosts if loads else ():
             self.load(session, host, hosts, number=plan)
         run = first_id(session.number) + number
-        parcels = [(h, self.members[h].epoch.number, m.RunPlan(plan, run, 0, run, ())) for h in hosts]
+        parcels = [(h, self.members[h].epoch.number, [m.RunPlan(plan, run, 0, run, ())]) for h in hosts]
         pairs = tuple(n for h in hosts for n in (h, memory)) if memory else ()
         self.dispatcher.submit(session, m.Submit(run, plan, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
         return run
 
     def free_array(self, session: ClientSession, host: int, array: int) -> None:
-        frame = b"".join(frame_of(*encode(m.FreeArrays((first_id(session.number) + array,)))))
+        frame = frame_bytes(m.FreeArrays((first_id(session.number) + array,)))
         self.dispatcher.pass_on(session, m.Relayed(host, self.members[host].epoch.number, 0, frame))
 
     def collect_messages(self) -> None:

@@ -5,13 +5,13 @@ import json
 import os
 import random
 import socket
-import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import msgspec
 import numpy as np
 from jax import lax
 
@@ -21,8 +21,8 @@ from pathways.runtime.control.client_parcels import BEHIND
 from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import MESSAGES, encode, pack_parcels
-from pathways.runtime.wire.frames import ConnectionEnded, frame_of
+from pathways.runtime.wire.encoding import MESSAGES, frame_bytes, pack_parcels
+from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.versions import VERSIONS
 from support.clusters import PATIENCE
@@ -73,12 +73,12 @@ class HostileClient:
 
     def load(self, host: Connection, plan: int, island: str = "island0", blob: bytes = b"") -> None:
         """Loads a plan, `small_plan` unless another is given, and shows the host's proof."""
-        host.post(m.LoadPlan(2, plan, "plan.bin", False, blob or small_plan(), ""))
+        host.post(m.LoadPlan(2, plan, "plan.bin", False, {}, blob or small_plan()))
         answer = host.receive()
         assert isinstance(answer, m.Answer) and not answer.error, answer
         if plan not in self._introduced:
             self._introduced.add(plan)
-            self.control.post(m.Introduce(0, plan, "a plan", "", ""))
+            self.control.post(m.Introduce(0, plan, "a plan", None, ""))
         self.control.post(m.Loaded(plan, self.number(island), answer.blob.decode()))
 
     def epoch(self, island: str) -> int:
@@ -89,21 +89,21 @@ class HostileClient:
 
     def behind(self, island: str, message: m.Message) -> m.Relayed:
         """Wraps a message that goes to an island by the controller, behind runs."""
-        frame = b"".join(frame_of(*encode(message)))
+        frame = frame_bytes(message)
         return m.Relayed(self.number(island), self.epoch(island), 0, frame)
 
     def submitted(self, islands: str, run: m.RunPlan) -> m.Submit:
         """Wraps a run on islands, whose names are separated by spaces."""
-        parcels = pack_parcels([(self.number(island), self.epoch(island), run) for island in islands.split()])
+        parcels = pack_parcels([(self.number(island), self.epoch(island), [run]) for island in islands.split()])
         return m.Submit(run.run, run.plan, 0, 1 << 20, (), parcels)
 
     def wrapped(self, island: str, message: m.Message, plan: int, number: int) -> m.Message:
         """Wraps what goes to a host by the controller, a run with the number of a plan and of its own."""
-        with contextlib.suppress(struct.error, OverflowError):  # send() leaves such a message out
+        with contextlib.suppress(OverflowError):  # send() leaves such a message out
             if isinstance(message, BEHIND):
                 return self.behind(island, message)
             if isinstance(message, m.RunPlan):
-                return self.submitted(island, replace(message, plan=plan, run=self.ids(1000 + number)))
+                return self.submitted(island, msgspec.structs.replace(message, plan=plan, run=self.ids(1000 + number)))
         return message
 
     def close(self) -> None:
@@ -140,11 +140,17 @@ def values_of(hint: Any, own: int) -> Iterator[Any]:
         yield from TEXTS
     elif hint is bytes:
         yield from BYTES
-    elif hint == m.Ids:
+    elif hint == tuple[int, ...]:
         yield from ((), (-1,), (0, 1 << 60), (0, -(1 << 60)), (own, own + (1 << 48)), (own,) * 3000)
     elif hint == dict[str, str]:
         yield from DICTIONARIES
+    elif hint == dict[int, tuple[int, ...]]:
+        yield from ({}, {0: ()}, {-1: (own,)}, {1 << 62: ((1 << 63) - 1, -1)}, dict.fromkeys(range(3000), (own,) * 9))
+    elif hint == dict[int, tuple[str, frozenset[str]]] | None:
+        yield from (None, {}, {0: ("cond", frozenset({"island0"}))}, {-1: ("x", frozenset({"nobody"}))})
+        yield dict.fromkeys(range(3000), ("while", frozenset(TEXTS[:3])))
     else:
+        assert hint is bool, hint
         yield from (False, True)
 
 
@@ -165,7 +171,7 @@ def hostile_messages(own: int, client: int, rng: random.Random, other_fields: in
 
 def send(connection: Connection, message: m.Message) -> bool:
     """Sends a message if it can be encoded; returns whether the connection still takes messages."""
-    with contextlib.suppress(struct.error, OverflowError):
+    with contextlib.suppress(OverflowError):
         try:
             connection.post(message)
         except ConnectionEnded:

@@ -9,7 +9,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -173,16 +173,15 @@ class _Owner:
     """Holds functions until their plan does."""
 
 
-def with_functions(plan: Plan, functions: str, client: int, calls: ClientCalls) -> Plan:
-    """A plan whose computations call back functions of a client, where it calls any: JSON, numbers by computation.
+def with_functions(plan: Plan, functions: Mapping[int, Sequence[int]], client: int, calls: ClientCalls) -> Plan:
+    """Binds the computations of a plan to the functions of a client that they call back: numbers by computation.
 
     Raises PWC0510 where a computation calls one that it has no number of: without its function code kills the process.
     """
-    told: dict[str, list[int]] = json.loads(functions) if functions else {}
-    if not told and not any(calls_back(c.module) or calls_back(c.local) for c in plan.computations):
+    if not functions and not any(calls_back(c.module) or calls_back(c.local) for c in plan.computations):
         return plan
     owner = _Owner()
-    made = [_calling(c, told.get(str(at), []), client, calls, owner) for at, c in enumerate(plan.computations)]
+    made = [_calling(c, functions.get(at, ()), client, calls, owner) for at, c in enumerate(plan.computations)]
     bound = replace(plan, computations=tuple(made))
     for computation in made:
         hold(bound, computation.callbacks)

@@ -55,7 +55,7 @@ def far() -> Iterator[Far]:
 
 
 def load(number: int) -> m.Message:
-    return m.LoadPlan(number, 0, "plan", False, b"")
+    return m.LoadPlan(number, 0, "plan", False)
 
 
 def test_each_request_receives_its_own_answer(far: Far) -> None:

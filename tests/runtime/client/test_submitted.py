@@ -9,8 +9,7 @@ from pathways.runtime.client.hosts import StartedRun
 from pathways.runtime.client.submitted import AHEAD, MOST_KEPT, are_ahead, submitted
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import decode, read_parcels
-from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.encoding import read_frames, read_parcels
 
 
 def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
@@ -24,10 +23,10 @@ def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
     found: list[m.Message] = []
     for each in before:
         assert isinstance(each, m.Relayed) and (each.island, each.epoch) == (1, 3)
-        found.append(decode(HEADER.unpack_from(each.blob)[1], each.blob[HEADER.size :]))
+        found += read_frames(each.blob)
     assert found == [m.FreeArrays((5,)), m.UnloadPlan(6)]
     assert isinstance(submit, m.Submit) and submit.memory == (2, 100)
-    assert [(island, epoch) for island, epoch, _, _ in read_parcels(submit.blob)] == [(1, 3)]
+    assert [(island, epoch) for island, epoch, _ in read_parcels(submit.blob)] == [(1, 3)]
     assert len(submitted(run, 0, {"device": 2}, [(1, host, m.RunPlan(7, 8, 0, 9, (5,)))])) == 1
 
 

@@ -11,8 +11,7 @@ from pathways.runtime.control.dispatcher import MOST_HELD
 from pathways.runtime.control.sessions import KnownPlan
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
-from pathways.runtime.wire.encoding import encode, pack_parcels
-from pathways.runtime.wire.frames import frame_of
+from pathways.runtime.wire.encoding import frame_bytes, pack_parcels
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.load_proofs import prove
 
@@ -58,14 +57,16 @@ def test_a_run_needs_proof_that_all_its_hosts_have_loaded_the_same_plan_of_just_
 @pytest.mark.parametrize(
     "bad",
     [
-        [(0, 0, m.RunPlan(PLAN, 9, 0, 9, ()))],
-        [(0, 0, m.RunPlan(PLAN + 1, first_id(1) + 1, 0, first_id(1), ()))],
-        [(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(2), ()))],
-        [(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), (-1, first_id(1), first_id(2))))],
-        [(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), (-2,)))],
-        [(0, 0, m.FreeArrays((1, 2, 3, 4, 5)))],
-        [(0, 0, m.Forget(0, 2))],
-        [(9, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ()))],
+        [(0, 0, [m.RunPlan(PLAN, 9, 0, 9, ())])],
+        [(0, 0, [m.RunPlan(PLAN + 1, first_id(1) + 1, 0, first_id(1), ())])],
+        [(0, 0, [m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(2), ())])],
+        [(0, 0, [m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), (-1, first_id(1), first_id(2)))])],
+        [(0, 0, [m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), (-2,))])],
+        [(0, 0, [m.FreeArrays((1, 2, 3, 4, 5))])],
+        [(0, 0, [m.Forget(0, 2)])],
+        [(9, 0, [m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ())])],
+        [(0, 0, [])],
+        [(0, 0, [m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ())] * 2)],
         [],
     ],
 )
@@ -91,7 +92,7 @@ def test_a_client_can_start_only_its_own_runs(bad: Any) -> None:
 )
 def test_relayed_messages_that_a_client_may_not_send_are_refused(bad: m.Message) -> None:
     cluster = FakeCluster(1)
-    frame = b"".join(frame_of(*encode(bad)))
+    frame = frame_bytes(bad)
     for data in (frame, frame[:-1], frame + b"x", b""):
         with pytest.raises(PathwaysError) as caught:
             cluster.dispatcher.pass_on(cluster.client(), m.Relayed(0, 0, 0, data))
@@ -104,7 +105,7 @@ def test_memory_of_unknown_devices_is_refused(memory: tuple[int, ...]) -> None:
     client = cluster.client()
     with pytest.raises(PathwaysError, match="PWC0911"):
         cluster.dispatcher.hold(client, m.Hold(0, memory))
-    parcels = pack_parcels([(0, 0, m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ()))])
+    parcels = pack_parcels([(0, 0, [m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ())])])
     with pytest.raises(PathwaysError, match="PWC0911"):
         cluster.dispatcher.submit(client, m.Submit(first_id(1) + 1, PLAN, 0, WEIGHT, memory, parcels))
     assert cluster.is_empty()
@@ -153,7 +154,7 @@ def test_two_parcels_for_one_island_are_refused() -> None:
     run = m.RunPlan(PLAN, first_id(1) + 1, 0, first_id(1), ())
     with pytest.raises(PathwaysError, match="two parcels for island 0"):
         cluster.dispatcher.submit(
-            client, m.Submit(run.run, PLAN, 0, WEIGHT, (), pack_parcels([(0, 0, run), (0, 0, run)]))
+            client, m.Submit(run.run, PLAN, 0, WEIGHT, (), pack_parcels([(0, 0, [run]), (0, 0, [run])]))
         )
     assert cluster.is_empty()
 

@@ -27,9 +27,9 @@ from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.launcher import Started
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import MESSAGES, encode, pack_parcels
+from pathways.runtime.wire.encoding import MESSAGES, frame_bytes, pack_parcels
 from pathways.runtime.wire.errors import HostLost
-from pathways.runtime.wire.frames import HEADER, ConnectionEnded, frame_of
+from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.versions import VERSIONS
 
@@ -114,8 +114,8 @@ class RunningController:
         first = first_id(welcome.client)
         if not json.loads(welcome.hosts["island0"])[1]:
             assert isinstance(next_message(connection), m.HostCame)
-        parcels = pack_parcels([(0, 0, m.RunPlan(first, first, 0, first, ()))])
-        connection.post(m.Introduce(0, first, "work", "", ""))
+        parcels = pack_parcels([(0, 0, [m.RunPlan(first, first, 0, first, ())])])
+        connection.post(m.Introduce(0, first, "work", None, ""))
         connection.post(self.keys.loaded("island0", 0, welcome.client, first))
         connection.post(m.Submit(first, first, 0, 1, (), parcels))
         said = next_message(connection)
@@ -153,12 +153,12 @@ def noise(rng: random.Random) -> bytes:
         case 3:
             messages: list[m.Message] = [
                 m.Fence("island0", ""), m.Done(1, 2), m.Forget(0, 1), m.Ask(1, "nothing"), m.Hold(0, (5, 1)),
-                m.Cancel(first_id(9), "{}"), m.Introduce(0, first_id(1), "x", "[[]]", ""), m.Hello("island0", 1, {}),
+                m.Cancel(first_id(9), "{}"), m.Introduce(0, first_id(1), "x", None, ""), m.Hello("island0", 1, {}),
                 m.Relayed(0, 0, 0, b""), m.Submit(first_id(1), first_id(1), 0, 1, (), b"abc"), m.Beat(1, 1),
             ]  # fmt: skip
-            return b"".join(frame_of(*encode(rng.choice(messages))))
+            return frame_bytes(rng.choice(messages))
         case _:
-            whole = b"".join(frame_of(*encode(m.Introduce(0, first_id(1), "x", "", ""))))
+            whole = frame_bytes(m.Introduce(0, first_id(1), "x", None, ""))
             return whole[: rng.randrange(1, len(whole))]
 
 

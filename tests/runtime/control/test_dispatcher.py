@@ -10,9 +10,8 @@ from support.fake_cluster import PLAN, FakeCluster, refused
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.runtime.control.sessions import ClientSession
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import encode
+from pathways.runtime.wire.encoding import frame_bytes
 from pathways.runtime.wire.errors import HostLost
-from pathways.runtime.wire.frames import frame_of
 from pathways.runtime.wire.ids import first_id
 
 
@@ -213,7 +212,7 @@ def test_a_plan_that_is_unloaded_is_forgotten() -> None:
     client = cluster.client()
     plan = first_id(client.number)
     client.plans[plan] = client.plans[PLAN]
-    frame = b"".join(frame_of(*encode(m.UnloadPlan(plan))))
+    frame = frame_bytes(m.UnloadPlan(plan))
     cluster.dispatcher.pass_on(client, m.Relayed(0, 0, 0, frame))
     assert set(client.plans) == {PLAN}
 

@@ -1,6 +1,5 @@
 """The dispatcher at its limits: what it counts, refuses, forgets, and sends on after each end."""
 
-import struct
 from typing import Any
 
 import pytest
@@ -18,14 +17,12 @@ from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED
-from pathways.runtime.wire.encoding import MESSAGES, decode, encode, pack_parcels
+from pathways.runtime.wire.encoding import frame_bytes, pack_parcels, read_frames
 from pathways.runtime.wire.errors import HostLost
-from pathways.runtime.wire.frames import frame_of
 from pathways.runtime.wire.ids import MOST_RESULTS, first_id
 from pathways.runtime.wire.load_proofs import loaded_as, prove
 
 LOST = HostLost(island="x", reason="a test")
-RUN = MESSAGES.index(m.RunPlan)
 
 
 class Gang(FakeCluster):
@@ -140,7 +137,7 @@ def test_a_run_on_an_unknown_island_is_refused(islands: tuple[int, ...]) -> None
     cluster = FakeCluster(1)
     client = cluster.client()
     run = m.RunPlan(PLAN, first_id(1), 0, first_id(1), ())
-    parcels = pack_parcels([(island, 0, run) for island in islands])
+    parcels = pack_parcels([(island, 0, [run]) for island in islands])
     assert code(client, cluster, m.Submit(run.run, PLAN, 0, WEIGHT, (), parcels)) == "PWC0911"
 
 
@@ -168,7 +165,7 @@ def test_messages_after_runs_go_at_once_if_no_run_waits() -> None:
     client = cluster.client()
     cluster.free_array(client, 1, 3)
     assert got(cluster, 1) == [m.FreeArrays((first_id(1) + 3,))] and not got(cluster, 0)
-    frame = b"".join(bytes(piece) for piece in frame_of(*encode(m.FreeArrays((first_id(1),)))))
+    frame = frame_bytes(m.FreeArrays((first_id(1),)))
     assert code(client, cluster, m.Relayed(2, 0, 0, frame)) == "PWC0911"
 
 
@@ -343,38 +340,45 @@ def test_a_host_expects_a_client_under_its_number_ticket_and_certificate() -> No
     assert client.expected_by(rank) == m.Expect(3, client.ticket, "me/1", client.key_of(rank))
 
 
-def packed(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}q", *values)
-
-
 MINE = first_id(1)
 LAST = first_id(2) - 1 - MOST_RESULTS
 """The largest first id of a run's results of client 1: as many ids follow as a run may have."""
 
 
+def run(*, transfers: int = 0, results: int = MINE, wanted: int = 0) -> m.RunPlan:
+    return m.RunPlan(MINE, MINE, transfers, results, (), wanted)
+
+
 @pytest.mark.parametrize(
-    ("kind", "payload", "code"),
+    ("messages", "code"),
     [
-        (RUN, packed(MINE, MINE, 0, first_id(1), 0), ""),
-        (RUN, packed(MINE, MINE, 0, LAST, 0), ""),
-        (RUN, packed(MINE, MINE, 0, LAST + 1, 0), "PWC0916"),
-        (RUN, packed(MINE, MINE, -1, first_id(1), 0), "PWC0911"),
-        (RUN, packed(MINE, MINE, 0, first_id(1)), "PWC0911"),
-        (RUN, packed(MINE, MINE, 0, first_id(1), 0) + b"x", "PWC0911"),
-        (MESSAGES.index(m.FreeArrays), packed(MINE, MINE, 0, first_id(1), 0), "PWC0911"),
+        ([run()], ""),
+        ([run(results=LAST)], ""),
+        ([run(results=LAST + 1)], "PWC0916"),
+        ([run(transfers=-1)], "PWC0911"),
+        ([run(wanted=4)], "PWC0911"),
+        ([m.RunPlan(MINE, MINE + 1, 0, MINE, ())], "PWC0911"),
+        ([m.RunPlan(MINE + 1, MINE, 0, MINE, ())], "PWC0911"),
+        ([m.RunPlan(MINE, MINE, 0, MINE, (first_id(2),))], "PWC0916"),
+        ([run(), run()], "PWC0911"),
+        ([m.FreeArrays((MINE,))], "PWC0911"),
+        ([], "PWC0911"),
     ],
 )
-def test_a_parcel_is_the_run_that_it_is_submitted_as(kind: int, payload: bytes, code: str) -> None:
+def test_a_parcel_is_the_run_that_it_is_submitted_as(messages: list[m.Message], code: str) -> None:
     told = m.Submit(MINE, MINE, 0, WEIGHT, (), b"")
+    frames = b"".join(map(frame_bytes, messages))
     if code:
         with pytest.raises(PathwaysError) as caught:
-            checked_run(kind, payload, told, 1, 77)
+            checked_run(frames, told, 1, 77)
         assert caught.value.code == code
         return
-    first, made = checked_run(kind, payload, told, 1, 77)
-    assert decode(kind, made) == m.RunPlan(MINE, MINE, 77, first, ()) and packed(first) == payload[24:32]
+    first, made = checked_run(frames, told, 1, 77)
+    (sent,) = messages
+    assert isinstance(sent, m.RunPlan) and first == sent.results
+    assert read_frames(made) == [m.RunPlan(MINE, MINE, 77, first, ())]
 
 
 def test_a_message_without_content_may_follow_runs() -> None:
-    empty = b"".join(bytes(piece) for piece in frame_of(*encode(m.FreeArrays(()))))
+    empty = frame_bytes(m.FreeArrays(()))
     assert check_behind(empty, 1) == m.FreeArrays(())

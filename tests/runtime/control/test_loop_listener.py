@@ -97,9 +97,9 @@ class RunningController:
             if isinstance(came, m.HostCame) and came.island == "island0":
                 epoch = [came.epoch]
                 break
-        connection.post(m.Introduce(0, first, "work", "", ""))
+        connection.post(m.Introduce(0, first, "work", None, ""))
         connection.post(self.keys.loaded("island0", 0, welcome.client, first))
-        parcels = pack_parcels([(0, epoch[0], m.RunPlan(first, first, 0, first, ()))])
+        parcels = pack_parcels([(0, epoch[0], [m.RunPlan(first, first, 0, first, ())])])
         connection.post(m.Submit(first, first, 0, 1, (), parcels))
         said = next_message(connection)
         while isinstance(said, m.HostCame):  # of the other island, which may join at any time

@@ -33,7 +33,7 @@ PLAN = first_id(3) + 2
 
 
 def load(blob: bytes, plan: int = PLAN, *, sequential: bool = False) -> m.LoadPlan:
-    return m.LoadPlan(1, plan, "path", sequential, blob)
+    return m.LoadPlan(1, plan, "path", sequential, {}, blob)
 
 
 def expecting() -> ProvenLoads:

@@ -33,9 +33,9 @@ def test_a_plan_that_loads_for_long_delays_no_other_client() -> None:
     nowhere: Any = None
     host = Host("island0", machine, islands_of, Neighbors(nowhere), lambda *_: None)
     try:
-        assert not host.notice(m.LoadPlan(11, 1 << 48, "slow.bin", False, blob), answers.put)
+        assert not host.notice(m.LoadPlan(11, 1 << 48, "slow.bin", False, {}, blob), answers.put)
         assert begun.wait(60)
-        host.notice(m.LoadPlan(21, 2 << 48, "quick.bin", False, blob), answers.put)
+        host.notice(m.LoadPlan(21, 2 << 48, "quick.bin", False, {}, blob), answers.put)
         quick = answers.get(timeout=60)
         assert (quick.request, quick.error, order) == (21, "", [2])
     finally:

@@ -30,7 +30,10 @@ from pathways.runtime.wire.fields import (
 from pathways.runtime.wire.ids import MOST_CLIENTS, MOST_RESULTS, NONE, client_of, first_id
 
 CAUSE = write_diagnostic(BadMessage("a test", "none"))
-EMPTY: dict[Any, Any] = {int: 0, bool: False, str: "", bytes: b"", dict[str, str]: {}}
+EMPTY: dict[Any, Any] = {
+    int: 0, bool: False, str: "", bytes: b"", dict[str, str]: {}, dict[int, tuple[int, ...]]: {},
+    dict[int, tuple[str, frozenset[str]]] | None: None,
+}  # fmt: skip
 BEHIND_RUNS = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
 OF_CLIENTS = {
     m.ComeIn, m.Attach, m.ChangeIslands, m.Introduce, m.Submit, m.Relayed, m.Hold, m.Cancel, m.Ask, m.RunPlan,

@@ -29,25 +29,25 @@ SIZES = (
     1,
     7,
     1 << 16,
-    encoding.MOST_HOT,
-    encoding.MOST_HOT + 1,
+    encoding.MAX_NUMBERS_BYTES,
+    encoding.MAX_NUMBERS_BYTES + 1,
     1 << 32,
-    encoding.MOST_COLD,
-    encoding.MOST_COLD + 1,
+    encoding.MAX_BYTES,
+    encoding.MAX_BYTES + 1,
     1 << 60,
     (1 << 64) - 1,
 )
 MESSAGES: list[m.Message] = [
     m.Hello("island0", 7, {"jax": "0.10"}),
-    m.LoadPlan(1, 2, "plan", True, bytes(200)),
+    m.LoadPlan(1, 2, "plan", True, {}, bytes(200)),
     m.Answer(3, value="[1]", blob=b"abc"),
     m.Connect(1, {"island1": "127.0.0.1:1"}),
     m.PutArray(1, 2, 3, bytes(300)),
     m.RunPlan(1, 2, 3, 4, (5, 6)),
     m.Failed(1, 2, {"0": "{}"}),
     m.FreeArrays(tuple(range(50))),
-    m.WriteArray(1, 2, "/tmp/state.arrays-0123456789abcdef", "{}"),
-    m.ReadArray(1, 2, 3, 4, "/tmp/state.arrays-0123456789abcdef", "{}"),
+    m.WriteArray(1, 2, b"/tmp/state.arrays-0123456789abcdef", "{}"),
+    m.ReadArray(1, 2, 3, 4, b"/tmp/state.arrays-0123456789abcdef", "{}"),
     m.Inject(1, 0, "{}"),
     m.Beat(1, 2),
 ]
@@ -173,7 +173,7 @@ def test_malformed_frames_are_refused_or_end_the_connection(served: Served) -> N
 
 def test_a_frame_size_allocates_no_memory_before_the_bytes_arrive(served: Served) -> None:
     served.outcome(b"")
-    for size, most in ((1 << 60, 1 << 20), (encoding.MOST_COLD, 4 * CHUNK)):
+    for size, most in ((1 << 60, 1 << 20), (encoding.MAX_BYTES, 4 * CHUNK)):
         tracemalloc.start()
         for kind in range(len(encoding.MESSAGES)):
             served.outcome(HEADER.pack(size, kind) + b"cut")

@@ -169,7 +169,7 @@ def test_computations_call_the_functions_of_their_client(calls: ClientCalls) -> 
         replace(computation("told", outputs=(RESULT,)), module=module(0)),
     ]  # fmt: skip
     plan = plan_of({"pod": ()}, computations=made)
-    bound = with_functions(plan, '{"1": [50, 51], "2": [60]}', 3, calls)
+    bound = with_functions(plan, {1: (50, 51), 2: (60,)}, 3, calls)
     assert [len(c.callbacks) for c in bound.computations] == [0, 2, 1] and bound.computations[0] is made[0]
     found: list[Any] = [find(number) for c in bound.computations for number in c.callbacks]
     assert [(f.client, f.number, f.computation, f.alone, tuple(f.results)) for f in found] == [
@@ -180,12 +180,12 @@ def test_computations_call_the_functions_of_their_client(calls: ClientCalls) -> 
 
 def test_a_plan_that_calls_no_function_stays_as_it_is(calls: ClientCalls) -> None:
     plan = plan_of({"pod": ()}, computations=[computation(), replace(computation(), module=module(None))])
-    assert with_functions(plan, "", 3, calls) is plan and with_functions(plan, "{}", 3, calls) is plan
+    assert with_functions(plan, {}, 3, calls) is plan
 
 
-@pytest.mark.parametrize(("index", "functions"), [(1, '{"0": [50]}'), (0, ""), (0, '{"1": [50]}')])
+@pytest.mark.parametrize(("index", "functions"), [(1, {0: (50,)}), (0, {}), (0, {1: (50,)})])
 def test_a_computation_that_calls_a_function_without_a_number_is_refused(
-    calls: ClientCalls, index: int, functions: str
+    calls: ClientCalls, index: int, functions: dict[int, tuple[int, ...]]
 ) -> None:
     plan = plan_of({"pod": ()}, computations=[replace(computation("sine"), module=module(index)), computation()])
     with pytest.raises(PathwaysError, match="sine") as caught:
@@ -196,5 +196,5 @@ def test_a_computation_that_calls_a_function_without_a_number_is_refused(
 def test_a_computation_that_calls_back_on_each_device_alone_is_refused(calls: ClientCalls) -> None:
     plan = plan_of({"pod": ()}, computations=[computation(local=module(0))])
     with pytest.raises(PathwaysError) as caught:
-        with_functions(plan, "", 3, calls)
+        with_functions(plan, {}, 3, calls)
     assert caught.value.code == "PWC0510"

@@ -1,0 +1,57 @@
+"""The base class of all messages, and the five messages that processes of different versions exchange.
+
+A message is a frozen msgspec struct: its annotations are what `decode` checks (encoding.py). A class is a message as
+soon as it is declared. Its kind, one byte in a frame, is its position among all declarations: the five of this file
+come first and must keep their order. A field named `blob` must be the last: its bytes are sent unpacked.
+"""
+
+import msgspec
+
+from pathways.runtime.wire.fields import Count, Int, Name
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Base class of messages. Construct by position or by keyword, as a dataclass."""
+
+
+class Hello(Message, frozen=True):
+    """A host to its controller, once: what it is."""
+
+    island: str
+    pid: Int
+    versions: dict[str, str]
+    address: str = ""
+    """Where clients reach it, where it has several."""
+    ticket: str = ""
+    """What its controller has given to it alone, where that is a process of its own."""
+
+
+class ComeIn(Message, frozen=True):
+    """A client to the controller, once: who it is."""
+
+    name: Name
+    pid: Count
+    versions: dict[str, str]
+
+
+class RunRefused(Message, frozen=True):
+    """The controller to a client: a run has not begun, and will not (`cause`: a diagnostic)."""
+
+    run: Int
+    cause: str
+
+
+class Ask(Message, frozen=True):
+    """A client to the controller: `status`, `stacks` or `stop`; the answer's value is JSON."""
+
+    request: Int
+    what: Name
+
+
+class Answer(Message, frozen=True):
+    """Something asked for: done, or the diagnostic why not."""
+
+    request: Int
+    error: str = ""
+    value: str = ""
+    blob: bytes = b""
