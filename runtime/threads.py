@@ -2,16 +2,40 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import NoThread
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class ThreadPool(ThreadPoolExecutor):
+    """An executor that raises PWC0521 where the process can have no more threads."""
+
+    def __init__(self, size: int, name: str) -> None:
+        super().__init__(size, name)
+        self._name = name
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError as error:
+            if "start new thread" not in str(error):  # the pool is shut down, for example
+                raise
+            raise PathwaysError(_no_thread(self._name)) from None
+
+
+def _no_thread(name: str) -> NoThread:
+    return NoThread(thread=name, running=threading.active_count())
 
 
 def start_thread(name: str, work: Callable[..., object], *arguments: Any) -> None:
     """Starts a daemon thread that does `work`. Raises PWC0521 where the process can have no more threads."""
     if not started(threading.Thread(target=work, args=arguments, name=name, daemon=True)):
-        raise PathwaysError(NoThread(thread=name, running=threading.active_count()))
+        raise PathwaysError(_no_thread(name))
 
 
 def started(thread: threading.Thread) -> bool:

@@ -16,6 +16,7 @@ from pathways.dialect.user_line import caller
 from pathways.runtime.client.suspend import resume, suspend
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.host.run.store import closed
+from pathways.runtime.threads import ThreadPool
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -51,7 +52,7 @@ class Client:
             )
             raise PathwaysError(error)
         self._state = ClientState(name, float(weight))
-        self._worker: concurrent.futures.ThreadPoolExecutor | None = None
+        self._worker: ThreadPool | None = None
         self._closing = False
 
     @property
@@ -108,7 +109,7 @@ class Client:
             if self._closing:
                 raise closed(self._state, "a client that is being closed")
             if self._worker is None:
-                self._worker = concurrent.futures.ThreadPoolExecutor(1, self._thread_name)
+                self._worker = ThreadPool(1, self._thread_name)
             return self._worker.submit(context.run, work)
 
     def suspend(self, folder: str | Path | None = None) -> int:

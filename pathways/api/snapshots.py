@@ -10,7 +10,6 @@ import contextvars
 import functools
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -37,6 +36,7 @@ from pathways.dialect.plan.nouns import Port
 from pathways.dialect.user_line import caller, on_behalf_of
 from pathways.runtime.client.saved_buffers import BufferPlace, SavedAs, read_buffer, write_array
 from pathways.runtime.client_state import current_client
+from pathways.runtime.threads import ThreadPool
 
 LARGE = 1 << 20
 """Arrays of so many bytes, or more, are in the folder."""
@@ -202,7 +202,7 @@ def _each(work: Sequence[Callable[[], _T]]) -> list[_T]:
         with on_behalf_of(line):
             return one()
 
-    with ThreadPoolExecutor(_AT_ONCE, "pathways-snapshot") as pool:
+    with ThreadPool(_AT_ONCE, "pathways-snapshot") as pool:
         begun = [pool.submit(contextvars.copy_context().run, do, one) for one in work]
         try:
             return [one.result() for one in begun]

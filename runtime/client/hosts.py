@@ -4,7 +4,6 @@ import abc
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -18,6 +17,7 @@ from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
+from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.ids import MOST_RUNS
 from pathways.runtime.wire.load_proofs import Branches
@@ -235,7 +235,7 @@ def ask_each(
         except PathwaysError as error:
             return error
 
-    with ThreadPoolExecutor(max(1, len(hosts)), "pathways-ask") as pool:
+    with ThreadPool(max(1, len(hosts)), "pathways-ask") as pool:
         return dict(zip(hosts, pool.map(ask, hosts), strict=True))
 
 

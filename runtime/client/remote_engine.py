@@ -4,7 +4,6 @@ import secrets
 import threading
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +31,7 @@ from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import DifferentParts, NotOverProcesses
 
@@ -98,7 +98,7 @@ class RemoteEngine:
             self._number = hosts.numbers.take()
             hosts.introduce(self._number, plan.name, self._raw, self._branches)
         weakref.finalize(self, _unload, hosts, list(self._shares), self._number)
-        with ThreadPoolExecutor(len(self._shares), "pathways-load") as pool:
+        with ThreadPool(len(self._shares), "pathways-load") as pool:
             list(pool.map(self._load, self._shares.values()))
 
     def _share(self, name: str, islands: Sequence[str]) -> _Share:

@@ -21,7 +21,7 @@ from pathways.runtime.control.dispatcher import Dispatcher, post
 from pathways.runtime.control.island_changes import IslandChanges
 from pathways.runtime.control.loop import Loop, Peer, Receive, Transport, send
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
-from pathways.runtime.control.members import START, Members
+from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SchedulingPolicy
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
@@ -40,7 +40,7 @@ from pathways.runtime.wire.versions import difference
 BEAT = 0.5
 """Seconds between two signs of life."""
 SAYS = 10.0
-"""Seconds in which a member from elsewhere must send its first message."""
+"""Seconds in which a process that connects must send its first message."""
 REUSE_LOOK_S = 1.0
 """Seconds between two checks whether the number of a client can be used again."""
 MOST_INTRODUCED = 1 << 16
@@ -91,9 +91,8 @@ class ClusterController:
 
         meet = _told(lambda peer, kind, payload: self._meet(peer, decode(kind, payload), caller))
         peer = Peer(self._loop, stream, meet, _left_early)
-        seconds = SAYS if caller.member is not None else START
-        late = f"it has sent no message in {seconds:g} seconds"
-        self._loop.after(seconds, lambda: peer.end(late) if peer.receive is meet else None)
+        late = f"it has sent no message in {SAYS:g} seconds"
+        self._loop.after(SAYS, lambda: peer.end(late) if peer.receive is meet else None)
 
     def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
         goes_on = _told(lambda peer, kind, payload: self._meet(peer, decode(kind, payload), caller))

@@ -74,8 +74,8 @@ def serve() -> None:
     try:
         if chosen.group:  # first: until it connects, its end is seen
             machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET, chosen.ip or LOOPBACK), name)
-        connection, check = _connected(chosen)
-        host = _host_of(island, machine, connection.post, rank, ranks, chosen.ip or LOOPBACK)
+        host = _host_of(island, machine, lambda *said: connection.post(*said), rank, ranks, chosen.ip or LOOPBACK)
+        connection, check = _connected(chosen)  # now: the controller drops who says nothing for some seconds
         todo: Todo = queue.SimpleQueue()
         clients = Clients(host, todo)
         port = clients.listen_at((chosen.ip, 0), read_keys(chosen.keys)) if chosen.ip and chosen.keys else None

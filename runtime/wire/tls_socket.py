@@ -111,6 +111,11 @@ class Handshake:
         """Made when something has come: what says nothing takes no more than a socket."""
         self._received = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the other end has sent anything."""
+        return self._tls is not None
+
     def step(self) -> tuple[TlsSocket, Identity] | None:
         """Takes what has come; gives the stream when it is a member's.
 

@@ -223,10 +223,11 @@ def test_the_number_of_a_client_is_used_again_when_hosts_have_forgotten_it(runni
         connection.close()
 
 
-def test_a_process_that_says_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_controller, "START", 0.05)
+def test_a_process_that_sends_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_controller, "SAYS", 0.05)
     with pytest.raises(ConnectionEnded):
         running.connect().receive()
+    assert running.can_run()
 
 
 def test_a_process_without_a_ticket_is_refused_as_a_host(running: RunningController) -> None:

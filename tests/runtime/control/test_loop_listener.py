@@ -240,6 +240,9 @@ def test_a_thousand_silent_connections_delay_no_member(
     port._seconds = PATIENCE
     running.host()
     silent: list[socket.socket] = []
+    slow = socket.create_connection(running.address)
+    slow.sendall(b"\x16\x03\x01\x02\x00\x01")  # the first bytes of a handshake
+    assert running.can_run()  # so the listener has read them
     try:
         for number in range(1000):
             silent.append(socket.create_connection(running.address))
@@ -247,13 +250,15 @@ def test_a_thousand_silent_connections_delay_no_member(
             assert number % 200 or running.can_run()
         assert running.can_run()
         silent[0].settimeout(PATIENCE)
-        assert silent[0].recv(1) == b""  # the oldest connection was dropped
+        assert silent[0].recv(1) == b""  # the oldest connection that sent nothing was dropped
+        with pytest.raises(BlockingIOError):
+            slow.recv(1, socket.MSG_DONTWAIT)
         for number in range(0, 1000, 10):  # malformed bytes have no effect either
             with contextlib.suppress(OSError):
                 silent[number].sendall(b"noise")
         assert running.can_run()
     finally:
-        for sock in silent:
+        for sock in (slow, *silent):
             sock.close()
     assert len(capfd.readouterr().err.splitlines()) < 100
 
