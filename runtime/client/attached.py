@@ -21,7 +21,7 @@ from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.held_bytes import HeldBytes
-from pathways.runtime.client.hosts import HostedIslands, StartedRun
+from pathways.runtime.client.hosts import HostedIslands, RunParcel, StartedRun
 from pathways.runtime.client.places import HostPlace, come_in, host_place
 from pathways.runtime.client.remote_gang import IslandHost
 from pathways.runtime.client.run_window import RunWindow
@@ -196,22 +196,22 @@ class Attached(HostedIslands):
         self._window.wait([host.island for host in hosts], lambda: self.ended is not None, self._post)
         self._check_there()
 
-    def start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
-        parcels = [(self._there[host.island], message) for host, message in parcels]
+    def start(self, run: StartedRun, parcels: Sequence[RunParcel]) -> list[RemoteRun]:
+        parcels = [parcel._replace(host=self._there[parcel.host.island]) for parcel in parcels]
+        hosts = [parcel.host for parcel in parcels]
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
-        self._window.begin(run.number, {host.island: len(host.members) for host, _ in parcels})
-        there = [host.expect(message.run, part) for (host, message), part in zip(parcels, runs, strict=True)]
+        self._window.begin(run.number, {host.island: len(host.members) for host in hosts})
+        there = [host.expect(run.number, part) for host, part in zip(hosts, runs, strict=True)]
         if not all(there):
-            cause = next(host.lost for host, _ in parcels if host.lost is not None)
-            for host, _ in parcels:
+            cause = next(host.lost for host in hosts if host.lost is not None)
+            for host in hosts:
                 host.refuse(run.number, cause)
             self._window.drop(run.number)
             return runs
         inside = 0 if run.request is None else self._label(run.request.client)
-        hosts = [host for host, _ in parcels]
-        numbered = [(self._places[host.island].number, host, message) for host, message in parcels]
-        said = [*self._held_since(), *submitted(run, inside, self._numbered, numbered)]
+        numbered = {self._places[parcel.host.island].number: parcel for parcel in parcels}
+        said = [*self._held_since(), submitted(run, inside, self._numbered, numbered)]
         if self._control.kept >= MOST_KEPT or not are_ahead(hosts):
             self._post(*said)  # by one write: each wakes the controller
             return runs

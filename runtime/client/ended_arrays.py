@@ -13,8 +13,8 @@ MOST_FREED = 1 << 16
 class Sink(Protocol):
     """Where messages to a host go that must keep their order among its runs."""
 
-    def post_soon(self, message: m.Message, /) -> None:
-        """Sends a message some time soon; never waits. Raises ConnectionEnded."""
+    def post_soon(self, *messages: m.Message) -> None:
+        """Sends messages some time soon; never waits. Raises ConnectionEnded."""
         ...
 
 
@@ -38,11 +38,6 @@ class EndedArrays:
             found.append(m.FreeArrays(tuple(arrays)))
         found += [m.UnloadPlan(plan) for plan in _taken(self._plans, MOST_FREED)]
         return found
-
-    def send(self, sink: Sink) -> None:
-        """Sends what has ended. Raises ConnectionEnded."""
-        for message in self.take():
-            sink.post_soon(message)
 
 
 def _taken(numbers: deque[int], most: int) -> list[int]:

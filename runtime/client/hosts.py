@@ -5,13 +5,14 @@ import itertools
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.remote_gang import IslandHost
+from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import NotEnoughDevices
@@ -34,6 +35,20 @@ class RemoteDevice:
 
     def __str__(self) -> str:
         return f"{self.island}[{self.position}]"
+
+
+MAX_CARRIED_BYTES = 1 << 16
+"""The largest arguments that a run brings to its hosts."""
+MAX_CARRIED_IN_LINE_BYTES = 1 << 24
+"""A limit for the arguments that all runs of a client in line bring, a quarter of what a controller accepts."""
+
+
+class RunParcel(NamedTuple):
+    """The messages that start a run on one island: `before` are its small arguments."""
+
+    host: IslandHost
+    before: Sequence[m.Message]
+    message: m.RunPlan
 
 
 @dataclass(frozen=True)
@@ -86,6 +101,14 @@ class Hosts(Machine, abc.ABC):
     def fence(self, host: IslandHost) -> None:
         """Tells all other hosts that one is gone, so that nothing waits for it, and who is there instead."""
 
+    @property
+    def max_carried_bytes(self) -> int:
+        """The most bytes of arguments that a run brings to its hosts; more are sent before the run.
+
+        A controller ends clients that have too many bytes in line.
+        """
+        return min(MAX_CARRIED_BYTES, MAX_CARRIED_IN_LINE_BYTES // (MAX_RUNS_PER_ISLAND * max(1, len(self.hosts))))
+
     def next_move(self) -> int:
         """The number that a move of an array between programs has as a run: no other run has it."""
         return MOST_RUNS + self.numbers.take()
@@ -103,26 +126,26 @@ class Hosts(Machine, abc.ABC):
     def get_ready(self, hosts: Iterable[IslandHost]) -> None:
         """Waits for what a run on these hosts needs beside its turn."""
 
-    def start(self, run: StartedRun, parcels: Sequence[tuple[IslandHost, m.RunPlan]]) -> list[RemoteRun]:
+    def start(self, run: StartedRun, parcels: Sequence[RunParcel]) -> list[RemoteRun]:
         """Starts a run on its hosts; never waits. Returns the futures of its parts, in their order."""
         relay = None
         if run.branches is not None:
-            members = {member.island: member for host, _ in parcels for member in host.members}
-            several = [host for host, _ in parcels if len(host.members) > 1]
+            members = {member.island: member for parcel in parcels for member in parcel.host.members}
+            several = [parcel.host for parcel in parcels if len(parcel.host.members) > 1]
             islands = {member.island: host.island for host in several for member in host.members}
             relay = Relay(run.number, members, run.branches, islands)
         parts = Parts(relay.cancel) if relay is not None and run.has_loops else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
         with self.telling:
-            for (host, message), part in zip(parcels, runs, strict=True):
-                host.run(message, part, relay)
+            for parcel, part in zip(parcels, runs, strict=True):
+                parcel.host.run(parcel.message, part, relay, parcel.before)
         if relay is not None:
             relay.begin()
         if run.request is None:
             for number, (_, parts_of_it) in list(self._moving.items()):
                 if all(part.is_ready() for part in parts_of_it):
                     self._moving.pop(number, None)
-            self._moving[run.number] = frozenset(host.island for host, _ in parcels), runs
+            self._moving[run.number] = frozenset(parcel.host.island for parcel in parcels), runs
         return runs
 
     def wait_for_moves(self, island: str) -> None:

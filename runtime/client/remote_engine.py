@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.host_callbacks import find
@@ -16,8 +17,9 @@ from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.ranks import RankTable
-from pathways.runtime.client.hosts import Hosts, StartedRun, ask_all
-from pathways.runtime.client.remote_gang import IslandHost, ask_members
+from pathways.runtime.client.hosts import Hosts, RunParcel, StartedRun, ask_all
+from pathways.runtime.client.remote_gang import IslandHost, RemoteGang, ask_members
+from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -85,6 +87,9 @@ class RemoteEngine:
         self._meets = len(self._shares) > 1 or any(map(hosts.ranks.are_several, shares.values()))
         """Whether anything may go between hosts, under numbers that no other process guesses."""
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
+        returned = {(result.island, result.slot) for result in plan.results}
+        self._returned = {n for n, port in enumerate(plan.inputs) if (port.island, port.slot) in returned}
+        """Inputs that are results, too: something may name them before the host has had the run."""
         self._results = len(plan.results)
         self._memory: dict[Hashable, int] = {
             device: plan.stream(name).peak_bytes + self.bytes_between.get(name, 0)
@@ -127,10 +132,22 @@ class RemoteEngine:
         return host
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> RemoteArray:
-        """Sends an argument, which is in its stored form, to the host that reads it."""
+        """Makes an argument on the host that reads it: a small one goes there with the run that takes it."""
         host = self._host(self._shares[self._of_input[number]])
-        name = host.put(self._number, number, np.ascontiguousarray(array).tobytes())
-        return RemoteArray(host, name, type_)
+        raw = np.ascontiguousarray(array).tobytes()
+        message = m.PutArray(self._hosts.numbers.take(), self._number, number, raw)
+        is_carried = len(raw) <= self._hosts.max_carried_bytes and number not in self._returned
+        if not is_carried:
+            host.put(message)
+        return RemoteArray(host, message.array, type_, carried=message if is_carried else None)
+
+    def put_now(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType) -> RemoteArray:
+        """Sends an argument to the host that reads it, and waits until it is there."""
+        host = self._host(self._shares[self._of_input[number]])
+        message = m.PutArray(self._hosts.numbers.take(), self._number, number, np.ascontiguousarray(array).tobytes())
+        host.put(message)
+        host.flush()
+        return RemoteArray(host, message.array, type_)
 
     def read(self, number: int, folder: bytes, file: str, type_: ArrayType) -> RemoteArray:
         """Has the host that reads an argument take its values from a folder. Raises PWC0615, and what it answers."""
@@ -141,11 +158,6 @@ class RemoteEngine:
 
     def put_constants(self) -> None:
         """Needs nothing: hosts that are back load the plan again."""
-
-    def flush(self) -> None:
-        """Waits until all hosts have the arguments that were put."""
-        for share in self._shares.values():
-            self._host(share).flush()
 
     def get_ready(self) -> None:
         """Waits until all hosts are there, have the plan, and have taken most of what was sent to them."""
@@ -169,6 +181,7 @@ class RemoteEngine:
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         while any(host.lost is not None for host in hosts.values()):  # while another was waited for
             hosts = {share.name: self._host(share) for share in self._shares.values()}
+        self._limit_carried(frame)
         for host in hosts.values():
             host.flush()
         has_loops = bool(self.plan.bodies)
@@ -180,21 +193,36 @@ class RemoteEngine:
         if wanted:
             self._raise_found(frame.tokens)
 
+    def _limit_carried(self, frame: Frame) -> None:
+        """Sends the arguments of a run to their hosts at once, where together they are too large to go with the run."""
+        found = [value for value in frame.values if isinstance(value, RemoteArray) and value.carried is not None]
+        if sum(len(value.carried.blob) for value in found) > self._hosts.max_carried_bytes:
+            for value in found:
+                host = value.store
+                assert isinstance(host, RemoteHost | RemoteGang)
+                host.put(value.carried)
+                value.carried = None
+
     @uninterrupted  # or some hosts would wait for others that never hear of the run
     def _start(
         self, hosts: Mapping[str, IslandHost], frame: Frame, run: StartedRun, first: int, transfers: int, wanted: int
     ) -> None:
         """Tells all hosts of the run."""
         values = frame.values
-        parcels: list[tuple[IslandHost, m.RunPlan]] = []
+        parcels: list[RunParcel] = []
         poisons: list[tuple[IslandHost, int]] = []
         for share in self._shares.values():
             host = hosts[share.name]
             bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
-            poison = {slot: host.put_poison(cause) for slot, cause in bad.items()}
+            poison = {slot: self._hosts.numbers.take() for slot in bad}
+            before: list[m.Message] = [m.PutPoison(poison[s], write_diagnostic(cause)) for s, cause in bad.items()]
+            for slot in share.inputs:
+                if slot >= 0 and slot not in bad and values[slot].carried is not None:
+                    before.append(values[slot].carried)
+                    values[slot].carried = None
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
             message = m.RunPlan(self._number, run.number, transfers, first, arguments, wanted=wanted)
-            parcels.append((host, message))
+            parcels.append(RunParcel(host, before, message))
             poisons += [(host, name) for name in poison.values()]
         parts = self._hosts.start(run, parcels)
         frame.tokens.extend(parts)

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.remote_host import RemoteHost
@@ -88,30 +87,30 @@ class RemoteGang:
         """Asks all of them; gives the answer of the first, which is theirs, too."""
         return ask_members(self, make)[0]
 
-    def order(self, message: m.Message) -> None:
-        """Sends a message to all of them, behind the runs that were started before."""
+    def order(self, *messages: m.Message) -> None:
+        """Sends messages to all of them, behind the runs that were started before."""
         with self._order:
             for member in self.members:
-                member.order(message)
+                member.order(*messages)
 
-    def put(self, plan: int, number: int, values: bytes) -> int:
-        array = self._numbers.take()
+    def put(self, message: m.PutArray) -> None:
         with self._order:
             for member in self.members:
-                member.post_argument(m.PutArray(array, plan, number, values))
-        return array
+                member.put(message)
 
     def flush(self) -> None:
         """Waits until all have the arguments that were sent to them, where runs could overtake them."""
         for member in self.members:
             member.flush()
 
-    def run(self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None) -> None:
+    def run(
+        self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None, before: Sequence[m.Message] = ()
+    ) -> None:
         """Starts a run on all of them; it ends when it has ended on the last."""
         ends = _Ends(run, len(self.members))
         with self._order:
             for member in self.members:
-                member.run(message, ends.of_member(), relay)
+                member.run(message, ends.of_member(), relay, before)
 
     def expect(self, number: int, run: RemoteRun) -> bool:
         """Notes a run that is about to be started; fails it, and returns False, where one of them is gone."""
@@ -151,11 +150,6 @@ class RemoteGang:
         target = self._numbers.take()
         self.order(m.CopyArray(number, target))
         return target
-
-    def put_poison(self, cause: Diagnostic) -> int:
-        number = self._numbers.take()
-        self.order(m.PutPoison(number, write_diagnostic(cause)))
-        return number
 
     def free(self, number: int) -> None:
         for member in self.members:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
+from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.client.called_back import call_back
 from pathways.runtime.client.client_ids import ClientIds
@@ -101,12 +101,11 @@ class RemoteHost:
             except ConnectionEnded as error:
                 self._ended_early(str(error))
 
-    def order(self, message: m.Message) -> None:
+    def order(self, *messages: m.Message) -> None:
         """As `post`, behind the runs that were started before, and the ends of arrays."""
         if self.lost is None:
             try:
-                self._ended_arrays.send(self._ordered)
-                self._ordered.post_soon(message)
+                self._ordered.post_soon(*self._ended_arrays.take(), *messages)
             except ConnectionEnded as error:
                 self._ended_early(str(error))
 
@@ -136,13 +135,8 @@ class RemoteHost:
             raise PathwaysError(read_diagnostic(request.answer.error))
         return request.answer
 
-    def put(self, plan: int, number: int, values: bytes) -> int:
-        """Sends an argument of a plan, by the number of its input; returns the id of the array."""
-        array = self._numbers.take()
-        self.post_argument(m.PutArray(array, plan, number, values))
-        return array
-
-    def post_argument(self, message: m.PutArray) -> None:
+    def put(self, message: m.PutArray) -> None:
+        """Sends an argument of a plan."""
         self.post(message)
         self._last_put = object()
 
@@ -155,10 +149,12 @@ class RemoteHost:
                     self.ask(m.Flush)
                     self._flushed = last
 
-    def run(self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None) -> None:
-        """Starts a run, or fails it where the host is gone. `relay` hears what it decides."""
+    def run(
+        self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None, before: Sequence[m.Message] = ()
+    ) -> None:
+        """Starts a run, or fails it where the host is gone. `before` goes with it; `relay` hears what it decides."""
         if self.expect(message.run, run, relay):
-            self.order(message)
+            self.order(*before, message)
 
     def expect(self, number: int, run: RemoteRun, relay: Relay | None = None) -> bool:
         """Notes a run that is about to be started; fails it, and returns False, where the host is gone."""
@@ -204,11 +200,6 @@ class RemoteHost:
         self.order(m.CopyArray(number, target))
         return target
 
-    def put_poison(self, cause: Diagnostic) -> int:
-        number = self._numbers.take()
-        self.order(m.PutPoison(number, write_diagnostic(cause)))
-        return number
-
     def free(self, number: int) -> None:
         self._ended_arrays.add(number)
 
@@ -228,7 +219,8 @@ class RemoteHost:
         """Sends the ends of arrays, where nothing else is sent."""
         if self.lost is None:
             try:
-                self._ended_arrays.send(self._ordered)
+                if ended := self._ended_arrays.take():
+                    self._ordered.post_soon(*ended)
             except ConnectionEnded as error:
                 self._ended_early(str(error))
 

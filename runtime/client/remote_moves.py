@@ -37,9 +37,7 @@ def put_values(machine: Machine, values: "np.ndarray[Any, Any]", type_: ArrayTyp
     """Copies values of this process to a side, wherever it is. Raises PWC0910 where its host is not there."""
     if isinstance(machine, Hosts):
         engine = move_engine(machine, type_, side, side)
-        array = engine.put(0, values, type_, side)
-        engine.flush()  # the plan goes with the engine, and not before its argument has come
-        return array
+        return engine.put_now(0, values, type_)  # the plan goes with the engine, and not before its argument has come
     return put_on_side(values, type_, side)
 
 

@@ -26,13 +26,9 @@ class ToIsland:
     def __init__(self, control: Connection, number: int, epoch: int) -> None:
         self._control, self._number, self._epoch = control, number, epoch
 
-    def post_soon(self, message: m.Message) -> None:
-        self._control.post_soon(by_controller(self._number, self._epoch, message))
-
-
-def by_controller(number: int, epoch: int, message: m.Message) -> m.Relayed:
-    """A message to an island, as it goes by the controller."""
-    return m.Relayed(number, epoch, 0, frame_bytes(message))
+    def post_soon(self, *messages: m.Message) -> None:
+        relayed = [m.Relayed(self._number, self._epoch, 0, frame_bytes(message)) for message in messages]
+        self._control.post_soon(*relayed)
 
 
 class SharedHost(RemoteHost):
@@ -78,10 +74,9 @@ class SharedGang(RemoteGang):
             numbers=self._numbers, ordered=self._ordered, epoch=self.epoch,
         )  # fmt: skip
 
-    def order(self, message: m.Message) -> None:
+    def order(self, *messages: m.Message) -> None:
         with self._order, contextlib.suppress(ConnectionEnded):  # who has it hears of that itself
-            self._ended_arrays.send(self._ordered)
-            self._ordered.post_soon(message)
+            self._ordered.post_soon(*self._ended_arrays.take(), *messages)
 
     def free(self, number: int) -> None:
         self._ended_arrays.add(number)
@@ -93,9 +88,9 @@ class SharedGang(RemoteGang):
         return self._ended_arrays.take()
 
     def free_now(self) -> None:
-        if self.lost is None:
+        if self.lost is None and (ended := self._ended_arrays.take()):
             with contextlib.suppress(ConnectionEnded):
-                self._ended_arrays.send(self._ordered)
+                self._ordered.post_soon(*ended)
 
 
 def show_ticket(connection: Connection, ticket: m.Attach) -> Diagnostic | None:

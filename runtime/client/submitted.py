@@ -1,10 +1,9 @@
 """What a client of a shared cluster tells its controller of a run, and when it need not do so at once."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 
-from pathways.runtime.client.hosts import StartedRun
+from pathways.runtime.client.hosts import RunParcel, StartedRun
 from pathways.runtime.client.remote_gang import IslandHost
-from pathways.runtime.client.shared_host import by_controller
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import pack_parcels
@@ -19,20 +18,19 @@ def submitted(
     run: StartedRun,
     inside: int,
     numbered: Mapping[Hashable, int],
-    parcels: Sequence[tuple[int, IslandHost, m.RunPlan]],
-) -> list[m.Message]:
-    """What tells of a run, behind the ends of arrays on its islands; `parcels` are by the numbers of those.
+    parcels: Mapping[int, RunParcel],
+) -> m.Submit:
+    """Makes the message that submits a run, with the ends of arrays on its islands; `parcels` are by island number.
 
     `inside` is the number of the client in this process, `numbered` has those of devices.
     """
     weight = 1.0 if run.request is None else run.request.weight
     memory = tuple([n for device, size in run.memory.items() for n in (numbered[device], size)])
-    places = pack_parcels([(number, host.epoch, [message]) for number, host, message in parcels])
-    said: list[m.Message] = [
-        by_controller(number, host.epoch, ended) for number, host, _ in parcels for ended in host.take_ended()
-    ]
-    said.append(m.Submit(run.number, run.plan, inside, int(WEIGHT * weight), memory, places))
-    return said
+    blob = pack_parcels(
+        (number, host.epoch, [*before, *host.take_ended(), message])
+        for number, (host, before, message) in parcels.items()
+    )
+    return m.Submit(run.number, run.plan, inside, int(WEIGHT * weight), memory, blob)
 
 
 def are_ahead(hosts: Iterable[IslandHost]) -> bool:

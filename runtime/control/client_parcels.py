@@ -1,5 +1,8 @@
 """Checks what a client sends to islands by the controller, as a whole, before it is in line."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from pathways.dialect.diagnostics import PathwaysError
@@ -10,18 +13,46 @@ from pathways.runtime.wire.fields import check_fields
 
 BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
 """The messages that a client may send to an island after its runs there."""
+BEFORE = (*BEHIND, m.PutArray)
+"""The messages that may go to an island with a run, before it."""
 
 
-def checked_run(frames: bytes, told: m.Submit, client: int, transfers: int) -> tuple[int, bytes]:
-    """Returns the first id of a run's results, and its frame with a first transfer number of the controller's own.
+class Parcel(NamedTuple):
+    """The frames of a run for one island, as all of its hosts get them."""
+
+    epoch: int
+    before: bytes
+    """What goes there also if the run is refused: later runs may take these arrays."""
+    run: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.before) + len(self.run)
+
+
+class CheckedParcel(NamedTuple):
+    """A parcel that is a client's own. `results`: the first id of the run's results."""
+
+    parcel: Parcel
+    results: int
+    unloaded: Sequence[int]
+    """The plans that it unloads."""
+
+
+def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, transfers: int) -> CheckedParcel:
+    """Checks what a client submits for one island, and gives the run a first transfer number of the controller's own.
 
     If a client used one number for two runs, hosts would drop the values of the second run as duplicates. Raises
-    PWC0911 for what is not a run's message to a host, PWC0916 where it names what is another client's.
+    PWC0911 for messages that are not a run and what may go before it, PWC0916 where one names another client's.
     """
     match read_frames(frames):
-        case [m.RunPlan(plan=told.plan, run=told.run) as run]:
-            check_fields(run, client, f"client {client}")
-            return run.results, frame_bytes(replace(run, transfers=transfers))
+        case [*before, m.RunPlan(plan=told.plan, run=told.run) as run] if all(isinstance(x, BEFORE) for x in before):
+            for message in (*before, run):
+                check_fields(message, client, f"client {client}")
+            unloaded = [message.plan for message in before if isinstance(message, m.UnloadPlan)]
+            written = b"".join(map(frame_bytes, before))
+            made = Parcel(epoch, written, frame_bytes(replace(run, transfers=transfers)))
+            return CheckedParcel(made, run.results, unloaded)
         case other:
             have = f"a parcel with {', '.join(type(message).__name__ for message in other) or 'nothing'}"
             raise PathwaysError(BadMessage(have_=have, rule="the run that it is submitted as"))

@@ -12,9 +12,9 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
-from pathways.runtime.control.client_parcels import check_behind, checked_run
+from pathways.runtime.control.client_parcels import Parcel, check_behind, checked_parcel
 from pathways.runtime.control.loop import send
-from pathways.runtime.control.member import Member, Rank
+from pathways.runtime.control.member import EpochOfRank, Member, Rank
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
@@ -90,7 +90,7 @@ class Dispatcher:
 
     def _is_loaded(self, run: ClusterRun) -> bool:
         """Whether all hosts of a run have loaded the same plan, of exactly its islands and known branches."""
-        found = [(*run.plan.loaded.get(number, (-1, "")), epoch) for number, (epoch, _) in run.parcels.items()]
+        found = [(*run.plan.loaded.get(number, (-1, "")), epoch) for number, (epoch, _, _) in run.parcels.items()]
         loaded = {what if at == epoch else "" for at, what, epoch in found}
         if len(loaded) != 1 or "" in loaded:
             return False
@@ -101,15 +101,19 @@ class Dispatcher:
 
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
-        parcels: dict[int, tuple[int, bytes]] = {}
+        parcels: dict[int, Parcel] = {}
+        unloaded: list[int] = []
         first, transfers = 0, secrets.randbelow(MOST_TRANSFERS)
         for island, epoch, frames in read_parcels(message.blob):
-            first, frame = checked_run(frames, message, session.number, transfers)
+            parcel, first, unloads = checked_parcel(epoch, frames, message, session.number, transfers)
+            unloaded += unloads
             if island in parcels:
                 raise PathwaysError(BadMessage(have_=f"two parcels for island {island}", rule="one for each island"))
-            parcels[island] = epoch, frame
+            parcels[island] = parcel
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
+        for number in unloaded:
+            session.plans.pop(number, None)
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
         program = plan.name
         names = frozenset(self._members[island].name for island in parcels)
@@ -128,8 +132,10 @@ class Dispatcher:
                 island, more = self._devices[self._number(device)][0], readable(size - limit)
                 cause = NeverFits(program=program, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
                 self._refuse(run, cause)
+                for number, parcel in parcels.items():
+                    self._send_after(session, number, Behind(parcel.epoch, parcel.before))
                 return
-        self._count_waiting(session, sum(len(data) for _, data in parcels.values()))
+        self._count_waiting(session, sum(parcel.size for parcel in parcels.values()))
         session.runs += 1
         if session.runs > MOST_RUNS:
             raise PathwaysError(BadMessage(have_=f"{MOST_RUNS:,} runs that have not ended", rule="fewer"))
@@ -159,12 +165,16 @@ class Dispatcher:
             session.plans.pop(behind.plan, None)
         if not 0 <= message.island < len(self._members):
             raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
-        line = session.lines[message.island]
+        self._send_after(session, message.island, Behind(message.epoch, message.blob))
+
+    def _send_after(self, session: ClientSession, island: int, behind: Behind) -> None:
+        """Sends frames to an island after the runs of a client that wait there."""
+        line = session.lines[island]
         if line:
-            self._count_waiting(session, len(message.blob))
-            line.append(Behind(message.epoch, message.blob))
+            self._count_waiting(session, len(behind.frame))
+            line.append(behind)
         else:
-            self._send(message.island, message.epoch, message.blob)
+            self._send(island, *behind)
 
     @staticmethod
     def _count_waiting(session: ClientSession, size: int) -> None:
@@ -209,7 +219,7 @@ class Dispatcher:
     def _dispatch(self, run: ClusterRun) -> list[int]:
         """Sends a run to its hosts; returns the runs whose turn comes next."""
         members = {island: self._members[island] for island in run.parcels}
-        gone = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n][0]), None)
+        gone = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n].epoch), None)
         if gone is None and not self._is_loaded(run):
             have = f"a run of {run.plan.name} on {', '.join(sorted(run.request.islands))}"
             rule = "exactly the islands and branches of its plan, after all their hosts have loaded it"
@@ -223,8 +233,8 @@ class Dispatcher:
             if run.plan.branches is not None:
                 run.relay = _relay(run, members.values())
                 run.relay.begin()
-            for island, (epoch, data) in run.parcels.items():
-                self._send(island, epoch, data)
+            for island, parcel in run.parcels.items():
+                self._send(island, parcel.epoch, parcel.before + parcel.run)
             following = self.scheduler.enqueued(run.request.number, run.request.bytes or None)
         self._leave_line(run)
         return following
@@ -232,13 +242,15 @@ class Dispatcher:
     def _leave_line(self, run: ClusterRun) -> None:
         """Sends what waited behind a run in its client's line, up to the next; that may be the next in all of its."""
         session, following = run.session, dict[ClusterRun, None]()
-        session.waiting_bytes -= sum(len(data) for _, data in run.parcels.values())
-        for island in run.parcels:
+        session.waiting_bytes -= sum(parcel.size for parcel in run.parcels.values())
+        for island, parcel in run.parcels.items():
             line = session.lines[island]
-            if line and line[0] is run:
-                line.popleft()
-            else:
-                line.remove(run)
+            at = line.index(run)
+            if run.left or not parcel.before:
+                del line[at]
+            else:  # the run was refused: what it brings is for later runs, too
+                line[at] = Behind(parcel.epoch, parcel.before)
+                session.waiting_bytes += len(parcel.before)
             while line and isinstance(behind := line[0], Behind):
                 self._send(island, *behind)
                 session.waiting_bytes -= len(behind.frame)
@@ -257,9 +269,9 @@ class Dispatcher:
     def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
         """Tells the client, and the hosts that are there: later runs may read what this one would have made."""
         said = write_diagnostic(cause)
-        for island, (epoch, _) in run.parcels.items():
+        for island, parcel in run.parcels.items():
             member = self._members[island]
-            if member.epoch.number == epoch:
+            if member.epoch.number == parcel.epoch:
                 member.post(m.RefuseRun(*run.refusal, said))
         post(run.session, m.RunRefused(run.request.number, said))
 
@@ -376,20 +388,9 @@ class Dispatcher:
 def _relay(run: ClusterRun, members: Collection[Member]) -> Relay:
     """What tells the hosts of a run what one of them has decided."""
     assert run.plan.branches is not None
-    told = {rank.name: _Told(rank) for member in members for rank in member.ranks}
+    told = {rank.name: EpochOfRank(rank) for member in members for rank in member.ranks}
     islands = {rank.name: member.name for member in members if len(member.ranks) > 1 for rank in member.ranks}
     return Relay(run.request.number, told, run.plan.branches, islands)
-
-
-class _Told:
-    """A host that hears what is decided of a run."""
-
-    def __init__(self, rank: Rank) -> None:
-        self._rank, self._epoch = rank, rank.member.epoch.number
-
-    def tell(self, message: m.Decided | m.Undecided) -> None:
-        if self._rank.member.epoch.number == self._epoch:
-            self._rank.post(message)
 
 
 def post(session: ClientSession, message: m.Message) -> None:

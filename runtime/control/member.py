@@ -109,6 +109,17 @@ class Member:
         return [rank.ticket for rank in self.ranks]
 
 
+class EpochOfRank:
+    """The way to a host while its island is in one epoch; later messages are dropped."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank, self._epoch = rank, rank.member.epoch.number
+
+    def tell(self, message: m.Decided | m.Undecided) -> None:
+        if self._rank.member.epoch.number == self._epoch:
+            self._rank.post(message)
+
+
 def members_of(islands: Iterable[Island]) -> list[Member]:
     """The islands of a cluster, with their hosts numbered over all of them."""
     found: list[Member] = []

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pathways.runtime.control.client_parcels import Parcel
 from pathways.runtime.control.loop import Peer
 from pathways.runtime.control.member import Rank
 from pathways.runtime.control.relay import Relay
@@ -69,8 +70,8 @@ class ClusterRun:
 
     request: Request
     session: "ClientSession"
-    parcels: dict[int, tuple[int, bytes]]
-    """By the number of an island: its epoch, and the frame that is sent to all of its hosts."""
+    parcels: dict[int, Parcel]
+    """By the number of an island."""
     plan: KnownPlan
     refusal: tuple[int, int]
     """The plan and the first id of the results: hosts are told both if the run is refused."""

@@ -81,6 +81,7 @@ class FakeCluster:
         memory: int = 0,
         *,
         loads: bool = True,
+        before: Sequence[m.Message] = (),
     ) -> int:
         """Submits a run, of a plan that its hosts load before, unless `loads` is false; returns its number."""
         known = session.plans[plan_of(session)]
@@ -89,7 +90,7 @@ class FakeCluster:
         for host in hosts if loads else ():
             self.load(session, host, hosts, number=plan)
         run = first_id(session.number) + number
-        parcels = [(h, self.members[h].epoch.number, [m.RunPlan(plan, run, 0, run, ())]) for h in hosts]
+        parcels = [(h, self.members[h].epoch.number, [*before, m.RunPlan(plan, run, 0, run, ())]) for h in hosts]
         pairs = tuple(n for h in hosts for n in (h, memory)) if memory else ()
         self.dispatcher.submit(session, m.Submit(run, plan, 0, int(weight * WEIGHT), pairs, pack_parcels(parcels)))
         return run

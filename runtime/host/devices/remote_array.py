@@ -114,18 +114,24 @@ class ArrayStore(Protocol):
 
 
 class RemoteArray:
-    """One array on a host: a future, as an array on a device of this process is one. Its death frees the array."""
+    """One array on a host: a future, as an array on a device of this process is one. Its death frees the array.
 
-    __slots__ = ("_result", "_run", "number", "store", "type")
+    `carried` is the message with its values, where the run that takes the array brings it to the host: nothing else may
+    name the array before.
+    """
+
+    __slots__ = ("_result", "_run", "carried", "number", "store", "type")
 
     def __init__(
-        self, store: ArrayStore, number: int, type_: ArrayType, run: RemoteRun | None = None, result: int = -1
-    ) -> None:
+        self, store: ArrayStore, number: int, type_: ArrayType, run: RemoteRun | None = None, result: int = -1,
+        *, carried: Any = None,
+    ) -> None:  # fmt: skip
         self.store = store
         self.number = number
         self.type = type_
         self._run = run
         self._result = result
+        self.carried = carried
 
     def __del__(self) -> None:
         self.store.free(self.number)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pathways.runtime.client.ended_arrays import EndedArrays
-from pathways.runtime.client.hosts import StartedRun
+from pathways.runtime.client.hosts import RunParcel, StartedRun
 from pathways.runtime.client.submitted import AHEAD, MOST_KEPT, are_ahead, submitted
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
@@ -18,16 +18,15 @@ def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
     ended.add_plan(6)
     host: Any = SimpleNamespace(epoch=3, take_ended=ended.take)
     run = StartedRun(8, 7, None, False, {"device": 100}, None)
-    said = submitted(run, 0, {"device": 2}, [(1, host, m.RunPlan(7, 8, 0, 9, (5,)))])
-    *before, submit = said
-    found: list[m.Message] = []
-    for each in before:
-        assert isinstance(each, m.Relayed) and (each.island, each.epoch) == (1, 3)
-        found += read_frames(each.blob)
-    assert found == [m.FreeArrays((5,)), m.UnloadPlan(6)]
-    assert isinstance(submit, m.Submit) and submit.memory == (2, 100)
-    assert [(island, epoch) for island, epoch, _ in read_parcels(submit.blob)] == [(1, 3)]
-    assert len(submitted(run, 0, {"device": 2}, [(1, host, m.RunPlan(7, 8, 0, 9, (5,)))])) == 1
+    start, argument = m.RunPlan(7, 8, 0, 9, (5,)), m.PutArray(4, 7, 0, b"x")
+
+    def parcels(*before: m.Message) -> list[tuple[int, int, list[m.Message]]]:
+        said = submitted(run, 0, {"device": 2}, {1: RunParcel(host, before, start)})
+        assert said.memory == (2, 100)
+        return [(island, epoch, read_frames(frames)) for island, epoch, frames in read_parcels(said.blob)]
+
+    assert parcels(argument) == [(1, 3, [argument, m.FreeArrays((5,)), m.UnloadPlan(6), start])]
+    assert parcels() == [(1, 3, [start])]
 
 
 def test_a_run_is_delayed_only_if_all_its_islands_have_enough_work() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from support.fake_cluster import PLAN, FakeCluster, FakePeer, refused
 
-from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control import dispatcher
-from pathways.runtime.control.client_parcels import check_behind, checked_run
+from pathways.runtime.control.client_parcels import check_behind, checked_parcel
 from pathways.runtime.control.dispatcher import MOST_HELD, Dispatcher
 from pathways.runtime.control.member import member_after
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
@@ -349,19 +349,29 @@ def run(*, transfers: int = 0, results: int = MINE, wanted: int = 0) -> m.RunPla
     return m.RunPlan(MINE, MINE, transfers, results, (), wanted)
 
 
+FREED, PUT = m.FreeArrays((MINE,)), m.PutArray(MINE + 1, MINE, 0, b"x")
+CAUSE = write_diagnostic(LOST)
+
+
 @pytest.mark.parametrize(
     ("messages", "code"),
     [
         ([run()], ""),
         ([run(results=LAST)], ""),
+        ([PUT, FREED, m.CopyArray(MINE, MINE + 2), m.UnloadPlan(MINE), m.PutPoison(MINE, CAUSE), run()], ""),
         ([run(results=LAST + 1)], "PWC0916"),
         ([run(transfers=-1)], "PWC0911"),
         ([run(wanted=4)], "PWC0911"),
         ([m.RunPlan(MINE, MINE + 1, 0, MINE, ())], "PWC0911"),
         ([m.RunPlan(MINE + 1, MINE, 0, MINE, ())], "PWC0911"),
         ([m.RunPlan(MINE, MINE, 0, MINE, (first_id(2),))], "PWC0916"),
+        ([m.FreeArrays((first_id(2),)), run()], "PWC0916"),
+        ([m.PutArray(first_id(2), MINE, 0, b""), run()], "PWC0916"),
+        ([m.PutPoison(MINE, "no diagnostic"), run()], "PWC0911"),
+        ([m.FetchArray(1, MINE, 0), run()], "PWC0911"),
+        ([run(), FREED], "PWC0911"),
         ([run(), run()], "PWC0911"),
-        ([m.FreeArrays((MINE,))], "PWC0911"),
+        ([FREED], "PWC0911"),
         ([], "PWC0911"),
     ],
 )
@@ -370,13 +380,37 @@ def test_a_parcel_is_the_run_that_it_is_submitted_as(messages: list[m.Message], 
     frames = b"".join(map(frame_bytes, messages))
     if code:
         with pytest.raises(PathwaysError) as caught:
-            checked_run(frames, told, 1, 77)
+            checked_parcel(3, frames, told, 1, 77)
         assert caught.value.code == code
         return
-    first, made = checked_run(frames, told, 1, 77)
-    (sent,) = messages
-    assert isinstance(sent, m.RunPlan) and first == sent.results
-    assert read_frames(made) == [m.RunPlan(MINE, MINE, 77, first, ())]
+    parcel, results, unloaded = checked_parcel(3, frames, told, 1, 77)
+    *before, sent = messages
+    assert isinstance(sent, m.RunPlan) and results == sent.results
+    assert unloaded == [MINE] * any(isinstance(message, m.UnloadPlan) for message in before)
+    assert read_frames(parcel.before) == before and parcel.epoch == 3
+    assert read_frames(parcel.run) == [m.RunPlan(MINE, MINE, 77, results, ())]
+
+
+@pytest.mark.parametrize("refused_as", ["never fits", "cancelled"])
+def test_arguments_of_a_refused_run_arrive_after_the_runs_before_it(refused_as: str) -> None:
+    cluster = FakeCluster(1, memory=100)
+    client = cluster.client()
+    busy(cluster, 0)
+    ahead = list(cluster.dispatcher.runs)
+    cluster.collect_messages()
+    first = cluster.submit(client, 100, [0], before=[FREED])
+    memory = 103 if refused_as == "never fits" else 0
+    second = cluster.submit(client, 200, [0], memory=memory, before=[PUT])
+    if refused_as == "cancelled":
+        cluster.dispatcher.cancel(second, LOST)
+    assert list(refused(client)) == [second]
+    peer: Any = cluster.members[0].ranks[0].peer
+    assert FREED not in peer.got and PUT not in peer.got
+    for run in ahead:
+        cluster.dispatcher.ended(cluster.members[0].ranks[0], run, 1000)
+    runs = [message.run for message in peer.got if isinstance(message, m.RunPlan)]
+    assert peer.got.index(FREED) < peer.got.index(PUT)
+    assert first in runs and second not in runs and not client.waiting_bytes
 
 
 def test_a_message_without_content_may_follow_runs() -> None:
