@@ -141,4 +141,4 @@ class Turns:
                     self._events.append(lambda scheduler, n=number: scheduler.cancel(n))
                 else:
                     ticket.gate.release()
-        self.contended = bool(self.scheduler.waiting)
+        self.contended = self.scheduler.contended

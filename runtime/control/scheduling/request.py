@@ -28,7 +28,10 @@ class SchedulingPolicy(Protocol):
     name: ClassVar[str]
 
     def rank(self, request: Request) -> tuple[float, int]:
-        """Ranks a run: the lowest goes first, and no two runs have the same rank."""
+        """Ranks a run: the lowest goes first. The second number is the run's own.
+
+        The rank of a waiting run may change only when a run of its client is submitted, started or ended.
+        """
         ...
 
     def submitted(self, request: Request) -> None: ...

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.request import Request, SchedulingPolicy
+from pathways.runtime.control.scheduling.waiting_lines import Place, WaitingLines, Wanted
 from pathways.runtime.states import RUN
 
 DEPTH = 4
@@ -31,7 +32,9 @@ class Scheduler:
         self.depth = depth
         self.states: dict[int, str] = {}
         """Of all runs that have not ended (runtime/states.py)."""
-        self.waiting: dict[int, Request] = {}
+        self._fresh, self._paused = WaitingLines(), WaitingLines()
+        """Runs that wait to start, and those that were started and wait for another slot."""
+        self._wanted = Wanted()
         self.running: dict[int, Request] = {}
         """Runs that were started and are not done: `bytes` is the memory they have reserved."""
         self.active: dict[str, int] = {}
@@ -49,45 +52,58 @@ class Scheduler:
             del self.states[number]
         return True
 
+    @property
+    def waiting(self) -> Mapping[int, Request]:
+        """All runs that wait, by number."""
+        return {**self._fresh.requests, **self._paused.requests}
+
+    @property
+    def contended(self) -> bool:
+        """Whether any run waits."""
+        return bool(self._fresh.requests or self._paused.requests)
+
     def submit(self, request: Request) -> list[int]:
         self.states[request.number] = RUN.after(self.states.get(request.number, RUN.first), "line up")
         self.policy.submitted(request)
-        self.waiting[request.number] = request
-        return self._start()
+        changed = self._rank_again(request.client)
+        self._wait(request, self._fresh)
+        return self._start(request.islands | changed)
 
     def pause(self, number: int) -> list[int]:
         """Puts a long run back in line, so that runs that rank before it go first; it may be the next itself."""
-        if self._move(number, "pause"):
-            request = self.running[number]
-            self._leave(request)
-            self.waiting[number] = request
-        return self._start()
+        if not self._move(number, "pause"):
+            return []
+        request = self.running[number]
+        self._leave(request)
+        self._wait(request, self._paused)
+        return self._start(request.islands)
 
     def step_aside(self, number: int) -> list[int]:
         """Takes a run out of line while it waits for data; `pause` puts it back."""
-        if self._move(number, "step aside"):
-            self._leave(self.running[number])
-        return self._start()
+        if not self._move(number, "step aside"):
+            return []
+        self._leave(self.running[number])
+        return self._start(self.running[number].islands)
 
     def enqueued(self, number: int, bytes_: Mapping[Hashable, int] | None = None) -> list[int]:
         """Ends the turn of a run that is all enqueued; `bytes_` stay reserved, handles hold the rest of its memory."""
         if not self._move(number, "be enqueued"):
-            return self._start()
+            return []
         request = self.running[number]
-        self.waiting.pop(number, None)  # it had paused, and has no further turn
+        self._stop_waiting(number)  # it had paused, and has no further turn
         self._leave(request)
         if bytes_ is not None:
             self.ledger.reserve(request.bytes, -1)
             self.ledger.reserve(bytes_)
             self.running[number] = replace(request, bytes=bytes_)
-        return self._start()
+        return self._start(request.islands)
 
     def finished(self, number: int) -> list[int]:
         """Removes a run whose work is done or has failed."""
         if not self._move(number, "end"):
             return []
         request = self.running.pop(number)
-        self.waiting.pop(number, None)
+        self._stop_waiting(number)
         self._leave(request)
         self.ledger.reserve(request.bytes, -1)
         for island in request.islands:
@@ -96,30 +112,33 @@ class Scheduler:
             if not counts[request.client]:
                 del counts[request.client]
         self.policy.ended(request)
-        return self._start()
+        return self._start(request.islands | self._rank_again(request.client))
 
     def cancel(self, number: int) -> list[int]:
         """Removes a run that will not go on: its thread has stopped waiting for its turn."""
         if number in self.running:
             return self.finished(number)
-        if self._move(number, "cancel"):
-            self.policy.ended(self.waiting.pop(number))
-        return self._start()
+        if not self._move(number, "cancel"):
+            return []
+        request = self._stop_waiting(number)
+        assert request is not None
+        self.policy.ended(request)
+        return self._start(request.islands | self._rank_again(request.client))
 
     def hold(self, devices: tuple[Hashable, ...], size: int) -> list[int]:
         """Counts that a client holds so many bytes more on each of some devices; negative: fewer."""
         self.ledger.hold(devices, size)
-        return self._start() if size < 0 else []
+        return self._start(self._fresh.islands | self._paused.islands) if size < 0 else []
 
     def lacks_memory(self, number: int) -> Hashable | None:
         """Returns the device whose memory is all that a run waits for, where no other run will free any."""
-        request = self.waiting.get(number)
+        request = self._fresh.requests.get(number)
         if request is None or any(self.in_flight.get(i) or i in self.active for i in request.islands):
             return None
-        ahead = self.policy.rank(request)
-        if any(self.policy.rank(r) < ahead and r.islands & request.islands for r in self.waiting.values()):
-            return None
-        return self.ledger.short_of(request.bytes)
+        short = self.ledger.short_of(request.bytes)
+        if short is not None and all(self._fresh.first(island) is request for island in request.islands):
+            return short
+        return None
 
     def goes_before(self, number: int) -> list[Request]:
         """Returns the runs that a waiting run waits for: on its islands, under way or ahead of it in line."""
@@ -132,38 +151,66 @@ class Scheduler:
         found.pop(number, None)
         return list(found.values())
 
+    def _wait(self, request: Request, lines: WaitingLines) -> None:
+        lines.add(request, (self.policy.rank(request), request.number))
+        self._wanted.add(request)
+
+    def _stop_waiting(self, number: int) -> Request | None:
+        request = self._fresh.remove(number) or self._paused.remove(number)
+        if request is not None:
+            self._wanted.add(request, -1)
+        return request
+
+    def _rank_again(self, client: str) -> set[str]:
+        """Moves the waiting runs of a client in their lines, after an event of the client; returns their islands."""
+        changed = self._fresh.rank_again(client, self.policy.rank)
+        return changed | self._paused.rank_again(client, self.policy.rank)
+
     def _leave(self, request: Request) -> None:
         for island in request.islands:
             if self.active.get(island) == request.number:
                 del self.active[island]
 
-    def _start(self) -> list[int]:
+    def _start(self, islands: Iterable[str]) -> list[int]:
+        """Starts the runs whose slot has come, after an event on these islands: it changes nothing for others."""
         started: list[int] = []
-        while self.waiting:
-            found = self._next()
-            if found is None:
-                break
-            self._begin(found)
+        changed = set(islands)
+        changed |= self._fresh.spanned_with(changed)
+        while (found := self._next(changed)) is not None:
+            changed |= found.islands | self._begin(found)
+            changed |= self._fresh.spanned_with(changed)
             started.append(found.number)
         return started
 
-    def _next(self) -> Request | None:
-        if len(self.waiting) == 1:
-            (alone,) = self.waiting.values()
-            return alone if self._may_start(alone) else None
-        blocked: set[str] = set()
-        """Islands that a waiting run earlier in this loop must get first."""
-        paused: set[str] = set()
-        """Islands that a paused run earlier in this loop must get first."""
-        for request in sorted(self.waiting.values(), key=self.policy.rank):
-            goes_on = request.number in self.running
-            if not request.islands & (paused if goes_on else blocked) and self._may_start(request):
-                return request
-            if goes_on:
-                paused |= request.islands
-            if goes_on or not self._helped_by_clients_alone(request):
-                blocked |= request.islands
-        return None
+    def _next(self, islands: Iterable[str]) -> Request | None:
+        """Returns the run that ranks first among those that may start on some of these islands."""
+        best: tuple[Place, Request] | None = None
+        for island in islands:
+            for lines, first in ((self._paused, self._paused.first(island)), (self._fresh, self._first_fresh(island))):
+                place = lines.place(first.number) if first is not None else None
+                if first is None or place is None or (best is not None and place > best[0]):
+                    continue
+                if self._is_first(first, place, island) and self._may_start(first):
+                    best = place, first
+        return None if best is None else best[1]
+
+    def _first_fresh(self, island: str) -> Request | None:
+        """Returns the first run that waits to start on an island, apart from those that only clients can help."""
+        return next((r for r in self._fresh.in_order(island) if not self._helped_by_clients_alone(r)), None)
+
+    def _is_first(self, request: Request, place: Place, at: str) -> bool:
+        """Returns whether no other run must get one of its islands first; it is the first in its line of island `at`.
+
+        Only paused runs go before paused runs.
+        """
+        others = [island for island in request.islands if island != at]
+        if request.number in self.running:
+            return all(self._paused.first(island) is request for island in others)
+        if self._paused.requests:
+            ahead = [first for i in request.islands if (first := self._paused.first(i)) is not None]
+            if any(self._paused.place(first.number) < place for first in ahead):
+                return False
+        return all(self._first_fresh(island) is request for island in others)
 
     def _helped_by_clients_alone(self, request: Request) -> bool:
         """Returns whether a run waits for memory that no run will free; a run behind it in line may be the holder."""
@@ -181,19 +228,16 @@ class Scheduler:
         """Yields its islands that other clients want or use, too. A client alone waits only for its devices' queues."""
         for island in request.islands:
             users = self.in_flight.get(island, _NONE)
-            if len(users) > (request.client in users) or (len(self.waiting) > 1 and self._is_wanted(island, request)):
+            if len(users) > (request.client in users) or self._wanted.by_others(island, request.client):
                 yield island
-
-    def _is_wanted(self, island: str, request: Request) -> bool:
-        """Returns whether another client waits for an island, too."""
-        return any(r.client != request.client and island in r.islands for r in self.waiting.values())
 
     def _is_full(self, island: str) -> bool:
         return sum(self.in_flight[island].values()) >= self.depth if island in self.in_flight else False
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: Request) -> set[str]:
+        """Starts a run, or goes on with it; returns the islands where the client's other runs have other ranks now."""
         self._move(request.number, "begin")
-        del self.waiting[request.number]
+        self._stop_waiting(request.number)
         for island in request.islands:
             self.active[island] = request.number
         self.policy.started(request)
@@ -202,3 +246,4 @@ class Scheduler:
             self.ledger.reserve(request.bytes)
             for island in request.islands:
                 self.in_flight.setdefault(island, Counter())[request.client] += 1
+        return self._rank_again(request.client)
