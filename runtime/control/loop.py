@@ -27,6 +27,8 @@ READ = 1 << 16
 make, whatever comes, since the system gives it page by page."""
 MOST_UNREAD = 1 << 26
 """Bytes that a peer does not take above which it is given up."""
+JOINED_BYTES = 1 << 16
+"""Pieces of a backlog are joined to one write until they have this size."""
 MOST_FRAME = 1 << 26
 """The most bytes of any message to a controller: data do not come here."""
 ACCEPT_PAUSE_S = 0.2
@@ -43,7 +45,7 @@ class Transport(Protocol):
 
     def setblocking(self, flag: bool, /) -> None: ...
 
-    def send(self, data: bytes, /) -> int: ...
+    def send(self, data: bytes | memoryview, /) -> int: ...
 
     def recv(self, size: int, /) -> bytes: ...
 
@@ -64,7 +66,7 @@ class Peer:
         self.receive: Receive = receive
         self.on_end: Callable[[Peer, str], None] = on_end
         self._buffer = bytearray()
-        self._waiting: list[bytes] = []
+        self._waiting: deque[bytes | memoryview] = deque()
         self._size = 0
         self._is_full = False
         """Whether the socket takes no more for now."""
@@ -86,22 +88,37 @@ class Peer:
         """Writes what the peer takes now; the rest waits here, and its socket is looked at."""
         if self.ended or not self._waiting:
             return
-        data = b"".join(self._waiting)
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            self.end(str(error))
-            return
-        self._size -= sent
-        self._waiting = [data[sent:]] if sent < len(data) else []
+        while self._waiting:
+            data = self._first_chunk()
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                self.end(str(error))
+                return
+            self._size -= sent
+            if sent < len(data):
+                self._waiting[0] = memoryview(data)[sent:]  # not a copy: the backlog may be large
+                break
+            self._waiting.popleft()
         if bool(self._waiting) != self._is_full:
             self._is_full = bool(self._waiting)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._is_full else 0)
             self._loop.selector.modify(self._socket, events, self)
         if self._size > MOST_UNREAD:
             self.end(f"it has not taken {self._size:,} bytes")
+
+    def _first_chunk(self) -> bytes | memoryview:
+        """Joins the small pieces at the front of the backlog, so that they are one write; returns the first piece."""
+        pieces: list[bytes | memoryview] = []
+        size = 0
+        while self._waiting and size < JOINED_BYTES:
+            pieces.append(self._waiting.popleft())
+            size += len(pieces[-1])
+        first = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._waiting.appendleft(first)
+        return first
 
     def look(self, events: int) -> None:
         """Reads and writes what can be read and written now."""

@@ -43,7 +43,7 @@ class TlsSocket:
     def setblocking(self, flag: bool, /) -> None:
         self._socket.setblocking(flag)
 
-    def send(self, data: bytes, /) -> int:
+    def send(self, data: bytes | memoryview, /) -> int:
         """Sends what can be sent now; returns how many bytes that is. The next call must begin with the others."""
         at = 0
         if self._left:

@@ -1,6 +1,7 @@
-"""Tests the loop of a controller: it rests where the system refuses what it asks for."""
+"""Tests the loop of a controller: it rests where the system refuses, and sends a backlog without copying all of it."""
 
 import errno
+import random
 import socket
 from pathlib import Path
 from typing import Any, cast
@@ -42,3 +43,52 @@ def test_a_full_system_is_not_asked_again_and_again(short_path: Path, monkeypatc
         loop.close()
     assert full.calls == 4 and len(accepted) == 1
     accepted[0].close()
+
+
+class SlowSocket:
+    """Takes at most so many bytes at a time, and then none until it is asked again."""
+
+    def __init__(self, rng: random.Random, most: int) -> None:
+        self.rng, self.most, self.taken = rng, most, bytearray()
+        self.largest = 0
+        self._refuses = False
+        self._inner, self._other = socket.socketpair()
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._inner.setblocking(flag)
+
+    def send(self, data: bytes | memoryview) -> int:
+        self._refuses = not self._refuses
+        if not self._refuses:
+            raise BlockingIOError
+        self.largest = max(self.largest, len(data))
+        taken = data[: self.rng.randrange(self.most)]
+        self.taken += taken
+        return len(taken)
+
+    def shutdown(self, how: int) -> None:
+        self._inner.shutdown(how)
+
+    def close(self) -> None:
+        self._inner.close()
+        self._other.close()
+
+
+def test_a_backlog_is_sent_in_order_and_in_small_joins() -> None:
+    rng, loop = random.Random(0), tested.Loop()
+    slow: Any = SlowSocket(rng, 5000)
+    peer = tested.Peer(loop, slow, lambda *_: None, lambda *_: None)
+    wanted = bytearray()
+    while len(wanted) < 1 << 20:
+        piece = rng.randbytes(rng.choice([3, 50, 4000, 20_000]))
+        wanted += piece
+        peer.post(piece)
+        if rng.random() < 0.3:
+            peer.flush()
+    while len(slow.taken) < len(wanted):
+        peer.flush()
+    assert slow.taken == wanted and slow.largest < tested.JOINED_BYTES + 20_000
+    loop.close()
