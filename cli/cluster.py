@@ -12,6 +12,7 @@ from pathways.cli.top import INTERVAL, show_live, shows_live, top_
 from pathways.dialect.platforms import PLATFORMS
 from pathways.dialect.topology import parse_topology, write_topology
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
 from pathways.runtime.launch.local_cluster import DEFAULT, MemberPort, cluster_folder
 from pathways.runtime.launch.local_hosts import LOGS
 from pathways.runtime.launch.ray_cluster import RayRequest, await_end_of_ray, ray_of, ray_settings
@@ -48,9 +49,18 @@ def cluster_() -> None:
     """Start, look at and stop a cluster that many processes share."""
 
 
+def _absolute(policy: str) -> str:
+    """Makes the file of a policy absolute: the controller has a working directory of its own."""
+    path, colon, name = policy.rpartition(":")
+    return f"{Path(path).resolve()}:{name}" if colon and path.endswith(".py") else policy
+
+
 @click.command("start", epilog=_EXAMPLE)
 @click.argument("topology", required=False)
-@click.option("--policy", type=click.Choice(sorted(SCHEDULING_POLICIES)), default=STRIDE, show_default=True)
+@click.option(
+    "--policy", metavar="NAME|FILE.py:CLASS", default=STRIDE, show_default=True,
+    help=f"Which run goes next on an island: {', '.join(SCHEDULING_POLICIES)}, or a policy of your own.",
+)  # fmt: skip
 @click.option("--bind", type=HOST_PORT, help="Listen there, too, under TLS, for members from other machines.")
 @click.option(
     "--keys", type=click.Path(path_type=Path), help="With --bind: the folder that `pwc cluster keys` has made."
@@ -85,6 +95,8 @@ def start_(
         raise click.UsageError("--bind and --keys go together, and --join with both")
     chosen = chosen_address(address)
     parsed = parse_topology(topology) if topology else None
+    find_scheduling_policy(policy)  # now: the controller's error would be in its log
+    policy = _absolute(policy)
     port = MemberPort(bind, keys, join) if bind is not None and keys is not None else None
     if ray is not None:
         if join:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.compare_schedules import Alternative, compare_schedules, with_help
 from pathways.compiler.emit.ifrt import form_text
-from pathways.compiler.errors import BadArguments, OutOfMemory
+from pathways.compiler.errors import OutOfMemory
 from pathways.compiler.export import extract_plan
 from pathways.compiler.frontends.jax.pipeline.table import StageTable
 from pathways.compiler.frontends.mpmd.read import is_mpmd, read_mpmd
@@ -17,7 +17,7 @@ from pathways.compiler.pass_manager import Options, Timing, check_reaches, defau
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.verifier import verify_program
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.errors import WrongPhase
+from pathways.dialect.errors import BadArguments, WrongPhase
 from pathways.dialect.files import write_folder
 from pathways.dialect.host_callbacks import hold, read_callbacks
 from pathways.dialect.ir.program import ProgramIR, array_type, constant_name

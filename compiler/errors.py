@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
-from pathways.dialect.errors import CannotWrite
+from pathways.dialect.errors import BadArguments, CannotWrite
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,6 @@ class NotTraceable(Diagnostic):
     problem: str
     have_: str
     advice: str
-
-
-@dataclass(frozen=True)
-class BadArguments(Explained):
-    code: ClassVar[str] = "PWC0104"
-    also: ClassVar[tuple[type[Exception], ...]] = (TypeError, ValueError)
-    exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{problem}"
-    problem: str
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pathways.compiler.errors import BadArguments, PassBroke, PassNeeded, PassRaised, UnknownPass, UnsuitableSchedule
+from pathways.compiler.errors import PassBroke, PassNeeded, PassRaised, UnknownPass, UnsuitableSchedule
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
@@ -23,7 +23,7 @@ from pathways.compiler.schedule.arrange import splits_backward
 from pathways.compiler.verifier import verify_program
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.errors import InvalidIR, WrongPhase
+from pathways.dialect.errors import BadArguments, InvalidIR, WrongPhase
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.verify import Changes
 from pathways.dialect.phases import Phase

@@ -8,9 +8,9 @@ from typing import Any, TypeGuard
 from pathways.compiler.errors import UnknownPass
 from pathways.compiler.pass_manager import PASSES
 from pathways.compiler.passes.base import Pass
-from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.phases import Phase
+from pathways.dialect.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.user_line import where_of_exception
 
 _PASS = re.compile(r"\s*([\w./:-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")

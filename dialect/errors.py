@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.dialect.diagnostics import Diagnostic, Exit
+from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,15 @@ class BadChoice(Diagnostic):
     need: ClassVar[str] = "a file of stages, data, model, microbatches, schedule, remat, islands, cuts and param_specs"
     hint: ClassVar[str] = "pwc search model.py:loss --topology FILE --batch N -o choice.toml writes it"
     source: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class BadArguments(Explained):
+    code: ClassVar[str] = "PWC0104"
+    also: ClassVar[tuple[type[Exception], ...]] = (TypeError, ValueError)
+    exit: ClassVar[Exit] = Exit.USAGE
+    title: ClassVar[str] = "{problem}"
     problem: str
 
 

@@ -11,8 +11,8 @@ from pathways.compiler.placement.optimal import Optimal
 from pathways.compiler.placement.pinned import pinned
 from pathways.compiler.placement.problem import Placement
 from pathways.compiler.placement.spread import spread
-from pathways.compiler.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.plugins import PluginError, entry_point_names, find_plugin
 from pathways.dialect.topology import Topology
 from pathways.dialect.user_line import where_of_exception
 

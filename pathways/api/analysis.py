@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.plan.memory import peak
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.user_line import caller

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 
 from pathways.api.array import Array
-from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax import compat
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import native
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.jax_api import ShapedArray, dtypes, tree_util
 from pathways.dialect.user_line import caller
 from pathways.runtime.errors import WrongInput

@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 
 from pathways.api.jax_settings import JaxSettings
 from pathways.api.process import process
-from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.suspend import resume, suspend
 from pathways.runtime.client_state import ClientState, current_client

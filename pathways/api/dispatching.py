@@ -1,7 +1,7 @@
 """How a plan is enqueued: many computations in flight, or one after the other."""
 
-from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.user_line import caller
 
 PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")

@@ -10,8 +10,8 @@ from typing import Any, cast
 import jax
 
 from pathways.api.fetched import key_dims, user_dtype
-from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, from_portable, pretty
 from pathways.dialect.plan.leaves import leaf_ports

@@ -7,9 +7,9 @@ written back before the call returns, so that a later call, or a read, sees it.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax import compat
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.jax_api import new_ref, tree_util
 from pathways.dialect.user_line import caller
 

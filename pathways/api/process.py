@@ -10,15 +10,12 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from pathways.api.progress_display import show_progress
-from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.default import default_topology, kind_of_made
-from pathways.compiler.plugins import PluginError, find_plugin
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ir.program import ProgramIR
@@ -33,6 +30,7 @@ from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.hosts import HostedIslands
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, SchedulingPolicy
+from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
 from pathways.runtime.control.scheduling.scheduler import DEPTH
 from pathways.runtime.errors import Forked
 from pathways.runtime.host.devices import pjrt
@@ -207,37 +205,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_unlock)
 
 _current: list[Process] = []
-
-
-_ADVICE = "PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
-
-
-def find_scheduling_policy(name: str) -> SchedulingPolicy:
-    """Finds the scheduling policy of islands by name: built in, FILE.py:CLASS, or an entry point. Raises PWC0104."""
-    if name in SCHEDULING_POLICIES:
-        return SCHEDULING_POLICIES[name]()
-    try:
-        made: Any = find_plugin(name)()
-    except PluginError as error:
-        rule = f"{', '.join(SCHEDULING_POLICIES)}, or FILE.py:CLASS"
-        problem = "there is no such scheduling policy"
-        wrong = BadArguments(
-            problem=problem,
-            have_=f"{name}: {error.have}",
-            rule=rule,
-            advice=_ADVICE,
-            where=error.where,
-        )
-        raise PathwaysError(wrong) from None
-    missing = [m for m in ("name", "rank", "submitted", "started", "ended") if not hasattr(made, m)]
-    if missing:
-        problem, rule = (
-            "a scheduling policy is incomplete",
-            "what runtime/control/scheduling/request.py says of a SchedulingPolicy",
-        )
-        have = f"{name} without {', '.join(missing)}"
-        raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=_ADVICE))
-    return made
 
 
 def process_on(machine: HostedIslands, policy: SchedulingPolicy, depth: int = DEPTH) -> Process:

@@ -18,7 +18,7 @@ from pathways.api.mutable_arrays import call_with_refs, on_values, refs_among
 from pathways.api.process import COMPILING, here, process
 from pathways.api.stages import Compiled, Lowered
 from pathways.api.warn import warn
-from pathways.compiler.errors import BadArguments, EndlessCalls
+from pathways.compiler.errors import EndlessCalls
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.meshes import ambient
@@ -28,6 +28,7 @@ from pathways.compiler.frontends.jax.trace import Outline, Traced, outline, trac
 from pathways.compiler.frontends.jax.tracing_stack import around, meshes_named, tracing
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.jax_api import Tracer, config, tree_util
 from pathways.dialect.user_line import caller
 from pathways.runtime.host.devices.pjrt import lowering_platform

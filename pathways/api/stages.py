@@ -19,7 +19,6 @@ from pathways.api.result_shardings import slice_like, virtual_sharding
 from pathways.api.summary import compile_summary
 from pathways.api.warn import warn
 from pathways.compiler.driver import Compilation
-from pathways.compiler.errors import BadArguments
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling, compiling_for
@@ -30,6 +29,7 @@ from pathways.compiler.placement import PlacementPolicy
 from pathways.compiler.rederive_per_device import with_local_modules
 from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, bytecode, parse, pretty, text

@@ -5,8 +5,8 @@ import json
 from collections.abc import Generator
 
 from pathways.api.process import process
-from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.hosts import Hosts

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pathways.api.pictures import Trace
 from pathways.api.process import process
-from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.files import write_whole
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.cluster_recorder import ClusterRecorder

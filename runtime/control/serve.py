@@ -16,7 +16,7 @@ from pathways.dialect.topology import Topology, load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.loop_listener import LoopListener
-from pathways.runtime.control.scheduling import SCHEDULING_POLICIES
+from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
 from pathways.runtime.launch.joining import JoiningLauncher
 from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.launch.local_cluster import clear_folder
@@ -37,7 +37,7 @@ def serve_cluster() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where sockets and logs are: this user's alone")
     parser.add_argument("--topology", type=Path, required=True)
     parser.add_argument("--platform", required=True)
-    parser.add_argument("--policy", choices=sorted(SCHEDULING_POLICIES), required=True)
+    parser.add_argument("--policy", required=True, help="a built-in policy, FILE.py:CLASS or an entry point")
     parser.add_argument("--bind", metavar="HOST:PORT", type=read_address, help="where members from elsewhere come, too")
     parser.add_argument("--keys", type=Path, help="the folder of the cluster's keys")
     parser.add_argument("--join", action="store_true", help="starts no hosts: they come by themselves")
@@ -55,7 +55,7 @@ def serve_cluster() -> None:
             launcher = _launcher(chosen, topology, at, stack)
             listener.bind(str(folder / CONTROLLER))
             listener.listen(BACKLOG)
-            policy = SCHEDULING_POLICIES[chosen.policy]()
+            policy = find_scheduling_policy(chosen.policy)
             controller = ClusterController(loop, topology, chosen.platform, policy, launcher, str(folder))
 
             def stop(number: int, frame: FrameType | None) -> None:

@@ -17,7 +17,7 @@ from jax import lax
 from support.clusters import becomes
 from support.codes import code_of
 from support.processes import ROOT, pwc_here, run_python
-from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
+from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster, started_by
 from support.two_islands import X, both, double, f, g, here, square, there
 
 import pathways as pw
@@ -177,6 +177,30 @@ def test_starting_a_cluster_does_not_empty_a_foreign_folder(name: str, tmp_path:
     code, _, errors = pwc_here("cluster", "start", "islands=1,devices=1", "--address", address)
     assert code != 0 and "PWC0918" in errors
     assert kept.read_text() == "years"
+
+
+POLICY = """
+from pathways.runtime.control.scheduling.fifo import Fifo
+
+class Lottery(Fifo):
+    name = "lottery"
+
+    def rank(self, request):
+        return float(hash((request.number * 2654435761) % 1000)), request.number
+"""
+
+
+def test_a_cluster_schedules_by_a_policy_of_the_user(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(short_path)
+    (short_path / "mine.py").write_text(POLICY)
+    start = ("cluster", "start", "islands=2,devices=2", "--policy")
+    for name in ("none", "mine.py:None", "other.py:Lottery"):
+        code, _, errors = pwc_here(*start, name, "--address", str(short_path / "refused"))
+        assert code == 2 and "PWC0104" in errors and not (short_path / "refused").exists()
+    with started_by(lambda address: pwc_here(*start, "mine.py:Lottery", "--address", address)) as cluster:
+        assert cluster.status()["policy"] == "lottery"
+        with cluster.clients(("sums", 0, 30), ("sums", 1, 30)) as clients:
+            assert [end_of(each) for each in clients] == [["0", "0"]] * 2
 
 
 def test_a_client_abandons_a_frozen_controller(monkeypatch: pytest.MonkeyPatch) -> None:

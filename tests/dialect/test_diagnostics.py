@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import jax
 import pytest
 
-from pathways.compiler.errors import BadArguments
 from pathways.dialect.diagnostics import MOST_SHOWN, Diagnostic, InternalError, PathwaysError, Where
+from pathways.dialect.errors import BadArguments
 from pathways.runtime.errors import failed_because
 
 DIAGNOSTIC = BadArguments(problem="p", have_="h", rule="r", advice="a")

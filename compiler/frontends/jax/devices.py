@@ -14,8 +14,9 @@ from typing import Any, NoReturn, TypeGuard
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-from pathways.compiler.errors import BadArguments, BadSlice, OutsideProgram
+from pathways.compiler.errors import BadSlice, OutsideProgram
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.user_line import caller
 
 _device_ids = itertools.count()

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from pathways.compiler.collector import collector_paused
-from pathways.compiler.errors import BadArguments, EndlessCalls, NotTraceable
+from pathways.compiler.errors import EndlessCalls, NotTraceable
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.emit import Emitted, Names, emit
@@ -26,6 +26,7 @@ from pathways.compiler.frontends.jax.sink import sink
 from pathways.compiler.frontends.jax.zeros import drop_added_zeros
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.ir.losses import write_losses
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util

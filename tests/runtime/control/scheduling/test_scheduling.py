@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pathways.api.process import find_scheduling_policy
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
+from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 
