@@ -5,13 +5,12 @@ call that has returned has another stack; it says `on_behalf_of` the line of tha
 """
 
 import contextlib
+import importlib.util
 import inspect
 import sysconfig
 from collections.abc import Generator, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-
-import jax
 
 from pathways.dialect.diagnostics import Where
 
@@ -24,7 +23,8 @@ PACKAGE_ROOTS = tuple(
     )
 )
 """Folders of this package's code, as links and resolved."""
-_FOREIGN = (*PACKAGE_ROOTS, f"{Path(jax.__file__).parent}/", "<frozen ")
+_JAX = importlib.util.find_spec("jax")  # not imported: a controller has no JAX
+_FOREIGN = (*PACKAGE_ROOTS, f"{Path((_JAX and _JAX.origin) or 'jax').parent}/", "<frozen ")
 _LIBRARIES = "/site-packages/"
 _STANDARD = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")})
 _given: ContextVar[Where | None] = ContextVar("pathways_line", default=None)

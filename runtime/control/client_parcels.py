@@ -17,7 +17,7 @@ BEFORE = (*BEHIND, m.PutArray)
 """The messages that may go to an island with a run, before it."""
 
 
-class Parcel(NamedTuple):
+class IslandParcel(NamedTuple):
     """The frames of a run for one island, as all of its hosts get them."""
 
     epoch: int
@@ -33,7 +33,7 @@ class Parcel(NamedTuple):
 class CheckedParcel(NamedTuple):
     """A parcel that is a client's own. `results`: the first id of the run's results."""
 
-    parcel: Parcel
+    parcel: IslandParcel
     results: int
     unloaded: Sequence[int]
     """The plans that it unloads."""
@@ -51,7 +51,7 @@ def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, trans
                 check_fields(message, client, f"client {client}")
             unloaded = [message.plan for message in before if isinstance(message, m.UnloadPlan)]
             written = b"".join(map(frame_bytes, before))
-            made = Parcel(epoch, written, frame_bytes(replace(run, transfers=transfers)))
+            made = IslandParcel(epoch, written, frame_bytes(replace(run, transfers=transfers)))
             return CheckedParcel(made, run.results, unloaded)
         case other:
             have = f"a parcel with {', '.join(type(message).__name__ for message in other) or 'nothing'}"

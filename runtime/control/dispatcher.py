@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
-from pathways.runtime.control.client_parcels import Parcel, check_behind, checked_parcel
+from pathways.runtime.control.client_parcels import IslandParcel, check_behind, checked_parcel
 from pathways.runtime.control.loop import send
 from pathways.runtime.control.member import EpochOfRank, Member, Rank
 from pathways.runtime.control.relay import Relay
@@ -101,7 +101,7 @@ class Dispatcher:
 
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
-        parcels: dict[int, Parcel] = {}
+        parcels: dict[int, IslandParcel] = {}
         unloaded: list[int] = []
         first, transfers = 0, secrets.randbelow(MOST_TRANSFERS)
         for island, epoch, frames in read_parcels(message.blob):

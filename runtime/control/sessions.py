@@ -9,7 +9,7 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pathways.runtime.control.client_parcels import Parcel
+from pathways.runtime.control.client_parcels import IslandParcel
 from pathways.runtime.control.loop import Peer
 from pathways.runtime.control.member import Rank
 from pathways.runtime.control.relay import Relay
@@ -70,7 +70,7 @@ class ClusterRun:
 
     request: Request
     session: "ClientSession"
-    parcels: dict[int, Parcel]
+    parcels: dict[int, IslandParcel]
     """By the number of an island."""
     plan: KnownPlan
     refusal: tuple[int, int]
