@@ -143,9 +143,21 @@ class Attached(HostedIslands):
     def _met(self, name: str, place: HostPlace, connections: dict[str, Connection]) -> IslandHost:
         """What has an island, now that its hosts have let this client in."""
         sink, epoch = ToIsland(self._control, place.number, place.epoch), place.epoch
+        host: IslandHost
         if len(connections) > 1:
-            return SharedGang(name, connections, self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
-        return SharedHost(name, connections[name], self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
+            host = SharedGang(name, connections, self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
+        else:
+            host = SharedHost(name, connections[name], self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
+        for member in host.members:
+            assert isinstance(member, SharedHost)
+            member.on_ended = lambda run: self._part_ended(run, name)
+        return host
+
+    def _part_ended(self, run: int, island: str) -> None:
+        """Counts a run less on an island, and sends what waited for news (`are_ahead`)."""
+        self._window.end_part(run, island)
+        with contextlib.suppress(ConnectionEnded):
+            self._control.flush()
 
     def _current(self, name: str) -> IslandHost | None:
         host = self._there.get(name)
@@ -293,7 +305,7 @@ class Attached(HostedIslands):
                 for said in read_frames(message.blob):
                     if host is not None and host.epoch == message.epoch:
                         host.members[message.rank].receive(said)
-                    if isinstance(said, m.Done | m.Failed):
+                    elif isinstance(said, m.Done | m.Failed):
                         self._window.end_part(said.run, self._by_number[message.island])
             case m.RunRefused(run=0):  # of all that this process sends
                 raise PathwaysError(read_diagnostic(message.cause))

@@ -35,6 +35,13 @@ class SharedHost(RemoteHost):
     """A host whose controller says when it is gone, and why."""
 
     _late: threading.Timer | None = None
+    on_ended: Callable[[int], None] | None = None
+    """Called with the number of each run that has ended on this host."""
+
+    def receive(self, message: m.Message) -> None:
+        super().receive(message)
+        if self.on_ended is not None and isinstance(message, m.Done | m.Failed):
+            self.on_ended(message.run)
 
     def _ended_early(self, reason: str) -> None:
         if self.lost is None:

@@ -228,7 +228,8 @@ class ClusterController:
         message = decode(kind, payload)
         match message:
             case m.Done() | m.Failed():
-                self._run_ended(rank, message.run, message.nanoseconds, HEADER.pack(len(payload), kind) + payload)
+                frame = b"" if message.is_told else HEADER.pack(len(payload), kind) + payload
+                self._run_ended(rank, message.run, message.nanoseconds, frame)
             case m.Decided() | m.Undecided() | m.Reached():
                 run = self.dispatcher.runs.get(message.run)
                 if run is not None and run.relay is not None:
@@ -249,7 +250,7 @@ class ClusterController:
         epoch = member.epoch.number
         self.dispatcher.ended(rank, number, nanoseconds)
         session = self._sessions.get(client_of(number))
-        if session is not None:
+        if session is not None and frame:
             send(session.peer, m.Relayed(member.number, epoch, rank.rank, frame))
 
     def _came(self, member: Member) -> None:

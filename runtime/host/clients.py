@@ -114,6 +114,7 @@ class Clients:
             attach = connection.receive_within(TICKET)
             client = self._let_in(attach, connection, member)
             self.host.calls.begin(client[0], post)
+            self.host.clients[client[0]] = post
             post(m.Answer(client[1]))
             while True:
                 message = connection.receive()
@@ -137,6 +138,8 @@ class Clients:
         connection.close()
         if client is not None:
             self.host.calls.end(client[0], post)
+            if self.host.clients.get(client[0]) is post:
+                del self.host.clients[client[0]]
 
     def _let_in(self, message: m.Message, connection: Connection, member: str) -> tuple[int, int]:
         """The number of a client, and of its request. Raises PWC0916 for one without a ticket."""

@@ -45,7 +45,7 @@ from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
-from pathways.runtime.host.run_ends import PostAll, end_of_run
+from pathways.runtime.host.run_ends import PostAll, end_of_run, told_directly
 from pathways.runtime.host.snapshots import Snapshots
 from pathways.runtime.journal import note
 from pathways.runtime.threads import start_thread
@@ -84,6 +84,8 @@ class Host:
         self.calls = ClientCalls()
         """Of functions that clients have; the controller of a cluster that has only one client is client 0."""
         self.calls.begin(0, post)
+        self.clients: dict[int, ClientPost] = {}
+        """The ways to clients that are connected with this host, by number."""
         self._executables = Executables()
         self._plans: dict[int, LoadedPart] = {}
         self._arrays: dict[int, Any] = {}
@@ -318,7 +320,8 @@ class Host:
             numbers.alone = not self.neighbors.in_step
 
         def done(seconds: float) -> None:
-            self._post(end_of_run(message.run, seconds, results, numbers))
+            said = end_of_run(message.run, seconds, results, numbers)
+            self._post(told_directly(said, part.plan, self.clients))
 
         note("run", message.run, "began")
         observers = self._observers.of_run(message.run, numbers)

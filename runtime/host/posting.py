@@ -21,6 +21,16 @@ class ClientPost:
         with contextlib.suppress(ConnectionEnded):
             self._connection.post_soon(message)
 
+    def post_if_taken(self, message: m.Message) -> bool:
+        """Sends a message if the client has taken all before it; returns whether it did. Takes no memory for others."""
+        if not self._connection.is_taken:
+            return False
+        try:
+            self._connection.post_soon(message)
+        except ConnectionEnded:
+            return False
+        return True
+
     def wait_for_room(self) -> None:
         """Waits while the client has not read much of what was sent to it; not for one that is gone."""
         self._connection.wait_for_room()

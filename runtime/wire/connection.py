@@ -51,6 +51,11 @@ class Connection:
         """How much `post_later` was given that has not been sent."""
         return self._outbox.kept
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether the other end has taken all that was sent by `post_soon`, and the stream has not ended."""
+        return self._outbox.is_empty
+
     def flush(self) -> None:
         """Sends what `post_later` was given. Raises ConnectionEnded."""
         self._outbox.flush()

@@ -91,10 +91,11 @@ class RefuseRun(Message, frozen=True):
 
 
 class Done(Message, frozen=True):
-    """All of a run is done on this host, after so many nanoseconds."""
+    """All of a run is done on this host, after so many nanoseconds. `is_told`: the host told the client, too."""
 
     run: Int
     nanoseconds: Int
+    is_told: bool = False
 
 
 class Failed(Message, frozen=True):
@@ -108,6 +109,7 @@ class Failed(Message, frozen=True):
     causes: dict[str, str]
     found: str = ""
     step: Int = 0
+    is_told: bool = False
 
 
 class CopyArray(Message, frozen=True):

@@ -59,6 +59,11 @@ class Outbox:
             self._kept += frame
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the stream has taken everything, and has not ended."""
+        return not self._waiting and not self._ended
+
+    @property
     def kept(self) -> int:
         """How many pieces are kept."""
         return len(self._kept)
