@@ -95,7 +95,7 @@ def start_(
         raise click.UsageError("--bind and --keys go together, and --join with both")
     chosen = chosen_address(address)
     parsed = parse_topology(topology) if topology else None
-    find_scheduling_policy(policy)  # now: the controller's error would be in its log
+    find_scheduling_policy(policy)  # here, so that the error is not only in the controller's log
     policy = _absolute(policy)
     port = MemberPort(bind, keys, join) if bind is not None and keys is not None else None
     if ray is not None:

@@ -20,12 +20,20 @@ class ThreadPool(ThreadPoolExecutor):
         self._name = name
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        refused: list[PathwaysError] = []
+
+        def work() -> _T:
+            if refused:  # the pool has queued it all the same
+                raise refused[0]
+            return fn(*args, **kwargs)
+
         try:
-            return super().submit(fn, *args, **kwargs)
+            return super().submit(work)
         except RuntimeError as error:
             if "start new thread" not in str(error):  # the pool is shut down, for example
                 raise
-            raise PathwaysError(_no_thread(self._name)) from None
+            refused.append(PathwaysError(_no_thread(self._name)))
+            raise refused[0] from None
 
 
 def _no_thread(name: str) -> NoThread:

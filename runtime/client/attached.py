@@ -20,6 +20,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.ended_arrays import MOST_FREED
 from pathways.runtime.client.held_bytes import HeldBytes
 from pathways.runtime.client.hosts import HostedIslands, RunParcel, StartedRun
 from pathways.runtime.client.places import HostPlace, come_in, host_place
@@ -209,7 +210,7 @@ class Attached(HostedIslands):
         self._check_there()
 
     def start(self, run: StartedRun, parcels: Sequence[RunParcel]) -> list[RemoteRun]:
-        parcels = [parcel._replace(host=self._there[parcel.host.island]) for parcel in parcels]
+        parcels = [self._to_current(parcel) for parcel in parcels]
         hosts = [parcel.host for parcel in parcels]
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
@@ -221,6 +222,9 @@ class Attached(HostedIslands):
                 host.refuse(run.number, cause)
             self._window.drop(run.number)
             return runs
+        for host in hosts:
+            if host.ended_count > MOST_FREED:  # more than the controller takes with a run
+                host.free_now()
         inside = 0 if run.request is None else self._label(run.request.client)
         numbered = {self._places[parcel.host.island].number: parcel for parcel in parcels}
         said = [*self._held_since(), submitted(run, inside, self._numbered, numbered)]
@@ -232,6 +236,13 @@ class Attached(HostedIslands):
             if not are_ahead(hosts):  # those have all ended meanwhile, and nothing may come
                 self._control.flush()
         return runs
+
+    def _to_current(self, parcel: RunParcel) -> RunParcel:
+        """Addresses a parcel to the hosts that its island has now: new hosts get no arrays that nobody would free."""
+        host = self._there[parcel.host.island]
+        if host is parcel.host:
+            return parcel
+        return RunParcel(host, [x for x in parcel.before if isinstance(x, m.PutPoison)], parcel.message)
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         said = None if branches is None else dict(branches)

@@ -31,6 +31,9 @@ class EndedArrays:
     def add_plan(self, plan: int) -> None:
         self._plans.append(plan)
 
+    def __len__(self) -> int:
+        return len(self._arrays) + len(self._plans)
+
     def take(self) -> list[m.Message]:
         """What tells of all that has ended; several threads may take, and each must send what it takes."""
         found: list[m.Message] = []

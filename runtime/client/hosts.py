@@ -20,6 +20,7 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
 from pathways.runtime.wire.ids import MOST_RUNS
 from pathways.runtime.wire.load_proofs import Branches
 
@@ -37,10 +38,8 @@ class RemoteDevice:
         return f"{self.island}[{self.position}]"
 
 
-MAX_CARRIED_BYTES = 1 << 16
-"""The largest arguments that a run brings to its hosts."""
 MAX_CARRIED_IN_LINE_BYTES = 1 << 24
-"""A limit for the arguments that all runs of a client in line bring, a quarter of what a controller accepts."""
+"""Limit on the argument bytes carried by all queued runs of a client: a quarter of the controller's MOST_WAITING."""
 
 
 class RunParcel(NamedTuple):
@@ -103,9 +102,9 @@ class Hosts(Machine, abc.ABC):
 
     @property
     def max_carried_bytes(self) -> int:
-        """The most bytes of arguments that a run brings to its hosts; more are sent before the run.
+        """Maximum argument bytes sent together with a run; larger arguments are sent directly to the host first.
 
-        A controller ends clients that have too many bytes in line.
+        The controller disconnects a client whose queued messages exceed its MOST_WAITING.
         """
         return min(MAX_CARRIED_BYTES, MAX_CARRIED_IN_LINE_BYTES // (MAX_RUNS_PER_ISLAND * max(1, len(self.hosts))))
 

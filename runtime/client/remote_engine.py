@@ -89,7 +89,8 @@ class RemoteEngine:
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
         returned = {(result.island, result.slot) for result in plan.results}
         self._returned = {n for n, port in enumerate(plan.inputs) if (port.island, port.slot) in returned}
-        """Inputs that are results, too: something may name them before the host has had the run."""
+        """Inputs that the plan also returns. Other messages may name such an array before its run reaches the host, so
+        its values are sent at once."""
         self._results = len(plan.results)
         self._memory: dict[Hashable, int] = {
             device: plan.stream(name).peak_bytes + self.bytes_between.get(name, 0)

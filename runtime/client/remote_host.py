@@ -152,7 +152,8 @@ class RemoteHost:
     def run(
         self, message: m.RunPlan, run: RemoteRun, relay: Relay | None = None, before: Sequence[m.Message] = ()
     ) -> None:
-        """Starts a run, or fails it where the host is gone. `before` goes with it; `relay` hears what it decides."""
+        """Starts a run, or fails it if the host is lost. `before` is sent ahead of the run in the same write; `relay`
+        receives the run's decisions."""
         if self.expect(message.run, run, relay):
             self.order(*before, message)
 
@@ -214,6 +215,11 @@ class RemoteHost:
     def take_ended(self) -> list[m.Message]:
         """What tells the host of all arrays that have ended, for who sends it where `order` would."""
         return self._ended_arrays.take()
+
+    @property
+    def ended_count(self) -> int:
+        """The number of arrays and plans that have ended, and whose end is not sent yet."""
+        return len(self._ended_arrays)
 
     def free_now(self) -> None:
         """Sends the ends of arrays, where nothing else is sent."""

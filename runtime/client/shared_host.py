@@ -91,6 +91,10 @@ class SharedGang(RemoteGang):
     def unload(self, plan: int) -> None:
         self._ended_arrays.add_plan(plan)
 
+    @property
+    def ended_count(self) -> int:
+        return len(self._ended_arrays)
+
     def take_ended(self) -> list[m.Message]:
         return self._ended_arrays.take()
 

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import frame_bytes, read_frames
+from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
+from pathways.runtime.wire.encoding import MAX_NUMBERS_BYTES, frame_bytes, read_frames
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.fields import check_fields
 
@@ -15,6 +16,8 @@ BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
 """The messages that a client may send to an island after its runs there."""
 BEFORE = (*BEHIND, m.PutArray)
 """The messages that may go to an island with a run, before it."""
+MAX_BEFORE_BYTES = 1 << 21
+"""The most bytes of such messages."""
 
 
 class IslandParcel(NamedTuple):
@@ -22,7 +25,7 @@ class IslandParcel(NamedTuple):
 
     epoch: int
     before: bytes
-    """What goes there also if the run is refused: later runs may take these arrays."""
+    """Frames sent to the hosts even if the run is refused: later runs may read these arrays."""
     run: bytes
 
     @property
@@ -45,25 +48,35 @@ def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, trans
     If a client used one number for two runs, hosts would drop the values of the second run as duplicates. Raises
     PWC0911 for messages that are not a run and what may go before it, PWC0916 where one names another client's.
     """
-    match read_frames(frames):
-        case [*before, m.RunPlan(plan=told.plan, run=told.run) as run] if all(isinstance(x, BEFORE) for x in before):
-            for message in (*before, run):
-                check_fields(message, client, f"client {client}")
-            unloaded = [message.plan for message in before if isinstance(message, m.UnloadPlan)]
-            written = b"".join(map(frame_bytes, before))
-            made = IslandParcel(epoch, written, frame_bytes(replace(run, transfers=transfers)))
-            return CheckedParcel(made, run.results, unloaded)
-        case other:
-            have = f"a parcel with {', '.join(type(message).__name__ for message in other) or 'nothing'}"
-            raise PathwaysError(BadMessage(have_=have, rule="the run that it is submitted as"))
+    *before, run = read_frames(frames, (*BEFORE, m.RunPlan)) or [m.FreeArrays(())]
+    if not isinstance(run, m.RunPlan) or (run.plan, run.run) != (told.plan, told.run):
+        raise _bad("a parcel without its run", "the run that it is submitted as, at its end")
+    for message in before:
+        if isinstance(message, m.RunPlan):
+            raise _bad("a parcel with two runs", "the run that it is submitted as")
+        check_fields(message, client, f"client {client}")
+    check_fields(run, client, f"client {client}")
+    carried = sum(len(message.blob) for message in before if isinstance(message, m.PutArray))
+    written = b"".join(map(frame_bytes, before))
+    if carried > MAX_CARRIED_BYTES or len(written) > MAX_BEFORE_BYTES:
+        have = f"{carried:,} bytes of arguments, and {len(written):,} in all, before a run"
+        raise _bad(have, f"at most {MAX_CARRIED_BYTES:,}, and {MAX_BEFORE_BYTES:,}")
+    made = frame_bytes(replace(run, transfers=transfers))
+    if len(made) > MAX_NUMBERS_BYTES:  # its host would end the controller's connection
+        raise _bad(f"a run of {len(made):,} bytes", f"at most {MAX_NUMBERS_BYTES:,}")
+    unloaded = [message.plan for message in before if isinstance(message, m.UnloadPlan)]
+    return CheckedParcel(IslandParcel(epoch, written, made), run.results, unloaded)
 
 
 def check_behind(frame: bytes, client: int) -> m.Message:
     """Reads what goes behind runs. Raises PWC0911 for anything else, PWC0916 for what names another client's."""
-    match read_frames(frame):
-        case [message] if isinstance(message, BEHIND):
+    match read_frames(frame, BEHIND):
+        case [message]:
             check_fields(message, client, f"client {client}")
             return message
         case other:
-            have = ", ".join(type(message).__name__ for message in other) or "nothing"
-            raise PathwaysError(BadMessage(have_=have, rule="one message that may go behind runs"))
+            raise _bad(f"{len(other)} messages", "one message that may go behind runs")
+
+
+def _bad(have: str, rule: str) -> PathwaysError:
+    return PathwaysError(BadMessage(have_=have, rule=rule))

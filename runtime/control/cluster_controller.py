@@ -19,7 +19,7 @@ from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.client_numbers import ClientNumbers
 from pathways.runtime.control.dispatcher import Dispatcher, post
 from pathways.runtime.control.island_changes import IslandChanges
-from pathways.runtime.control.loop import Loop, Peer, Receive, Transport, send
+from pathways.runtime.control.loop import MOST_UNREAD_BY_HOST, Loop, Peer, Receive, Transport, send
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SchedulingPolicy
@@ -29,7 +29,7 @@ from pathways.runtime.journal import last_events
 from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller, process_at
-from pathways.runtime.wire.encoding import decode
+from pathways.runtime.wire.encoding import decode, read_expected
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import HEADER
@@ -45,6 +45,12 @@ REUSE_LOOK_S = 1.0
 """Seconds between two checks whether the number of a client can be used again."""
 MOST_INTRODUCED = 1 << 16
 """The most plans and named clients that a client process may have."""
+MAX_INTRODUCED_BYTES = 1 << 23
+"""The most bytes of the messages that introduce a client's plans; read, they take about 25 times as much memory."""
+OF_CLIENTS = (m.Submit, m.Relayed, m.Hold, m.Cancel, m.Introduce, m.Loaded, m.Ask, m.ChangeIslands)
+"""What a client sends to the controller."""
+FIRST = (m.Hello, m.ComeIn, m.Ask, m.ChangeIslands)
+"""What a process sends first."""
 PATIENCE = 0.5
 """Seconds between two looks at runs that wait for memory."""
 
@@ -89,17 +95,18 @@ class ClusterController:
     def _let_in(self, stream: Transport, caller: Caller) -> None:
         """Hears what a process wants; one that does not say so is dropped."""
 
-        meet = _told(lambda peer, kind, payload: self._meet(peer, decode(kind, payload), caller))
+        meet = _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
         peer = Peer(self._loop, stream, meet, _left_early)
         late = f"it has sent no message in {SAYS:g} seconds"
         self._loop.after(SAYS, lambda: peer.end(late) if peer.receive is meet else None)
 
     def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
-        goes_on = _told(lambda peer, kind, payload: self._meet(peer, decode(kind, payload), caller))
+        goes_on = _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
         match message:
             case m.Hello():
                 caller.check("host", self._address)
                 rank = self.members.hello(peer, message, caller)
+                peer.most_unread = MOST_UNREAD_BY_HOST
                 peer.receive = lambda peer, kind, payload: self._from_host(rank, kind, payload)
                 peer.on_end = lambda peer, reason: self.members.ended(rank, peer, reason)
                 for session in self._sessions.values():
@@ -141,7 +148,7 @@ class ClusterController:
         name = f"{message.name} of {member}" if member else message.name
         session = ClientSession(number, name, caller.pid or message.pid, peer, member)
         self._sessions[session.number] = session
-        peer.receive = _told(lambda _, kind, payload: self._from_client(session, decode(kind, payload)))
+        peer.receive = _told(lambda _, kind, payload: self._from_client(session, kind, payload))
         peer.on_end = lambda peer, reason: self._client_left(session, reason)
         for rank in all_ranks(self.members.all):
             rank.post(session.expected_by(rank))
@@ -189,7 +196,8 @@ class ClusterController:
         else:
             self._numbers.give_back(number)
 
-    def _from_client(self, session: ClientSession, message: m.Message) -> None:
+    def _from_client(self, session: ClientSession, kind: int, payload: bytes) -> None:
+        message = read_expected(kind, payload, OF_CLIENTS)
         check_fields(message, session.number, session.label(0))
         match message:
             case m.Submit():
@@ -201,8 +209,10 @@ class ClusterController:
             case m.Cancel():
                 self.dispatcher.cancel(message.run, read_diagnostic(message.cause))
             case m.Introduce():
-                if len(session.plans) + len(session.inside) >= MOST_INTRODUCED:
-                    have = f"{MOST_INTRODUCED:,} plans and clients of {session.label(0)}"
+                session.introduced_bytes += len(payload)
+                many = len(session.plans) + len(session.inside) >= MOST_INTRODUCED
+                if many or session.introduced_bytes > MAX_INTRODUCED_BYTES:
+                    have = f"{len(session.plans):,} plans of {session.label(0)}, {session.introduced_bytes:,} bytes"
                     raise PathwaysError(BadMessage(have_=have, rule="fewer, or plans that are unloaded"))
                 if message.plan < 0:
                     session.inside[message.number] = message.name
@@ -212,7 +222,7 @@ class ClusterController:
                 else:
                     session.last_plan = message.plan
                     session.plans[message.plan] = KnownPlan(
-                        message.name, message.branches, self.dispatcher.cost_of(message.digest)
+                        message.name, message.branches, self.dispatcher.cost_of(message.digest), size=len(payload)
                     )
             case m.Loaded():
                 self.dispatcher.loaded(session, message)

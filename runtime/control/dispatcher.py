@@ -7,7 +7,7 @@ begin, and their messages are sent before the next event is looked at.
 import secrets
 import time
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Sequence
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -46,10 +46,10 @@ class Dispatcher:
         self._members = members
         self._devices: list[tuple[str, int]] = []
         self.ledger = Ledger()
-        for member in members:
-            self.add(member)
         self.scheduler = Scheduler(policy, self.ledger)
         self.runs: dict[int, ClusterRun] = {}
+        for member in members:
+            self.add(member)
         self.ended_on: Counter[int] = Counter()
         """How many runs have ended on each island, by its number."""
         self._costs: dict[str, Cost] = {}
@@ -64,6 +64,7 @@ class Dispatcher:
             self.ledger.limits.pop((member.name, at), None)
             if member.island.memory is not None:
                 self.ledger.limit((member.name, at), member.island.memory)
+        self._begin(self.scheduler.limits_changed())
         return first
 
     def is_used(self, member: Member) -> bool:
@@ -113,17 +114,18 @@ class Dispatcher:
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
         for number in unloaded:
-            session.plans.pop(number, None)
+            session.unload(number)
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
         program = plan.name
         names = frozenset(self._members[island].name for island in parcels)
         there = {rank.name for island in parcels for rank in self._members[island].ranks}
         if any(not hosts <= there for _, hosts in (plan.branches or {}).values()):
             raise PathwaysError(BadMessage(have_="branches on other hosts than the run's", rule="branches of the plan"))
+        memory = self._memory(message.memory, names)
         request = Request(
             message.run, session.label(message.inside), program,
             names, max(message.weight, 1) / WEIGHT,
-            plan.cost.seconds, self._memory(message.memory),
+            plan.cost.seconds, memory,
         )  # fmt: skip
         run = ClusterRun(request, session, parcels, plan, (message.plan, first))
         for device, size in request.bytes.items():
@@ -153,8 +155,10 @@ class Dispatcher:
             raise PathwaysError(BadMessage(have_=f"{len(numbers)} numbers", rule="devices of this cluster, and bytes"))
         return list(zip(numbers[::2], numbers[1::2], strict=True))
 
-    def _memory(self, numbers: Sequence[int]) -> dict[Hashable, int]:
-        """Bytes by device, of those that have a limit."""
+    def _memory(self, numbers: Sequence[int], islands: Container[str]) -> dict[Hashable, int]:
+        """Bytes by device of these islands, of those that have a limit. Raises PWC0911 for other devices."""
+        if any(self._devices[number][0] not in islands for number, _ in self._pairs(numbers)):
+            raise PathwaysError(BadMessage(have_="memory on other islands than the run's", rule="devices of the run"))
         found = {self._devices[number]: max(size, 0) for number, size in self._pairs(numbers)}
         return {device: size for device, size in found.items() if device in self.ledger.limits}
 
@@ -162,7 +166,7 @@ class Dispatcher:
         """Sends what goes behind a client's runs on a host. Raises PWC0911 and PWC0916 for what may not."""
         behind = check_behind(message.blob, session.number)
         if isinstance(behind, m.UnloadPlan):
-            session.plans.pop(behind.plan, None)
+            session.unload(behind.plan)
         if not 0 <= message.island < len(self._members):
             raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
         self._send_after(session, message.island, Behind(message.epoch, message.blob))
@@ -240,7 +244,7 @@ class Dispatcher:
         return following
 
     def _leave_line(self, run: ClusterRun) -> None:
-        """Sends what waited behind a run in its client's line, up to the next; that may be the next in all of its."""
+        """Sends the frames queued after a run, up to its client's next run; lines that up where it is first."""
         session, following = run.session, dict[ClusterRun, None]()
         session.waiting_bytes -= sum(parcel.size for parcel in run.parcels.values())
         for island, parcel in run.parcels.items():
@@ -248,7 +252,7 @@ class Dispatcher:
             at = line.index(run)
             if run.left or not parcel.before:
                 del line[at]
-            else:  # the run was refused: what it brings is for later runs, too
+            else:  # the run was refused, and later runs may read these arrays
                 line[at] = Behind(parcel.epoch, parcel.before)
                 session.waiting_bytes += len(parcel.before)
             while line and isinstance(behind := line[0], Behind):

@@ -27,6 +27,10 @@ READ = 1 << 16
 make, whatever comes, since the system gives it page by page."""
 MOST_UNREAD = 1 << 26
 """Bytes that a peer does not take above which it is given up."""
+MOST_UNREAD_BY_HOST = 1 << 30
+"""The same for a host: the queues of many clients may be sent to it at once."""
+MAX_WRITTEN_BYTES = 1 << 20
+"""The most bytes that are written to a peer before others have their turn."""
 JOINED_BYTES = 1 << 16
 """Pieces of a backlog are joined to one write until they have this size."""
 MOST_FRAME = 1 << 26
@@ -57,7 +61,19 @@ class Transport(Protocol):
 class Peer:
     """A stream of a loop, which carries frames."""
 
-    __slots__ = ("_buffer", "_is_full", "_loop", "_size", "_socket", "_waiting", "ended", "heard", "on_end", "receive")
+    __slots__ = (
+        "_buffer",
+        "_is_full",
+        "_loop",
+        "_size",
+        "_socket",
+        "_waiting",
+        "ended",
+        "heard",
+        "most_unread",
+        "on_end",
+        "receive",
+    )
 
     def __init__(self, loop: "Loop", sock: Transport, receive: Receive, on_end: "Callable[[Peer, str], None]"):
         """`receive` and `on_end`, which hears why the stream has ended, once, may be replaced."""
@@ -70,6 +86,7 @@ class Peer:
         self._size = 0
         self._is_full = False
         """Whether the socket takes no more for now."""
+        self.most_unread = MOST_UNREAD
         self.ended = False
         self.heard = time.monotonic()
         """When bytes last came."""
@@ -88,7 +105,8 @@ class Peer:
         """Writes what the peer takes now; the rest waits here, and its socket is looked at."""
         if self.ended or not self._waiting:
             return
-        while self._waiting:
+        written = 0
+        while self._waiting and written < MAX_WRITTEN_BYTES:  # the rest when others had their turn
             data = self._first_chunk()
             try:
                 sent = self._socket.send(data)
@@ -98,6 +116,7 @@ class Peer:
                 self.end(str(error))
                 return
             self._size -= sent
+            written += sent
             if sent < len(data):
                 self._waiting[0] = memoryview(data)[sent:]  # not a copy: the backlog may be large
                 break
@@ -106,7 +125,7 @@ class Peer:
             self._is_full = bool(self._waiting)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._is_full else 0)
             self._loop.selector.modify(self._socket, events, self)
-        if self._size > MOST_UNREAD:
+        if self._size > self.most_unread:
             self.end(f"it has not taken {self._size:,} bytes")
 
     def _first_chunk(self) -> bytes | memoryview:

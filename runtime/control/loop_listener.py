@@ -17,7 +17,7 @@ from pathways.runtime.wire.tls import HANDSHAKE, WELCOME, Keys, no_peer
 from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
 
 MOST_HANDSHAKES = 256
-"""The most handshakes at a time. For one more, the oldest that has sent nothing is dropped, else the oldest."""
+"""Maximum concurrent handshakes. For one more, the oldest that has sent nothing is dropped, or else the oldest."""
 NOTE = 1.0
 """Seconds for which those who were refused are told in one line: strangers fill no log."""
 
@@ -64,8 +64,9 @@ class LoopListener:
         self._coming[sock] = coming
         self._loop.watch(sock, lambda: self._look(sock))
         if len(self._coming) > MOST_HANDSHAKES:
-            silent = next((sock for sock, coming in self._coming.items() if not coming.handshake.has_begun), None)
-            self._refuse(silent or next(iter(self._coming)), ConnectionEnded("it was dropped for others"))
+            others = [other for other in self._coming if other is not sock]
+            silent = next((other for other in others if not self._coming[other].handshake.has_begun), others[0])
+            self._refuse(silent, ConnectionEnded("it was dropped for others"))
 
     def _look(self, sock: socket.socket) -> None:
         if sock not in self._coming:  # dropped for another a moment ago

@@ -60,6 +60,8 @@ class KnownPlan:
     cost: Cost
     loaded: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
     """By the number of an island: the epoch in which its hosts have loaded the plan, and what they have loaded."""
+    size: int = 0
+    """The bytes of the message that introduced it."""
     fits: frozenset[str] | None = None
     """The islands of the plan, once a proof has shown them: with `branches`, it is compared once."""
 
@@ -105,6 +107,8 @@ class ClientSession:
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
     last_plan: int = -1
     """The number of the last plan. Numbers rise: if one came again after its plan was unloaded, old proofs would do."""
+    introduced_bytes: int = 0
+    """The bytes of the messages that introduced its plans."""
     runs: int = 0
     """Counts the runs that have not ended."""
     waiting_bytes: int = 0
@@ -127,6 +131,11 @@ class ClientSession:
     def key_of(self, rank: Rank) -> str:
         """Derives the key by which a host proves what it has loaded for this client."""
         return new_key(rank.key, self.ticket)
+
+    def unload(self, plan: int) -> None:
+        """Forgets a plan of which no run will come."""
+        known = self.plans.pop(plan, None)
+        self.introduced_bytes -= known.size if known is not None else 0
 
     def is_next(self, run: ClusterRun) -> bool:
         """Whether nothing that this client has sent before waits for any of the run's islands."""

@@ -75,7 +75,7 @@ def serve() -> None:
         if chosen.group:  # first: until it connects, its end is seen
             machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET, chosen.ip or LOOPBACK), name)
         host = _host_of(island, machine, lambda *said: connection.post(*said), rank, ranks, chosen.ip or LOOPBACK)
-        connection, check = _connected(chosen)  # now: the controller drops who says nothing for some seconds
+        connection, check = _connected(chosen)  # after the devices: it must send its first message soon
         todo: Todo = queue.SimpleQueue()
         clients = Clients(host, todo)
         port = clients.listen_at((chosen.ip, 0), read_keys(chosen.keys)) if chosen.ip and chosen.keys else None

@@ -4,8 +4,8 @@ from pathways.runtime.wire.fields import (
     CauseText,
     Count,
     Id,
-    Ids,
     Int,
+    MemoryPairs,
     Name,
     PlanOrNone,
     SharedBranches,
@@ -14,6 +14,8 @@ from pathways.runtime.wire.fields import (
 )
 from pathways.runtime.wire.message import Message
 
+MAX_CARRIED_BYTES = 1 << 16
+"""Arguments up to this size, together, are sent with the run that takes them."""
 WEIGHT = 1 << 20
 """What a weight is multiplied by in messages."""
 
@@ -150,7 +152,7 @@ class Submit(Message, frozen=True):
     plan: Id
     inside: Count
     weight: Weight
-    memory: Ids
+    memory: MemoryPairs
     blob: bytes
 
 
@@ -170,7 +172,7 @@ class Hold(Message, frozen=True):
     """A client to the controller: it holds so many bytes more on devices, in pairs; negative: fewer."""
 
     inside: Count
-    memory: Ids
+    memory: MemoryPairs
 
 
 class Cancel(Message, frozen=True):

@@ -1,26 +1,32 @@
-"""Writes and reads messages: a frame's payload is MessagePack, behind which raw bytes stand where a message has some.
+"""Encodes and decodes messages. A payload is MessagePack; the bytes of a field `blob` follow it unpacked.
 
 `decode` checks the types of all fields: no code behind it sees a message of another form. What a client may put into
 them is checked by `check_fields` (fields.py).
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, cast, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import HEADER, frame_of
-from pathways.runtime.wire.message import Message
 
 MAX_NUMBERS_BYTES = 1 << 20
 """The largest message of numbers alone: what is read of it takes up to 40 times its size in memory."""
+MAX_TALK_BYTES = 1 << 22
+"""The largest message of a client that carries no data."""
+MAX_FRAMES = 1 << 10
+"""The most messages that go to an island with one run."""
 MAX_BYTES = 1 << 40
 """The largest message of any other kind: a plan or an array."""
+Message = m.Message
 MESSAGES: tuple[type[Message], ...] = tuple(Message.__subclasses__())
+"""All messages by kind: `messages` imports the modules in which they are declared, in one order."""
 _KINDS: dict[type[Message], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Message], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
 _CARRYING = frozenset(cls for cls in MESSAGES if "blob" in _HINTS[cls])
@@ -58,8 +64,8 @@ def frame_bytes(message: Message) -> bytes:
     return b"".join(frame_of(*encode(message)))
 
 
-def read_frames(data: bytes) -> list[Message]:
-    """Reads the messages of whole frames. Raises PWC0911 for anything else."""
+def read_frames(data: bytes, expected: Collection[type[Message]] = MESSAGES) -> list[Message]:
+    """Reads the messages of whole frames. Raises PWC0911 for anything else, before it decodes an unexpected message."""
     found: list[Message] = []
     at = 0
     while at < len(data):
@@ -67,7 +73,10 @@ def read_frames(data: bytes) -> list[Message]:
         at += HEADER.size + size
         if len(data) < at:
             raise _bad(f"a frame of {len(data)} bytes", "whole frames")
-        found.append(decode(kind, data[at - size : at]))
+        if size > most_bytes(kind) or len(found) > MAX_FRAMES:
+            have, rule = f"message {len(found)}, of {size:,} bytes", f"at most {MAX_FRAMES:,}, of {most_bytes(kind):,}"
+            raise _bad(have, rule)
+        found.append(read_expected(kind, data[at - size : at], expected))
     return found
 
 
@@ -85,10 +94,13 @@ def encode(message: Message) -> tuple[int, bytes, bytes]:
 
 
 def _in_utf8(value: Any) -> Any:
-    """Escapes what UTF-8 cannot hold, in a text or in a dictionary of texts."""
+    """Escapes what UTF-8 cannot hold, in all texts of a value."""
     if isinstance(value, dict):
-        texts = cast("dict[str, str]", value)
-        return {_in_utf8(key): _in_utf8(text) for key, text in texts.items()}
+        items = cast("dict[Any, Any]", value)
+        return {_in_utf8(key): _in_utf8(item) for key, item in items.items()}
+    if isinstance(value, tuple | frozenset):
+        parts = map(_in_utf8, cast("tuple[Any, ...] | frozenset[Any]", value))
+        return tuple(parts) if isinstance(value, tuple) else frozenset(parts)
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -100,6 +112,19 @@ def decode(kind: int, payload: bytes | bytearray) -> Message:
         return _READERS[kind](payload)
     except (msgspec.DecodeError, struct.error, ValueError, RecursionError) as error:
         raise _bad(f"{MESSAGES[kind].__name__}: {error}", "a message as this version writes it") from None
+
+
+def read_expected(kind: int, payload: bytes, expected: Collection[type[Message]]) -> Message:
+    """Reads a message of one of these classes. Raises PWC0911 for others before they are decoded.
+
+    A message that carries no messages has at most `MAX_TALK_BYTES`: what is decoded of it takes 25 times its size.
+    """
+    if not 0 <= kind < len(MESSAGES) or MESSAGES[kind] not in expected:
+        said = MESSAGES[kind].__name__ if 0 <= kind < len(MESSAGES) else f"message of kind {kind}"
+        raise _bad(f"a {said}", f"one of {', '.join(cls.__name__ for cls in expected)}")
+    if len(payload) > MAX_TALK_BYTES and MESSAGES[kind] not in _CARRYING:
+        raise _bad(f"a {MESSAGES[kind].__name__} of {len(payload):,} bytes", f"at most {MAX_TALK_BYTES:,}")
+    return decode(kind, payload)
 
 
 def most_bytes(kind: int) -> int:

@@ -112,10 +112,15 @@ PlanOrNone: TypeAlias = Annotated[Int, Owned(may_be_none=True)]
 ClientNumber: TypeAlias = Annotated[Int, ItsClient()]
 Name: TypeAlias = Annotated[str, Text(MOST_NAME, line=True)]
 ShortText: TypeAlias = Annotated[str, Text()]
-Functions: TypeAlias = Annotated[dict[Int, Ids], Meta(max_length=1 << 20)]
+Index: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 20)]
+"""A key of a dictionary. Larger keys could be chosen so that they collide, and reading them takes minutes."""
+Functions: TypeAlias = Annotated[dict[Index, Ids], Meta(max_length=1 << 20)]
 """By computation of a plan: the numbers of the functions of the client that the computation calls back."""
 HostName: TypeAlias = Annotated[str, Meta(max_length=MOST_NAME)]
-SharedBranches: TypeAlias = Annotated[dict[Int, tuple[HostName, frozenset[HostName]]], Meta(max_length=1 << 16)]
+HostNames: TypeAlias = Annotated[frozenset[HostName], Meta(max_length=1 << 12)]
+MemoryPairs: TypeAlias = Annotated[Ids, Meta(max_length=1 << 17)]
+"""The numbers of devices and bytes on them, in pairs."""
+SharedBranches: TypeAlias = Annotated[dict[Index, tuple[HostName, HostNames]], Meta(max_length=1 << 16)]
 """By number, the branches of a plan that several hosts take together: the kind and the hosts of each."""
 Folder: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
 """A path as `os.fsencode` gives it: not every path is UTF-8."""

@@ -18,7 +18,9 @@ def test_a_thread_that_cannot_be_started_is_refused_with_a_code(monkeypatch: pyt
         assert code_of(start_thread, "pathways-test", done.set) == "PWC0521"
         assert not started(threading.Thread(target=done.set))
         with ThreadPool(2, "pathways-test") as pool:
-            assert code_of(pool.submit, int) == "PWC0521"
+            assert code_of(pool.submit, done.set) == "PWC0521"
+            patch.undo()
+            assert pool.submit(int).result() == 0 and not done.is_set(), "what was refused is not done later"
     assert not done.is_set()
     with ThreadPool(2, "pathways-test") as pool:
         assert list(pool.map(abs, [-1, 2])) == [1, 2]

@@ -1,13 +1,66 @@
-"""Finds the scheduling policy that a user names: a built-in one, a class in a file, or an entry point."""
+"""Finds the scheduling policy that a user names: a built-in one, a class in a file, or an entry point.
 
-from typing import Any
+An error in a user's policy must not reach the host or the client whose event the policy hears of. So after its first
+error, which is printed, runs are served first come, first served.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
 from pathways.dialect.plugins import PluginError, find_plugin
-from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, SchedulingPolicy
+from pathways.dialect.user_line import where_of_exception
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request, SchedulingPolicy
+from pathways.runtime.control.scheduling.fifo import Fifo
+
+_T = TypeVar("_T")
 
 _ADVICE = "PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
+
+
+class Guarded:
+    """A user's policy, until its first error; then first come, first served."""
+
+    def __init__(self, policy: SchedulingPolicy) -> None:
+        self.name = str(policy.name)
+        self._policy: SchedulingPolicy = policy
+        self._fallback = Fifo()
+
+    def _ask(self, work: Callable[[SchedulingPolicy], _T]) -> _T:
+        try:
+            return work(self._policy)
+        except Exception as error:
+            if self._policy is self._fallback:
+                raise
+            where = where_of_exception(error)
+            at = "" if where is None else f" at {where.file}:{where.line}"
+            print(f"note: policy {self.name} failed{at}: {type(error).__name__}: {error}", file=sys.stderr)
+            print("note: runs are served first come, first served from now on", file=sys.stderr, flush=True)
+            self.name, self._policy = f"fifo ({self.name} failed)", self._fallback
+            return work(self._policy)
+
+    def rank(self, request: Request) -> tuple[float, int]:
+        return self._ask(lambda policy: _checked(policy.rank(request)))
+
+    def submitted(self, request: Request) -> None:
+        self._ask(lambda policy: policy.submitted(request))
+
+    def started(self, request: Request) -> None:
+        self._ask(lambda policy: policy.started(request))
+
+    def ended(self, request: Request) -> None:
+        self._ask(lambda policy: policy.ended(request))
+
+
+def _checked(rank: tuple[float, int]) -> tuple[float, int]:
+    """Raises ValueError for a rank that has no place in an order."""
+    first, number = float(rank[0]), int(rank[1])
+    if math.isnan(first):
+        raise ValueError("a rank that is no number")
+    return first, number
 
 
 def find_scheduling_policy(name: str) -> SchedulingPolicy:
@@ -16,7 +69,9 @@ def find_scheduling_policy(name: str) -> SchedulingPolicy:
         return SCHEDULING_POLICIES[name]()
     try:
         made: Any = find_plugin(name)()
-    except PluginError as error:
+    except Exception as raised:
+        where = where_of_exception(raised)
+        error = raised if isinstance(raised, PluginError) else PluginError(f"{type(raised).__name__}: {raised}", where)
         rule = f"{', '.join(SCHEDULING_POLICIES)}, or FILE.py:CLASS"
         problem = "there is no such scheduling policy"
         wrong = BadArguments(
@@ -35,4 +90,5 @@ def find_scheduling_policy(name: str) -> SchedulingPolicy:
         )
         have = f"{name} without {', '.join(missing)}"
         raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=_ADVICE))
-    return made
+    guarded: Any = Guarded(made)
+    return guarded

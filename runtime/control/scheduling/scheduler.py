@@ -8,7 +8,7 @@ memory or a place in flight that runs before it wait for, goes on before those.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
@@ -66,8 +66,7 @@ class Scheduler:
         self.states[request.number] = RUN.after(self.states.get(request.number, RUN.first), "line up")
         self.policy.submitted(request)
         changed = self._rank_again(request.client)
-        self._wait(request, self._fresh)
-        return self._start(request.islands | changed)
+        return self._line_up(request, self._fresh, changed)
 
     def pause(self, number: int) -> list[int]:
         """Puts a long run back in line, so that runs that rank before it go first; it may be the next itself."""
@@ -75,8 +74,7 @@ class Scheduler:
             return []
         request = self.running[number]
         self._leave(request)
-        self._wait(request, self._paused)
-        return self._start(request.islands)
+        return self._line_up(request, self._paused)
 
     def step_aside(self, number: int) -> list[int]:
         """Takes a run out of line while it waits for data; `pause` puts it back."""
@@ -128,7 +126,11 @@ class Scheduler:
     def hold(self, devices: tuple[Hashable, ...], size: int) -> list[int]:
         """Counts that a client holds so many bytes more on each of some devices; negative: fewer."""
         self.ledger.hold(devices, size)
-        return self._start(self._fresh.islands | self._paused.islands) if size < 0 else []
+        return self.limits_changed() if size < 0 else []
+
+    def limits_changed(self) -> list[int]:
+        """Starts what may start now that devices have more memory."""
+        return self._start(self._fresh.islands | self._paused.islands)
 
     def lacks_memory(self, number: int) -> Hashable | None:
         """Returns the device whose memory is all that a run waits for, where no other run will free any."""
@@ -151,9 +153,14 @@ class Scheduler:
         found.pop(number, None)
         return list(found.values())
 
-    def _wait(self, request: Request, lines: WaitingLines) -> None:
+    def _line_up(self, request: Request, lines: WaitingLines, changed: Collection[str] = ()) -> list[int]:
+        """Puts a run in the lines of its islands; `changed` are islands where others may start, too."""
+        if not request.islands:  # a second `resume` of a client, for example: it has nothing to wait for
+            self._begin(request)
+            return [request.number, *self._start(changed)]
         lines.add(request, (self.policy.rank(request), request.number))
         self._wanted.add(request)
+        return self._start({*request.islands, *changed})
 
     def _stop_waiting(self, number: int) -> Request | None:
         request = self._fresh.remove(number) or self._paused.remove(number)
@@ -172,7 +179,8 @@ class Scheduler:
                 del self.active[island]
 
     def _start(self, islands: Iterable[str]) -> list[int]:
-        """Starts the runs whose slot has come, after an event on these islands: it changes nothing for others."""
+        """Starts the runs that an event on these islands allows to start. It cannot affect runs of other islands: the
+        memory of a run is on its own islands."""
         started: list[int] = []
         changed = set(islands)
         changed |= self._fresh.spanned_with(changed)

@@ -26,7 +26,7 @@ class WaitingLines:
         self._lines: dict[str, list[Place]] = {}
         self._of_client: dict[str, dict[int, None]] = {}
         self._spanned: dict[str, Counter[str]] = {}
-        """By island: the other islands of runs that wait for both, and for memory."""
+        """By island: all islands of the waiting runs that need this island and memory."""
 
     def add(self, request: Request, place: Place) -> None:
         number = request.number

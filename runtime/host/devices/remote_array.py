@@ -116,8 +116,8 @@ class ArrayStore(Protocol):
 class RemoteArray:
     """One array on a host: a future, as an array on a device of this process is one. Its death frees the array.
 
-    `carried` is the message with its values, where the run that takes the array brings it to the host: nothing else may
-    name the array before.
+    `carried`: the message with the values of an array that is sent with the first run that reads it. Until then the
+    host does not know the array, so no other message may name it.
     """
 
     __slots__ = ("_result", "_run", "carried", "number", "store", "type")

@@ -115,7 +115,7 @@ def load_part(
 
 
 def agreement_digest(part: PlanPart) -> str:
-    """Hash the order and the computations that all hosts of an island must have alike.
+    """Hashes what all hosts of an island must agree on: the order of steps and the computations.
 
     Where two differ, their collectives would wait for each other forever.
     """

@@ -141,6 +141,19 @@ def test_a_run_on_an_unknown_island_is_refused(islands: tuple[int, ...]) -> None
     assert code(client, cluster, m.Submit(run.run, PLAN, 0, WEIGHT, (), parcels)) == "PWC0911"
 
 
+def test_a_run_takes_memory_of_its_own_islands_alone() -> None:
+    """Else its end would free memory where no waiting run is looked at."""
+    cluster = FakeCluster(2, memory=100)
+    client = cluster.client()
+    cluster.load(client, 0, [0])
+    start = m.RunPlan(PLAN, first_id(1), 0, first_id(1), ())
+    parcels = pack_parcels([(0, 0, [start])])
+    others, own = (m.Submit(start.run, PLAN, 0, WEIGHT, (device, 60), parcels) for device in (1, 0))
+    assert code(client, cluster, others) == "PWC0911"
+    cluster.dispatcher.submit(client, own)
+    assert start.run in cluster.dispatcher.runs
+
+
 def test_a_run_may_take_the_whole_memory_of_a_device_and_no_byte_more() -> None:
     cluster = FakeCluster(2, memory=100)
     client = cluster.client()
@@ -370,6 +383,11 @@ CAUSE = write_diagnostic(LOST)
         ([m.PutPoison(MINE, "no diagnostic"), run()], "PWC0911"),
         ([m.FetchArray(1, MINE, 0), run()], "PWC0911"),
         ([run(), FREED], "PWC0911"),
+        ([m.PutArray(MINE, MINE, 0, bytes(40_000)), m.PutArray(MINE, MINE, 1, bytes(40_000)), run()], "PWC0911"),
+        ([*[m.FreeArrays((MINE,) * 100_000)] * 3, run()], "PWC0911"),
+        ([m.FreeArrays((MINE,) * 120_000), run()], "PWC0911"),
+        ([m.RunPlan(MINE, MINE, 0, MINE, (MINE,) * 120_000)], "PWC0911"),
+        ([m.Forget(1, 2), run()], "PWC0911"),
         ([run(), run()], "PWC0911"),
         ([FREED], "PWC0911"),
         ([], "PWC0911"),

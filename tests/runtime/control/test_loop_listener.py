@@ -263,6 +263,23 @@ def test_a_thousand_silent_connections_delay_no_member(
     assert len(capfd.readouterr().err.splitlines()) < 100
 
 
+def test_strangers_that_begin_a_handshake_delay_no_member(
+    running: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port: Any = running.port
+    port._seconds = PATIENCE
+    monkeypatch.setattr(loop_listener, "MOST_HANDSHAKES", 16)
+    running.host()
+    strangers = [socket.create_connection(running.address) for _ in range(16)]
+    try:
+        for stranger in strangers:
+            stranger.sendall(b"\x16")
+        assert running.can_run()
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
 def test_a_member_that_sends_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_controller, "SAYS", 0.1)
     silent, host = running.connect("client"), running.host()

@@ -1,22 +1,29 @@
 """Messages and parcels are read as they were written, and are refused in any other form."""
 
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
 import pytest
 from support.codes import code_of
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import (
+    MAX_FRAMES,
+    MAX_TALK_BYTES,
     MESSAGES,
     decode,
     frame_bytes,
     most_bytes,
     pack_parcels,
+    read_expected,
     read_frames,
     read_parcels,
 )
+from pathways.runtime.wire.frames import HEADER
 
 RUN = m.RunPlan(7, 8, 9, 10, (11, -1))
 PARCELS: list[list[tuple[int, int, list[m.Message]]]] = [
@@ -116,3 +123,32 @@ def test_a_size_that_is_not_there_takes_no_memory(head: bytes) -> None:
     for cls in MESSAGES:
         assert code_of(decode, kind_of(cls), head) == "PWC0911"
         assert code_of(decode, kind_of(cls), struct.pack("<I", len(head)) + head) == "PWC0911"
+
+
+def test_keys_that_collide_are_refused() -> None:
+    """Integers hash to themselves: a few hundred thousand chosen keys took CPython minutes to read."""
+    load: list[Any] = [1, 2, "plan", True, {1 << 61: [1]}]
+    assert code_of(decode, kind_of(m.LoadPlan), with_blob(load)) == "PWC0911"
+    assert code_of(decode, kind_of(m.Introduce), packed([1, 2, "x", {-1: ["cond", []]}, ""])) == "PWC0911"
+    assert decode(kind_of(m.Introduce), packed([1, 2, "x", {7: ["cond", ["a"]]}, ""])) == m.Introduce(
+        1, 2, "x", {7: ("cond", frozenset({"a"}))}, ""
+    )
+
+
+def test_an_unexpected_message_is_refused_before_it_is_read() -> None:
+    wrong = HEADER.pack(3, kind_of(m.LoadPlan)) + b"bad"
+    with pytest.raises(PathwaysError, match="one of FreeArrays"):
+        read_frames(wrong, (m.FreeArrays,))
+    with pytest.raises(PathwaysError, match="message 9, of 1,080,006"):
+        read_frames(b"".join(map(frame_bytes, [*[RUN] * 9, m.FreeArrays((1 << 62,) * 120_000)])))
+    assert code_of(read_frames, frame_bytes(m.FreeArrays(())) * (MAX_FRAMES + 2)) == "PWC0911"
+    large = b"\0" * (MAX_TALK_BYTES + 1)
+    with pytest.raises(PathwaysError, match="at most 4,194,304"):
+        read_expected(kind_of(m.Introduce), large, (m.Introduce,))
+
+
+def test_the_table_of_messages_does_not_depend_on_what_is_imported_first() -> None:
+    code = "from pathways.runtime.wire import {}, encoding; print(len(encoding.MESSAGES))"
+    for first in ("encoding", "client_messages", "connection"):
+        done = subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True)
+        assert int(done.stdout) == len(MESSAGES)

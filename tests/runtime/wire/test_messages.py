@@ -18,15 +18,16 @@ from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.versions import VERSIONS, difference
 
 INT = st.integers(-(1 << 63), (1 << 63) - 1)
+INDEX = st.integers(0, (1 << 20) - 1)
 OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     int: INT,
     bool: st.booleans(),
     str: st.text(),
     bytes: st.binary(max_size=100),
     dict[str, str]: st.dictionaries(st.text(), st.text(), max_size=4),
-    dict[int, tuple[int, ...]]: st.dictionaries(INT, st.lists(INT, max_size=5).map(tuple), max_size=4),
+    dict[int, tuple[int, ...]]: st.dictionaries(INDEX, st.lists(INT, max_size=5).map(tuple), max_size=4),
     dict[int, tuple[str, frozenset[str]]] | None: st.none()
-    | st.dictionaries(INT, st.tuples(st.text(), st.frozensets(st.text())), max_size=4),
+    | st.dictionaries(INDEX, st.tuples(st.text(), st.frozensets(st.text())), max_size=4),
     tuple[int, ...]: st.lists(INT, max_size=5).map(tuple),
 }
 ANY = st.one_of(

@@ -52,6 +52,13 @@ def test_a_run_that_waits_for_data_lets_others_enqueue_until_it_returns() -> Non
     assert s.pause(0) == [] and s.enqueued(1) == [0]
 
 
+def test_a_run_on_no_island_never_waits() -> None:
+    s = scheduler()
+    assert s.submit(request(0, "a", "x")) == [0] and s.submit(request(1, "b", "x")) == []
+    assert s.submit(request(2, "b", "")) == [2] and s.pause(2) == [2]
+    assert s.enqueued(2) == [] and s.finished(2) == [] and s.enqueued(0) == [1]
+
+
 def test_the_policy_is_notified_once_of_each_submission_and_each_end() -> None:
     s = scheduler()
     for number in range(4):

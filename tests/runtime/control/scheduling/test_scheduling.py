@@ -301,6 +301,49 @@ class Half:
 """
 
 
+FAILING = """
+from pathways.runtime.control.scheduling.fifo import Fifo
+
+class Ends(Fifo):
+    name = "ends"
+
+    def ended(self, request):
+        raise KeyError("a bug")
+
+
+class Nan(Fifo):
+    name = "nan"
+
+    def rank(self, request):
+        return float("nan"), request.number
+
+
+class Broken(Fifo):
+    name = "broken"
+
+    def __init__(self):
+        raise KeyError("a bug")
+"""
+
+
+@pytest.mark.parametrize("name", ["Ends", "Nan"])
+def test_runs_are_served_in_order_after_an_error_of_a_policy(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(FAILING)
+    made = scheduler("fifo", depth=3, w=100, x=100, y=100, z=150)
+    made.policy = find_scheduling_policy(f"{path}:{name}")
+    world = World(random.Random(1), made)
+    for number in range(200):
+        world.step(number)
+    assert made.policy.name == f"fifo ({name.lower()} failed)"
+    assert capsys.readouterr().err.count(f"note: policy {name.lower()} failed") == 1
+    with pytest.raises(PathwaysError, match="a bug") as caught:
+        find_scheduling_policy(f"{path}:Broken")
+    assert caught.value.code == "PWC0104"
+
+
 def test_user_policies_are_loaded_and_incomplete_ones_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(LOTTERY)
