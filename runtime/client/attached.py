@@ -238,7 +238,7 @@ class Attached(HostedIslands):
         return runs
 
     def _to_current(self, parcel: RunParcel) -> RunParcel:
-        """Addresses a parcel to the hosts that its island has now: new hosts get no arrays that would never be freed."""
+        """Addresses a parcel to the hosts that an island has now. New hosts get no arrays that would never be freed."""
         host = self._there[parcel.host.island]
         if host is parcel.host:
             return parcel
