@@ -222,9 +222,8 @@ class Attached(HostedIslands):
                 host.refuse(run.number, cause)
             self._window.drop(run.number)
             return runs
-        for host in hosts:
-            if host.ended_count > MOST_FREED:  # more than the controller takes with a run
-                host.free_now()
+        for host in (each for each in hosts if each.ended_count > MOST_FREED):  # more than goes with a run
+            host.free_now()
         inside = 0 if run.request is None else self._label(run.request.client)
         numbered = {self._places[parcel.host.island].number: parcel for parcel in parcels}
         said = [*self._held_since(), submitted(run, inside, self._numbered, numbered)]
@@ -240,9 +239,8 @@ class Attached(HostedIslands):
     def _to_current(self, parcel: RunParcel) -> RunParcel:
         """Addresses a parcel to the hosts that an island has now. New hosts get no arrays that would never be freed."""
         host = self._there[parcel.host.island]
-        if host is parcel.host:
-            return parcel
-        return RunParcel(host, [x for x in parcel.before if isinstance(x, m.PutPoison)], parcel.message)
+        kept = [x for x in parcel.before if host is parcel.host or isinstance(x, m.PutPoison)]
+        return RunParcel(host, kept, parcel.message)
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         said = None if branches is None else dict(branches)

@@ -116,14 +116,13 @@ class Dispatcher:
         for number in unloaded:
             session.unload(number)
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
-        program = plan.name
         names = frozenset(self._members[island].name for island in parcels)
         there = {rank.name for island in parcels for rank in self._members[island].ranks}
         if any(not hosts <= there for _, hosts in (plan.branches or {}).values()):
             raise PathwaysError(BadMessage(have_="branches on other hosts than the run's", rule="branches of the plan"))
         memory = self._memory(message.memory, names)
         request = Request(
-            message.run, session.label(message.inside), program,
+            message.run, session.label(message.inside), plan.name,
             names, max(message.weight, 1) / WEIGHT,
             plan.cost.seconds, memory,
         )  # fmt: skip
@@ -132,7 +131,7 @@ class Dispatcher:
             limit = self.ledger.limits[device]
             if size > limit:
                 island, more = self._devices[self._number(device)][0], readable(size - limit)
-                cause = NeverFits(program=program, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
+                cause = NeverFits(program=plan.name, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
                 self._refuse(run, cause)
                 for number, parcel in parcels.items():
                     self._send_after(session, number, Behind(parcel.epoch, parcel.before))
@@ -156,10 +155,10 @@ class Dispatcher:
         return list(zip(numbers[::2], numbers[1::2], strict=True))
 
     def _memory(self, numbers: Sequence[int], islands: Container[str]) -> dict[Hashable, int]:
-        """Bytes by device of these islands, of those that have a limit. Raises PWC0911 for other devices."""
-        if any(self._devices[number][0] not in islands for number, _ in self._pairs(numbers)):
-            raise PathwaysError(BadMessage(have_="memory on other islands than the run's", rule="devices of the run"))
+        """Bytes by device that has a limit. Raises PWC0911 for devices of other islands than these."""
         found = {self._devices[number]: max(size, 0) for number, size in self._pairs(numbers)}
+        if not all(island in islands for island, _ in found):
+            raise PathwaysError(BadMessage(have_="memory on other islands than the run's", rule="devices of the run"))
         return {device: size for device, size in found.items() if device in self.ledger.limits}
 
     def pass_on(self, session: ClientSession, message: m.Relayed) -> None:
@@ -281,9 +280,8 @@ class Dispatcher:
 
     def hosts_at(self, number: int) -> list[Rank]:
         """The hosts that have not ended their part of a run."""
-        run = self.runs.get(number)
-        ranks = [rank for island in run.parcels for rank in self._members[island].ranks] if run is not None else []
-        return [rank for rank in ranks if run is not None and rank.number in run.left]
+        left = self.runs[number].left if number in self.runs else ()
+        return [rank for member in self._members for rank in member.ranks if rank.number in left]
 
     def ended(self, rank: Rank, number: int, nanoseconds: int) -> None:
         """Hears that a host has ended its part of a run, which has taken so long there."""

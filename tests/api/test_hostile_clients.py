@@ -119,8 +119,8 @@ def test_a_run_with_a_wrong_number_of_arguments_fails_alone(cluster: SharedClust
         for number, arguments in enumerate([(), (-1, -1), (-1,) * 1000]):
             run = client.ids(100 + number)
             client.control.post(client.submitted(ISLAND, m.RunPlan(plan, run, 0, client.ids(200 + number), arguments)))
-            said = next(x for x in iter(client.control.receive, None) if isinstance(x, m.Relayed))
-            assert b"PWC0911" in said.blob
+            said = next(x for x in iter(host.receive, None) if isinstance(x, m.Failed))
+            assert said.run == run and "PWC0911" in said.causes["0"]
         host.close()
         client.close()
 
