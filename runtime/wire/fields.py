@@ -112,7 +112,7 @@ PlanOrNone: TypeAlias = Annotated[Int, Owned(may_be_none=True)]
 ClientNumber: TypeAlias = Annotated[Int, ItsClient()]
 Name: TypeAlias = Annotated[str, Text(MOST_NAME, line=True)]
 ShortText: TypeAlias = Annotated[str, Text()]
-Index: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 20)]
+Index: TypeAlias = Annotated[int, Meta(gt=-(1 << 20), lt=1 << 20)]
 """A key of a dictionary. Larger keys could be chosen so that they collide, and reading them takes minutes."""
 Functions: TypeAlias = Annotated[dict[Index, Ids], Meta(max_length=1 << 20)]
 """By computation of a plan: the numbers of the functions of the client that the computation calls back."""

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from msgspec import structs
 from support.clusters import becomes, is_alive, pid_of, send, this_cluster
 from support.codes import code_of
 from support.saved_trees import DTYPES, MESHES, bits, host_values, like, placed, shape_of, sharding_of
@@ -326,7 +327,8 @@ def test_hosts_refuse_snapshot_requests_with_forged_paths_or_metadata(
 
     def change_in(message: m.Message) -> Any:
         if isinstance(message, m.WriteArray | m.ReadArray):
-            fields = vars(message) | {k: v.format(message.folder) for k, v in change.items() if k == "folder"}
+            folder = change.get("folder", "{}").format(os.fsdecode(message.folder))
+            fields = structs.asdict(message) | {"folder": os.fsencode(folder)}
             said = json.loads(message.file) | {k: v for k, v in change.items() if k not in ("folder", "file")}
             fields["file"] = change.get("file") or json.dumps(said)
             message = type(message)(**fields)

@@ -18,7 +18,7 @@ from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.versions import VERSIONS, difference
 
 INT = st.integers(-(1 << 63), (1 << 63) - 1)
-INDEX = st.integers(0, (1 << 20) - 1)
+INDEX = st.integers(1 - (1 << 20), (1 << 20) - 1)
 OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     int: INT,
     bool: st.booleans(),
