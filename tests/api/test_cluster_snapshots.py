@@ -328,7 +328,7 @@ def test_hosts_refuse_snapshot_requests_with_forged_paths_or_metadata(
     def change_in(message: m.Message) -> Any:
         if isinstance(message, m.WriteArray | m.ReadArray):
             folder = change.get("folder", "{}").format(os.fsdecode(message.folder))
-            fields = structs.asdict(message) | {"folder": os.fsencode(folder)}
+            fields: dict[str, Any] = structs.asdict(message) | {"folder": os.fsencode(folder)}
             said = json.loads(message.file) | {k: v for k, v in change.items() if k not in ("folder", "file")}
             fields["file"] = change.get("file") or json.dumps(said)
             message = type(message)(**fields)

@@ -9,7 +9,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,8 +26,11 @@ from support.proxies import Proxy
 from support.shared import SharedCluster, controller_here, end_of, line_of, shared_cluster
 
 import pathways as pw
+from pathways.runtime.control import loop
 from pathways.runtime.host.devices.transfer_server import EAGER_LIMIT, Invitation
+from pathways.runtime.wire import connection
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.encoding import encode
 
 jit: Any = jax.jit
 KINDS = {"alone": "islands=3,devices=2", "two hosts": "islands=3,hosts=2,devices=1"}
@@ -204,8 +207,11 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
     proxies: dict[str, Proxy] = {}
     one_at_a_time = threading.Lock()
 
-    def begin(connect: m.Connect, request: int, invitations: Mapping[str, str]) -> None:
-        begins(connect, request, {name: through(said) if said else said for name, said in invitations.items()})
+    def encoded(message: m.Message) -> tuple[int, bytes, bytes]:
+        if isinstance(message, m.Connect):
+            changed = {name: through(said) if said else said for name, said in message.invitations.items()}
+            message = m.Connect(message.request, changed)
+        return encode(message)
 
     def through(invitation: str) -> str:
         found = Invitation.read(invitation)
@@ -223,8 +229,8 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
             assert len(proxies[address].address) == len(address)
             return proxies[address].address
 
-    begins = m.Connect.__init__
-    patch.setattr(m.Connect, "__init__", begin)
+    for module in (connection, loop):
+        patch.setattr(module, "encode", encoded)
     try:
         yield proxies
     finally:
