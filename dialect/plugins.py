@@ -33,6 +33,11 @@ def find_plugin(name: str) -> Any:
     raise PluginError(f"nothing named {name}")
 
 
+def make_plugin(name: str) -> Any:
+    """Calls what a name stands for, a class, without arguments. Raises PluginError, also for what the call raises."""
+    return _loaded(f"{name}()", find_plugin(name))
+
+
 def entry_point_names() -> list[str]:
     return [e.name for e in metadata.entry_points(group=GROUP)]
 

@@ -20,7 +20,6 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.ended_arrays import MOST_FREED
 from pathways.runtime.client.held_bytes import HeldBytes
 from pathways.runtime.client.hosts import HostedIslands, RunParcel, StartedRun
 from pathways.runtime.client.places import HostPlace, come_in, host_place
@@ -222,8 +221,6 @@ class Attached(HostedIslands):
                 host.refuse(run.number, cause)
             self._window.drop(run.number)
             return runs
-        for host in (each for each in hosts if each.ended_count > MOST_FREED):  # more than goes with a run
-            host.free_now()
         inside = 0 if run.request is None else self._label(run.request.client)
         numbered = {self._places[parcel.host.island].number: parcel for parcel in parcels}
         said = [*self._held_since(), submitted(run, inside, self._numbered, numbered)]

@@ -9,6 +9,9 @@ from pathways.runtime.wire import messages as m
 MOST_FREED = 1 << 16
 """The most arrays whose end one message tells of."""
 
+MAX_UNLOADED_WITH_RUN = 1 << 8
+"""The most plans whose end is told with a run."""
+
 
 class Sink(Protocol):
     """Where messages to a host go that must keep their order among its runs."""
@@ -31,9 +34,6 @@ class EndedArrays:
     def add_plan(self, plan: int) -> None:
         self._plans.append(plan)
 
-    def __len__(self) -> int:
-        return len(self._arrays) + len(self._plans)
-
     def take(self) -> list[m.Message]:
         """What tells of all that has ended; several threads may take, and each must send what it takes."""
         found: list[m.Message] = []
@@ -41,6 +41,12 @@ class EndedArrays:
             found.append(m.FreeArrays(tuple(arrays)))
         found += [m.UnloadPlan(plan) for plan in _taken(self._plans, MOST_FREED)]
         return found
+
+    def take_with_run(self) -> list[m.Message]:
+        """Takes as much as a controller accepts with a run; the rest goes with a later message."""
+        arrays = _taken(self._arrays, MOST_FREED)
+        found: list[m.Message] = [m.FreeArrays(tuple(arrays))] if arrays else []
+        return found + [m.UnloadPlan(plan) for plan in _taken(self._plans, MAX_UNLOADED_WITH_RUN)]
 
 
 def _taken(numbers: deque[int], most: int) -> list[int]:

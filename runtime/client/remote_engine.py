@@ -37,6 +37,9 @@ from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import DifferentParts, NotOverProcesses
 
+MAX_CARRIED = 1 << 9
+"""The most arguments that are sent with a run."""
+
 
 class RemoteSides(Sides):
     """Layouts on devices that JAX does not have here."""
@@ -134,21 +137,23 @@ class RemoteEngine:
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> RemoteArray:
         """Makes an argument on the host that reads it: a small one goes there with the run that takes it."""
-        host = self._host(self._shares[self._of_input[number]])
-        raw = np.ascontiguousarray(array).tobytes()
-        message = m.PutArray(self._hosts.numbers.take(), self._number, number, raw)
-        is_carried = len(raw) <= self._hosts.max_carried_bytes and number not in self._returned
+        host, message = self._argument(number, array)
+        is_carried = len(message.blob) <= self._hosts.max_carried_bytes and number not in self._returned
         if not is_carried:
             host.put(message)
         return RemoteArray(host, message.array, type_, carried=message if is_carried else None)
 
     def put_now(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType) -> RemoteArray:
         """Sends an argument to the host that reads it, and waits until it is there."""
-        host = self._host(self._shares[self._of_input[number]])
-        message = m.PutArray(self._hosts.numbers.take(), self._number, number, np.ascontiguousarray(array).tobytes())
+        host, message = self._argument(number, array)
         host.put(message)
         host.flush()
         return RemoteArray(host, message.array, type_)
+
+    def _argument(self, number: int, array: "np.ndarray[Any, Any]") -> tuple[IslandHost, m.PutArray]:
+        """Makes the message with an argument, by the number of its input, for the host that reads it."""
+        host, raw = self._host(self._shares[self._of_input[number]]), np.ascontiguousarray(array).tobytes()
+        return host, m.PutArray(self._hosts.numbers.take(), self._number, number, raw)
 
     def read(self, number: int, folder: bytes, file: str, type_: ArrayType) -> RemoteArray:
         """Has the host that reads an argument take its values from a folder. Raises PWC0615, and what it answers."""
@@ -195,9 +200,10 @@ class RemoteEngine:
             self._raise_found(frame.tokens)
 
     def _limit_carried(self, frame: Frame) -> None:
-        """Sends the arguments of a run to their hosts at once, where together they are too large to go with the run."""
+        """Sends the arguments of a run to their hosts at once, if they are too large or too many to go with the run."""
         found = [value for value in frame.values if isinstance(value, RemoteArray) and value.carried is not None]
-        if sum(len(value.carried.blob) for value in found) > self._hosts.max_carried_bytes:
+        size = sum(len(value.carried.blob) for value in found)
+        if size > self._hosts.max_carried_bytes or len(found) > MAX_CARRIED:
             for value in found:
                 host = value.store
                 assert isinstance(host, RemoteHost | RemoteGang)
@@ -214,9 +220,17 @@ class RemoteEngine:
         poisons: list[tuple[IslandHost, int]] = []
         for share in self._shares.values():
             host = hosts[share.name]
-            bad = {s: cause for s in share.inputs if s >= 0 and (cause := _cause(host, values[s])) is not None}
-            poison = {slot: self._hosts.numbers.take() for slot in bad}
-            before: list[m.Message] = [m.PutPoison(poison[s], write_diagnostic(cause)) for s, cause in bad.items()]
+            bad = {
+                s: write_diagnostic(cause)
+                for s in share.inputs
+                if s >= 0 and (cause := _cause(host, values[s])) is not None
+            }
+            names = {text: self._hosts.numbers.take() for text in dict.fromkeys(bad.values())}
+            poison = {slot: names[text] for slot, text in bad.items()}
+            before: list[m.Message] = [m.PutPoison(name, text) for text, name in names.items()]
+            if sum(map(len, names)) > self._hosts.max_carried_bytes:  # more causes than go with a run
+                host.order(*before)
+                before = []
             for slot in share.inputs:
                 if slot >= 0 and slot not in bad and values[slot].carried is not None:
                     before.append(values[slot].carried)
@@ -224,7 +238,7 @@ class RemoteEngine:
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
             message = m.RunPlan(self._number, run.number, transfers, first, arguments, wanted=wanted)
             parcels.append(RunParcel(host, before, message))
-            poisons += [(host, name) for name in poison.values()]
+            poisons += [(host, name) for name in names.values()]
         parts = self._hosts.start(run, parcels)
         frame.tokens.extend(parts)
         for host, name in poisons:

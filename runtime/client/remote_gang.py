@@ -163,10 +163,6 @@ class RemoteGang:
         """What tells all of them of arrays that have ended, for who sends it where `order` would: each hears itself."""
         return []
 
-    @property
-    def ended_count(self) -> int:
-        return max(member.ended_count for member in self.members)
-
     def free_now(self) -> None:
         """Sends the ends of arrays, where nothing else is sent: each of them does, whenever it gives a sign of life."""
 

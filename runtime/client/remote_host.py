@@ -213,13 +213,8 @@ class RemoteHost:
         self._connection.abandon()
 
     def take_ended(self) -> list[m.Message]:
-        """What tells the host of all arrays that have ended, for who sends it where `order` would."""
-        return self._ended_arrays.take()
-
-    @property
-    def ended_count(self) -> int:
-        """The number of arrays and plans that have ended, and whose end is not sent yet."""
-        return len(self._ended_arrays)
+        """Takes messages that tell the host of ended arrays, to be sent with a run."""
+        return self._ended_arrays.take_with_run()
 
     def free_now(self) -> None:
         """Sends the ends of arrays, where nothing else is sent."""

@@ -91,12 +91,8 @@ class SharedGang(RemoteGang):
     def unload(self, plan: int) -> None:
         self._ended_arrays.add_plan(plan)
 
-    @property
-    def ended_count(self) -> int:
-        return len(self._ended_arrays)
-
     def take_ended(self) -> list[m.Message]:
-        return self._ended_arrays.take()
+        return self._ended_arrays.take_with_run()
 
     def free_now(self) -> None:
         if self.lost is None and (ended := self._ended_arrays.take()):

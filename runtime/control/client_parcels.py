@@ -48,14 +48,14 @@ def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, trans
     If a client used one number for two runs, hosts would drop the values of the second run as duplicates. Raises
     PWC0911 for messages that are not a run and what may go before it, PWC0916 where one names another client's.
     """
-    *before, run = read_frames(frames, (*BEFORE, m.RunPlan)) or [m.FreeArrays(())]
+    messages = read_frames(frames, (*BEFORE, m.RunPlan))
+    before, run = messages[:-1], messages[-1] if messages else None
     if not isinstance(run, m.RunPlan) or (run.plan, run.run) != (told.plan, told.run):
         raise _bad("a parcel without its run", "the run that it is submitted as, at its end")
-    for message in before:
-        if isinstance(message, m.RunPlan):
-            raise _bad("a parcel with two runs", "the run that it is submitted as")
+    if any(isinstance(message, m.RunPlan) for message in before):
+        raise _bad("a parcel with two runs", "the run that it is submitted as")
+    for message in messages:
         check_fields(message, client, f"client {client}")
-    check_fields(run, client, f"client {client}")
     carried = sum(len(message.blob) for message in before if isinstance(message, m.PutArray))
     written = b"".join(map(frame_bytes, before))
     if carried > MAX_CARRIED_BYTES or len(written) > MAX_BEFORE_BYTES:

@@ -48,9 +48,9 @@ MOST_INTRODUCED = 1 << 16
 MAX_INTRODUCED_BYTES = 1 << 23
 """The most bytes of the messages that introduce a client's plans; read, they take about 25 times as much memory."""
 OF_CLIENTS = (m.Submit, m.Relayed, m.Hold, m.Cancel, m.Introduce, m.Loaded, m.Ask, m.ChangeIslands)
-"""What a client sends to the controller."""
+"""Lists the messages that a client may send."""
 FIRST = (m.Hello, m.ComeIn, m.Ask, m.ChangeIslands)
-"""What a process sends first."""
+"""Lists the messages that a process may send before it is a client or a host."""
 PATIENCE = 0.5
 """Seconds between two looks at runs that wait for memory."""
 

@@ -20,7 +20,7 @@ MAX_NUMBERS_BYTES = 1 << 20
 """The largest message of numbers alone: what is read of it takes up to 40 times its size in memory."""
 MAX_TALK_BYTES = 1 << 22
 """The largest message of a client that carries no data."""
-MAX_FRAMES = 1 << 10
+MAX_FRAMES = 1 << 12
 """The most messages that go to an island with one run."""
 MAX_BYTES = 1 << 40
 """The largest message of any other kind: a plan or an array."""
@@ -76,7 +76,8 @@ def read_frames(data: bytes, expected: Collection[type[Message]] = MESSAGES) -> 
         if size > most_bytes(kind) or len(found) > MAX_FRAMES:
             have, rule = f"message {len(found)}, of {size:,} bytes", f"at most {MAX_FRAMES:,}, of {most_bytes(kind):,}"
             raise _bad(have, rule)
-        found.append(read_expected(kind, data[at - size : at], expected))
+        _check_kind(kind, expected)
+        found.append(decode(kind, data[at - size : at]))
     return found
 
 
@@ -115,16 +116,20 @@ def decode(kind: int, payload: bytes | bytearray) -> Message:
 
 
 def read_expected(kind: int, payload: bytes, expected: Collection[type[Message]]) -> Message:
-    """Reads a message of one of these classes. Raises PWC0911 for others before they are decoded.
+    """Reads a client's message of one of these classes. Raises PWC0911 for others before they are decoded.
 
-    A message that carries no messages has at most `MAX_TALK_BYTES`: what is decoded of it takes 25 times its size.
+    A message without raw bytes has at most `MAX_TALK_BYTES`: what is decoded of it takes up to 25 times its size.
     """
-    if not 0 <= kind < len(MESSAGES) or MESSAGES[kind] not in expected:
-        said = MESSAGES[kind].__name__ if 0 <= kind < len(MESSAGES) else f"message of kind {kind}"
-        raise _bad(f"a {said}", f"one of {', '.join(cls.__name__ for cls in expected)}")
+    _check_kind(kind, expected)
     if len(payload) > MAX_TALK_BYTES and MESSAGES[kind] not in _CARRYING:
         raise _bad(f"a {MESSAGES[kind].__name__} of {len(payload):,} bytes", f"at most {MAX_TALK_BYTES:,}")
     return decode(kind, payload)
+
+
+def _check_kind(kind: int, expected: Collection[type[Message]]) -> None:
+    if not 0 <= kind < len(MESSAGES) or MESSAGES[kind] not in expected:
+        said = MESSAGES[kind].__name__ if 0 <= kind < len(MESSAGES) else f"message of kind {kind}"
+        raise _bad(f"a {said}", f"one of {', '.join(cls.__name__ for cls in expected)}")
 
 
 def most_bytes(kind: int) -> int:

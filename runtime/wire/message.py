@@ -21,9 +21,9 @@ class Hello(Message, frozen=True):
     pid: Int
     versions: dict[str, str]
     address: str = ""
-    """Where clients reach it, where it has several."""
+    """The address for clients; empty in a cluster of one client."""
     ticket: str = ""
-    """What its controller has given to it alone, where that is a process of its own."""
+    """The secret that the controller gave to this host alone; empty in a cluster of one client."""
 
 
 class ComeIn(Message, frozen=True):

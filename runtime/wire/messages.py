@@ -1,6 +1,6 @@
 """The messages between clients, a controller and the hosts of its islands."""
 
-from pathways.runtime.wire.client_messages import *  # noqa: F403  # so that all messages are names of this module
+from pathways.runtime.wire.client_messages import *  # noqa: F403  # so that each message is a name of this module
 from pathways.runtime.wire.fields import (
     Arguments,
     CauseText,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
@@ -27,6 +28,10 @@ from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND
 @pw.program
 def repeat(x: Any, n: Any) -> Any:
     return lax.while_loop(lambda c: c[1] < n, lambda c: (g(f(c[0])) * 0 + c[0] + 1, c[1] + 1), (x, 0))
+
+
+def fail(_: Any) -> Any:
+    raise ValueError("a test")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +52,19 @@ def test_results_equal_those_of_one_process(cluster: SharedCluster) -> None:
         assert "island0  2 x cpu" in str(pw.status())
     for one, other in zip(wanted, found, strict=True):
         np.testing.assert_array_equal(one, other)
+    assert cluster.is_empty()
+
+
+def test_a_run_may_take_more_small_or_failed_arguments_than_go_with_it(cluster: SharedCluster) -> None:
+    count = 1100
+    total = pw.program(lambda xs: jnp.stack(xs).sum())
+    fails = pw.program(lambda x: jax.pure_callback(fail, jax.ShapeDtypeStruct((), np.float32), x))
+    with pw.connect(cluster.address):
+        assert float(total([np.float32(1)] * count)) == count
+        failed = fails(np.float32(1))
+        code = code_of(np.asarray, failed)
+        assert code == code_of(lambda: np.asarray(total([failed] * count)))
+        assert float(total([np.float32(2)] * count)) == 2 * count
     assert cluster.is_empty()
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
-from pathways.dialect.plugins import PluginError, find_plugin
+from pathways.dialect.plugins import PluginError, make_plugin
 from pathways.dialect.user_line import where_of_exception
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.fifo import Fifo
@@ -68,10 +68,8 @@ def find_scheduling_policy(name: str) -> SchedulingPolicy:
     if name in SCHEDULING_POLICIES:
         return SCHEDULING_POLICIES[name]()
     try:
-        made: Any = find_plugin(name)()
-    except Exception as raised:
-        where = where_of_exception(raised)
-        error = raised if isinstance(raised, PluginError) else PluginError(f"{type(raised).__name__}: {raised}", where)
+        made = make_plugin(name)
+    except PluginError as error:
         rule = f"{', '.join(SCHEDULING_POLICIES)}, or FILE.py:CLASS"
         problem = "there is no such scheduling policy"
         wrong = BadArguments(

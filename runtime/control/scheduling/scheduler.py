@@ -156,8 +156,7 @@ class Scheduler:
     def _line_up(self, request: Request, lines: WaitingLines, changed: Collection[str] = ()) -> list[int]:
         """Puts a run in the lines of its islands; `changed` are islands where others may start, too."""
         if not request.islands:  # a second `resume` of a client, for example: it has nothing to wait for
-            self._begin(request)
-            return [request.number, *self._start(changed)]
+            return [request.number, *self._start({*changed, *self._begin(request)})]
         lines.add(request, (self.policy.rank(request), request.number))
         self._wanted.add(request)
         return self._start({*request.islands, *changed})

@@ -4,7 +4,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from pathways.runtime.client.ended_arrays import EndedArrays
+from pathways.runtime.client.ended_arrays import MAX_UNLOADED_WITH_RUN, MOST_FREED, EndedArrays
 from pathways.runtime.client.hosts import RunParcel, StartedRun
 from pathways.runtime.client.submitted import AHEAD, MOST_KEPT, are_ahead, submitted
 from pathways.runtime.host.devices.remote_array import RemoteRun
@@ -16,7 +16,7 @@ def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
     ended = EndedArrays()
     ended.add(5)
     ended.add_plan(6)
-    host: Any = SimpleNamespace(epoch=3, take_ended=ended.take)
+    host: Any = SimpleNamespace(epoch=3, take_ended=ended.take_with_run)
     run = StartedRun(8, 7, None, False, {"device": 100}, None)
     start, argument = m.RunPlan(7, 8, 0, 9, (5,)), m.PutArray(4, 7, 0, b"x")
 
@@ -27,6 +27,12 @@ def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
 
     assert parcels(argument) == [(1, 3, [argument, m.FreeArrays((5,)), m.UnloadPlan(6), start])]
     assert parcels() == [(1, 3, [start])]
+    for number in range(MOST_FREED + 3):
+        ended.add(number)
+        ended.add_plan(number)
+    ((_, _, found),) = parcels()
+    assert len(found) == 1 + MAX_UNLOADED_WITH_RUN + 1 and found[0] == m.FreeArrays(tuple(range(MOST_FREED)))
+    assert len(ended.take()) == 1 + MOST_FREED + 3 - MAX_UNLOADED_WITH_RUN  # the rest
 
 
 def test_a_run_is_delayed_only_if_all_its_islands_have_enough_work() -> None:

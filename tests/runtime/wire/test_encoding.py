@@ -83,6 +83,11 @@ def test_frames_are_read_whole_or_refused() -> None:
     assert code_of(read_frames, frames + b"x") == "PWC0911"
 
 
+def test_a_failure_of_many_results_may_be_relayed() -> None:
+    failed = m.Failed(1, 2, {str(number): "x" * 1000 for number in range(2 * MAX_TALK_BYTES // 1000)})
+    assert read_frames(frame_bytes(failed)) == [failed]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

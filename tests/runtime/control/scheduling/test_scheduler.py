@@ -59,6 +59,26 @@ def test_a_run_on_no_island_never_waits() -> None:
     assert s.enqueued(2) == [] and s.finished(2) == [] and s.enqueued(0) == [1]
 
 
+class Last(Fifo):
+    """Clients whose run started last go last."""
+
+    def __init__(self) -> None:
+        self.started_at: dict[str, int] = {}
+
+    def rank(self, request: Request) -> tuple[float, int]:
+        return float(self.started_at.get(request.client, 0)), request.number
+
+    def started(self, request: Request) -> None:
+        self.started_at[request.client] = 1 + max(self.started_at.values(), default=0)
+
+
+def test_a_run_on_no_island_may_let_runs_of_other_clients_go_first() -> None:
+    s = Scheduler(Last(), Ledger(), depth=4)
+    assert s.submit(request(0, "c", "x")) == [0]
+    assert s.submit(request(1, "a", "xy")) == s.submit(request(2, "b", "y")) == []
+    assert s.submit(request(3, "a", "")) == [3, 2]  # run 1 of the same client waits behind run 2 now
+
+
 def test_the_policy_is_notified_once_of_each_submission_and_each_end() -> None:
     s = scheduler()
     for number in range(4):

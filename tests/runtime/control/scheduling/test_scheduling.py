@@ -326,18 +326,23 @@ class Broken(Fifo):
 """
 
 
+def after_many_runs(policy: str) -> Scheduler:
+    """Schedules random runs by a policy of the user; returns the scheduler."""
+    made = scheduler("fifo", depth=3, w=100, x=100, y=100, z=150)
+    made.policy = find_scheduling_policy(policy)
+    world = World(random.Random(1), made)
+    for number in range(200):
+        world.step(number)
+    return made
+
+
 @pytest.mark.parametrize("name", ["Ends", "Nan"])
 def test_runs_are_served_in_order_after_an_error_of_a_policy(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.py"
     path.write_text(FAILING)
-    made = scheduler("fifo", depth=3, w=100, x=100, y=100, z=150)
-    made.policy = find_scheduling_policy(f"{path}:{name}")
-    world = World(random.Random(1), made)
-    for number in range(200):
-        world.step(number)
-    assert made.policy.name == f"fifo ({name.lower()} failed)"
+    assert after_many_runs(f"{path}:{name}").policy.name == f"fifo ({name.lower()} failed)"
     assert capsys.readouterr().err.count(f"note: policy {name.lower()} failed") == 1
     with pytest.raises(PathwaysError, match="a bug") as caught:
         find_scheduling_policy(f"{path}:Broken")
@@ -347,11 +352,7 @@ def test_runs_are_served_in_order_after_an_error_of_a_policy(
 def test_user_policies_are_loaded_and_incomplete_ones_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(LOTTERY)
-    made = scheduler("fifo", depth=3, w=100, x=100, y=100, z=150)
-    made.policy = find_scheduling_policy(f"{path}:Lottery")
-    world = World(random.Random(1), made)
-    for number in range(200):
-        world.step(number)
+    after_many_runs(f"{path}:Lottery")
     assert find_scheduling_policy("fifo").name == "fifo"
     for name, problem in (("none", "no such"), (f"{path}:Half", "incomplete"), (f"{path}:Missing", "no such")):
         with pytest.raises(PathwaysError, match=problem) as caught:
