@@ -35,7 +35,9 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 from pathways.api.process import process
 from pathways.runtime.client.cluster import Cluster
-from pathways.runtime.launch import processes
+from pathways.runtime.control import cluster_controller
+from pathways.runtime.control.loop import Peer
+from pathways.runtime.launch import reach
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -95,6 +97,25 @@ def far(seconds):
                 self._in.put((time.monotonic() + seconds, message))
 
     return Far
+
+
+def far_peer(seconds):
+    """As `far`, of the streams between the controller and hosts."""
+
+    class FarPeer(Peer):
+        @property
+        def receive(self):
+            heard, loop = self._heard, self._loop
+            return lambda *said: loop.after(seconds, lambda: heard(*said))
+
+        @receive.setter
+        def receive(self, heard):
+            self._heard = heard
+
+        def post(self, data):
+            self._loop.after(seconds, lambda: Peer.post(self, data))
+
+    return FarPeer
 
 
 def wait_until(due):
@@ -177,7 +198,8 @@ def trips(way, count):
 
 def measure(latency, hosts, rounds):
     """Medians of all ways, by number of hosts, and of a round trip."""
-    processes.Connection = far(latency / 1e3) if latency else Connection
+    reach.Connection = far(latency / 1e3) if latency else Connection
+    cluster_controller.Peer = far_peer(latency / 1e3) if latency else Peer
     with pw.cluster(islands=max(hosts), devices=1):
         machine = process().machine
         assert isinstance(machine, Cluster)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from pathways.api.process import Process, attach, attached_process, inside_of, process, process_on
+from pathways.api.process import Process, attach, attached_process, inside_of, process, process_policy
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.runtime.client.attached import Attached
 from pathways.runtime.client.cluster import Cluster
@@ -33,8 +33,8 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
         topology = f"islands={islands},devices={devices}"
     chosen = parse_topology(topology) if isinstance(topology, str) else topology
     outer = process()
-    machine = Cluster(chosen, outer.platform)
-    inner = process_on(machine, type(outer.controller.policy)())
+    machine = Cluster(chosen, outer.platform, process_policy())
+    inner = attached_process(machine)
     inner.controller.fetch_limit = outer.controller.fetch_limit
     with _inside(inner, machine):
         yield chosen
@@ -65,7 +65,7 @@ def connect(
 
 
 @contextlib.contextmanager
-def _inside(inner: Process, machine: Cluster | Attached) -> Generator[None]:
+def _inside(inner: Process, machine: Attached) -> Generator[None]:
     """Takes another process in place of this one's own, and closes its machine when the block ends."""
     controller = inner.controller
     try:

@@ -77,8 +77,8 @@ def remove_island(island: Island | str, *, now: bool = False) -> None:
             pw.remove_island("island2")
     """
     name = island if isinstance(island, str) else island.name
-    machine, controller = _cluster("removed"), process().controller
-    machine.remove(name, None if now else controller.wait_for_runs)
+    machine = _cluster("removed")
+    machine.remove(name, now=now)
 
 
 def _cluster(what: str) -> HostedIslands:

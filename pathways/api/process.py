@@ -29,16 +29,18 @@ from pathways.runtime.client.attached import Attached
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.hosts import HostedIslands
 from pathways.runtime.client.loaded_plan import LoadedPlan
-from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, SchedulingPolicy
+from pathways.runtime.client.places import come_in
+from pathways.runtime.control.scheduling import STRIDE, SchedulingPolicy
 from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
-from pathways.runtime.control.scheduling.scheduler import DEPTH
 from pathways.runtime.errors import Forked
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.analyze import XlaAnalyzer
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland, host_islands
 from pathways.runtime.host.run.store import Poison, Store
-from pathways.runtime.launch.reach import ADDRESS, chosen_address, chosen_keys
+from pathways.runtime.launch.reach import ADDRESS, chosen_address, chosen_keys, connect_to, connect_to_host
 from pathways.runtime.status import Status, read_status, status_of
+from pathways.runtime.wire.addresses import read_address
+from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.ids import first_id
 
 
@@ -207,16 +209,9 @@ if hasattr(os, "register_at_fork"):
 _current: list[Process] = []
 
 
-def process_on(machine: HostedIslands, policy: SchedulingPolicy, depth: int = DEPTH) -> Process:
-    """Makes a process whose programs run on hosts elsewhere."""
-    controller = Controller(machine, policy, depth=depth)
-
-    def forget(island: PhysicalIsland, cause: Diagnostic) -> None:
-        for device in island.devices:
-            controller.store.lose(device, Poison(cause))
-
-    machine.on_lost = forget
-    return Process(machine.platform, controller)
+def process_policy() -> SchedulingPolicy:
+    """Makes the scheduling policy of PATHWAYS_POLICY, or the default. Raises PWC0104 for one that is none."""
+    return find_scheduling_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
 
 
 def attach(address: str | None, name: str | None = None, keys: str | Path | None = None) -> Attached:
@@ -225,15 +220,28 @@ def attach(address: str | None, name: str | None = None, keys: str | Path | None
     Raises PWC0918 where there is none, PWC0913 where it is not reached, PWC0914 for keys that are none.
     """
     interrupts.install()
-    return Attached(chosen_address(address), name or Path(sys.argv[0]).stem or "python", chosen_keys(keys))
+    where, folder = chosen_address(address), chosen_keys(keys)
+    control = connect_to(where, folder)
+    welcome = come_in(control, name or Path(sys.argv[0]).stem or "python", where)
+    is_elsewhere = read_address(where) is not None  # then no Unix socket of the hosts' machine is reached
+
+    def connect(said: str, host: str) -> Connection:
+        return connect_to_host(said, host, folder, elsewhere=is_elsewhere)
+
+    return Attached(where, control, welcome, connect)
 
 
 def attached_process(machine: Attached) -> Process:
     """Makes a process that is a client of a cluster: its controller says whose turn it is, and who lacks memory."""
-    made = process_on(machine, SCHEDULING_POLICIES[STRIDE](), depth=sys.maxsize)
-    made.controller.numbers = itertools.count(first_id(machine.client))
-    made.controller.store.changed = machine.hold
-    return made
+    controller = Controller(machine, numbers=itertools.count(first_id(machine.client)))
+    controller.store.changed = machine.hold
+
+    def forget(island: PhysicalIsland, cause: Diagnostic) -> None:
+        for device in island.devices:
+            controller.store.lose(device, Poison(cause))
+
+    machine.on_lost = forget
+    return Process(machine.platform, controller)
 
 
 def process() -> Process:
@@ -255,8 +263,7 @@ def _first() -> Process:
         atexit.register(machine.close)  # behind the controller's end, which is registered later
         return attached_process(machine)
     platform = pjrt.default_platform()
-    policy = find_scheduling_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
-    return Process(platform, Controller(Machine(platform), policy))
+    return Process(platform, Controller(Machine(platform), process_policy()))
 
 
 def here() -> int:

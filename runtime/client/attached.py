@@ -1,4 +1,4 @@
-"""A cluster that other clients have, too: its controller is a process of its own, which says whose turn it is.
+"""A cluster as a client has it: the controller says whose turn it is, in this process or in one of its own.
 
 Runs, and what must keep its order among them, go to the controller; plans and inputs go to the hosts, and results come
 from there.
@@ -6,37 +6,34 @@ from there.
 
 import contextlib
 import itertools
-import json
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec.structs import replace as replace_field
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
-from pathways.dialect.user_line import caller
+from pathways.runtime.client.controller_requests import ControllerRequests
 from pathways.runtime.client.held_bytes import HeldBytes
 from pathways.runtime.client.hosts import HostedIslands, RunParcel, StartedRun
-from pathways.runtime.client.places import HostPlace, come_in, host_place
-from pathways.runtime.client.remote_gang import IslandHost
+from pathways.runtime.client.places import Connect, HostPlace, ToController, ToIsland, host_place
+from pathways.runtime.client.remote_host import show_ticket
+from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.client.run_window import RunWindow
-from pathways.runtime.client.shared_host import SharedGang, SharedHost, ToIsland, show_ticket
-from pathways.runtime.client.submitted import MOST_KEPT, are_ahead, submitted
+from pathways.runtime.client.submitted import MOST_KEPT, are_ahead, parcels_of, submitted
 from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
-from pathways.runtime.launch.reach import connect_to, connect_to_host
 from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import read_frames
+from pathways.runtime.wire.encoding import Parcel, pack_parcels, read_frames
 from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer
 from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -50,16 +47,13 @@ TEND = 0.25
 
 
 class Attached(HostedIslands):
-    """Gives a process the devices of a cluster. Raises PWC0918 where there is none, PWC0913 if it is not reached."""
+    """Gives a process the devices of a cluster that has let it in."""
 
-    counts_memory: ClassVar[bool] = False
+    schedules_here: ClassVar[bool] = False
 
-    def __init__(self, address: str, name: str, keys: Path | None = None) -> None:
-        self.address, self._keys = address, keys
-        self._is_elsewhere = read_address(address) is not None
-        """Whether its controller is reached by a port: no Unix socket of its machine is."""
-        self._control = connect_to(address, keys)
-        welcome = come_in(self._control, name, address)
+    def __init__(self, address: str, control: ToController, welcome: m.Welcome, connect: Connect) -> None:
+        """`control` is the way to the controller, and `connect` makes one to a host."""
+        self.address, self._control, self._connect = address, control, connect
         super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client)
         self._ticket = welcome.ticket
         self.policy = welcome.policy
@@ -68,16 +62,19 @@ class Attached(HostedIslands):
         self.ranks = ranks_in(self.topology)
         self._places = {island: host_place(number, said) for number, (island, said) in enumerate(welcome.hosts.items())}
         self._by_number = dict(enumerate(welcome.hosts))
-        devices = [device for island in self.islands for device in island.devices]
-        self._numbered: dict[Hashable, int] = {device: number for number, device in enumerate(devices)}
-        self._there: dict[str, IslandHost] = {}
+        self._numbered: dict[Hashable, int] = {
+            device: number
+            for island in self.islands
+            for number, device in enumerate(island.devices, self._places[island.name].first)
+        }
+        self._there: dict[str, RemoteIsland] = {}
         """What `hosts` has, too."""
         self._changed = threading.Condition()
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
         self._window = RunWindow(self._changed)
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
-        self._requests: dict[int, deque[m.Answer]] = {}
-        self._following, self._inside = itertools.count(), itertools.count()
+        self._asked = ControllerRequests(self._changed, self._check_there)
+        self._inside = itertools.count()
         self._labels: dict[str, int] = {}
         """Numbers of the clients inside of this process."""
         self._held = HeldBytes()
@@ -88,7 +85,7 @@ class Attached(HostedIslands):
         start_thread("pathways-controller", self._read)
         start_thread("pathways-tend", self._tend)
 
-    def host(self, name: str) -> IslandHost:
+    def host(self, name: str) -> RemoteIsland:
         tried: dict[int, float] = {}
         while True:
             with self._changed:
@@ -135,23 +132,18 @@ class Attached(HostedIslands):
 
     def _connected(self, name: str, address: str) -> Connection:
         """Connects to a host, and shows it the ticket."""
-        connection = connect_to_host(address, name, self._keys, elsewhere=self._is_elsewhere)
+        connection = self._connect(address, name)
         if (cause := show_ticket(connection, m.Attach(-1, self.client, self._ticket))) is not None:
             raise PathwaysError(cause)
         return connection
 
-    def _met(self, name: str, place: HostPlace, connections: dict[str, Connection]) -> IslandHost:
+    def _met(self, name: str, place: HostPlace, connections: dict[str, Connection]) -> RemoteIsland:
         """What has an island, now that its hosts have let this client in."""
-        sink, epoch = ToIsland(self._control, place.number, place.epoch), place.epoch
-        host: IslandHost
-        if len(connections) > 1:
-            host = SharedGang(name, connections, self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
-        else:
-            host = SharedHost(name, connections[name], self._lost, numbers=self.numbers, ordered=sink, epoch=epoch)
-        for member in host.members:
-            assert isinstance(member, SharedHost)
-            member.on_ended = lambda run: self._part_ended(run, name)
-        return host
+        sink = ToIsland(self._control, place.number, place.epoch)
+        return RemoteIsland(
+            name, connections, self._lost, lambda run: self._part_ended(run, name),
+            numbers=self.numbers, ordered=sink, epoch=place.epoch,
+        )  # fmt: skip
 
     def _part_ended(self, run: int, island: str) -> None:
         """Counts a run less on an island, and sends what waited for news (`are_ahead`)."""
@@ -159,20 +151,16 @@ class Attached(HostedIslands):
         with contextlib.suppress(ConnectionEnded):
             self._control.flush()
 
-    def _current(self, name: str) -> IslandHost | None:
+    def _current(self, name: str) -> RemoteIsland | None:
         host = self._there.get(name)
         return host if host is not None and host.lost is None and host.epoch == self._places[name].epoch else None
 
-    def fence(self, host: IslandHost) -> None:
-        """The controller does that."""
-
     def add(self, island: Island) -> None:
         spec = write_topology(replace(self.topology, islands=(island,)))
-        self._request(lambda number: m.ChangeIslands(number, spec, "", named=True, now=False))
+        self._asked.ask(self._post, lambda number: m.ChangeIslands(number, spec, "", named=True, now=False))
 
-    def remove(self, name: str, drain: Callable[[str], None] | None) -> None:
-        """The controller knows the runs of all clients, and does what `drain` does for one."""
-        self._request(lambda number: m.ChangeIslands(number, "", name, named=True, now=drain is None))
+    def remove(self, name: str, *, now: bool) -> None:
+        self._asked.ask(self._post, lambda number: m.ChangeIslands(number, "", name, named=True, now=now))
 
     def _island_came(self, message: m.IslandCame) -> None:
         """Names the devices of an island that comes, whose host may not be there yet."""
@@ -193,6 +181,8 @@ class Attached(HostedIslands):
         assert place.cause is not None
         if isinstance(place.cause, IslandRemoved):
             self.leave(name, place.cause)
+            if (island := self.named(name)) is not None:
+                self.unbind(island)
         else:
             self.give_up(name, "its host is not started any more", place.cause)
 
@@ -203,7 +193,7 @@ class Attached(HostedIslands):
         with self._changed:
             return [name for name, place in self._places.items() if place.addresses or name in self._there]
 
-    def get_ready(self, hosts: Iterable[IslandHost]) -> None:
+    def get_ready(self, hosts: Iterable[RemoteIsland]) -> None:
         """Waits while too many runs are under way on these islands. Raises PWC0917 if the controller is lost."""
         self._window.wait([host.island for host in hosts], lambda: self.ended is not None, self._post)
         self._check_there()
@@ -223,15 +213,19 @@ class Attached(HostedIslands):
             return runs
         inside = 0 if run.request is None else self._label(run.request.client)
         numbered = {self._places[parcel.host.island].number: parcel for parcel in parcels}
-        said = [*self._held_since(), submitted(run, inside, self._numbered, numbered)]
-        if self._control.kept >= MOST_KEPT or not are_ahead(hosts):
-            self._post(*said)  # by one write: each wakes the controller
-            return runs
         with contextlib.suppress(ConnectionEnded):
-            self._control.post_later(*said)
-            if not are_ahead(hosts):  # those have all ended meanwhile, and nothing may come
-                self._control.flush()
+            self._submit(submitted(run, inside, self._numbered), parcels_of(numbered), hosts)
         return runs
+
+    def _submit(self, run: m.Submit, parcels: Sequence[Parcel], hosts: Sequence[RemoteIsland]) -> None:
+        """Sends a run to the controller, by one write with all that is to be said: each wakes it."""
+        said = [*self._held_for_run(), replace_field(run, blob=pack_parcels(parcels))]
+        if self._control.kept >= MOST_KEPT or not are_ahead(hosts):
+            self._control.post_soon(*said)
+            return
+        self._control.post_later(*said)
+        if not are_ahead(hosts):  # those have all ended meanwhile, and nothing may come
+            self._control.flush()
 
     def _to_current(self, parcel: RunParcel) -> RunParcel:
         """Addresses a parcel to the hosts that an island has now. New hosts get no arrays that would never be freed."""
@@ -243,41 +237,33 @@ class Attached(HostedIslands):
         said = None if branches is None else dict(branches)
         self._post(m.Introduce(0, plan, named(name), said, digest_of(raw)))
 
-    def tell_loaded(self, host: IslandHost, plan: int, proofs: Sequence[bytes]) -> None:
+    def tell_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
         self._post(m.Loaded(plan, self._places[host.island].number, b" ".join(proofs).decode()))
 
     def _label(self, label: str) -> int:
         """The number of a client inside of this process."""
-        if label not in self._labels:
-            number = self._labels.setdefault(label, next(self._inside))
-            self._post(m.Introduce(number, -1, named(label), None, ""))
-        return self._labels[label]
+        if (number := self._labels.get(label)) is not None:
+            return number
+        with self.telling:
+            if label not in self._labels:
+                number = next(self._inside)
+                self._post(m.Introduce(number, -1, named(label), None, ""))
+                self._labels[label] = number
+            return self._labels[label]
 
     def _cancel(self, run: int, cause: Diagnostic) -> None:
         self._post(m.Cancel(run, write_diagnostic(cause)))
 
-    def hold(self, devices: tuple[Hashable, ...], size: int) -> None:
-        """Counts bytes that arrays of this process take on devices; may be called anywhere."""
+    def hold(self, devices: tuple[Hashable, ...], size: int, client: str) -> None:
+        """Counts bytes that arrays of a client of this process take on devices; may be called anywhere."""
         for device in devices:
             if device in self._numbered:
-                self._held.add(self._numbered[device], size)
+                self._held.add(client, self._numbered[device], size)
 
     def ask(self, what: str) -> Any:
         """Asks the controller for `status`, `stacks` or to `stop`. Raises PWC0917 where it is gone."""
-        return self._request(lambda number: m.Ask(number, what))
-
-    def _request(self, make: Callable[[int], m.Message]) -> Any:
-        number, answers = next(self._following), deque[m.Answer]()
-        with self._changed:
-            self._requests[number] = answers
-        self._post(make(number))
-        with self._changed:
-            self._changed.wait_for(lambda: bool(answers) or self.ended is not None)
-            if not answers:
-                self._check_there()
-        if answers[0].error:
-            raise PathwaysError(replace(read_diagnostic(answers[0].error), where=caller()))
-        return json.loads(answers[0].value)
+        self._post(*self._held_since())
+        return self._asked.ask(self._post, lambda number: m.Ask(number, what))
 
     def _post(self, *messages: m.Message) -> None:
         """Sends messages to the controller; where that is gone, who waits hears it from the thread that reads."""
@@ -307,12 +293,8 @@ class Attached(HostedIslands):
     def _take(self, message: m.Message) -> None:
         match message:
             case m.Relayed():
-                host = self._there.get(self._by_number[message.island])
                 for said in read_frames(message.blob):
-                    if host is not None and host.epoch == message.epoch:
-                        host.members[message.rank].receive(said)
-                    elif isinstance(said, m.Done | m.Failed):
-                        self._window.end_part(said.run, self._by_number[message.island])
+                    self._from_host(message.island, message.epoch, message.rank, said)
             case m.RunRefused(run=0):  # of all that this process sends
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
@@ -336,12 +318,17 @@ class Attached(HostedIslands):
             case m.Beat():
                 pass
             case m.Answer():
-                with self._changed:
-                    if (answers := self._requests.pop(message.request, None)) is not None:
-                        answers.append(message)
-                    self._changed.notify_all()
+                self._asked.hear(message)
             case _:
                 raise ValueError(f"a {type(message).__name__} from a controller")
+
+    def _from_host(self, island: int, epoch: int, rank: int, said: m.Message) -> None:
+        """Takes what a host has told the controller for this client."""
+        host = self._there.get(self._by_number[island])
+        if host is not None and host.epoch == epoch:
+            host.members[rank].receive(said)
+        elif isinstance(said, m.Done | m.Failed):
+            self._window.end_part(said.run, self._by_number[island])
 
     def _gone(self, name: str, epoch: int, cause: Diagnostic) -> None:
         with self._changed:
@@ -353,7 +340,7 @@ class Attached(HostedIslands):
             host.lose("", cause)
         self._window.lose(name)  # after the host: a run that begins now fails at once, and is not counted
 
-    def _lost(self, host: IslandHost) -> None:
+    def _lost(self, host: RemoteIsland) -> None:
         island = self.named(host.island)
         assert island is not None and host.lost is not None
         self.on_lost(island, host.lost)
@@ -369,13 +356,17 @@ class Attached(HostedIslands):
                 return
             for host in list(self._there.values()):
                 host.free_now()
+                host.lose_late(time.monotonic())
             if held := self._held_since():
                 self._post(*held)
 
+    def _held_for_run(self) -> list[m.Message]:
+        """As `_held_since`, where runs may wait for memory; else `_tend` tells the controller, a little later."""
+        return self._held_since() if self.has_limits else []
+
     def _held_since(self) -> list[m.Message]:
         """What tells of the bytes that are held since this was last told."""
-        pairs = self._held.take()
-        return [m.Hold(0, pairs)] if pairs else []
+        return [m.Hold(self._label(client), pairs) for client, pairs in self._held.take().items()]
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""

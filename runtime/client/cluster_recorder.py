@@ -34,9 +34,9 @@ class ClusterRecorder(RunRecorder):
         for island in self._cluster.known():
             try:
                 for member in self._cluster.host(island).members:
-                    self._ahead[member.island] = ahead([_ping(member) for _ in range(PINGS)])
-                    hosts[member.island] = member
-                    self._islands[member.island] = island
+                    self._ahead[member.name] = ahead([_ping(member) for _ in range(PINGS)])
+                    hosts[member.name] = member
+                    self._islands[member.name] = island
             except (PathwaysError, ValueError) as error:
                 _note(island, error)
         most = MOST_LAUNCHES // max(1, len(hosts))

@@ -16,7 +16,7 @@ from pathways.dialect.topology import parse_bytes, readable
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
 from pathways.runtime.client_state import ClientState
-from pathways.runtime.control.admission import Ticket, Turns
+from pathways.runtime.control.admission import NoTurns, Ticket, Turns
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import DEPTH, Scheduler
@@ -71,7 +71,8 @@ class Controller:
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.flights, self.machine.row.on_host, self.end_hang)
-        self.turns = Turns(Scheduler(self.policy, self.ledger, self.depth), self._why_waits)
+        scheduler = Scheduler(self.policy, self.ledger, self.depth)
+        self.turns = Turns(scheduler, self._why_waits) if self.machine.schedules_here else NoTurns(scheduler)
         self.store.changed = self._held
         self.machine.devices_in_use = self._devices_in_use
         if hasattr(os, "register_at_fork"):
@@ -87,7 +88,8 @@ class Controller:
     @property
     def eager(self) -> bool:
         """Whether the ends of runs must be noticed at once: for a run that waits (turn or memory), or an observer."""
-        return self.turns.contended or bool(self.ledger.limits) or bool(self.observers)
+        has_limits = bool(self.ledger.limits) and self.machine.schedules_here
+        return self.turns.contended or has_limits or bool(self.observers)
 
     @contextlib.contextmanager
     def observed_by(self, observer: Observer) -> Generator[None]:
@@ -104,7 +106,7 @@ class Controller:
             have, rule = "islands in processes of their own", "islands in this process"
             raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=caller()))
 
-    def _held(self, devices: tuple[Hashable, ...], size: int) -> None:
+    def _held(self, devices: tuple[Hashable, ...], size: int, client: str) -> None:
         if self.ledger.limits:
             self.turns.post(lambda scheduler: scheduler.hold(devices, size))
 
@@ -160,15 +162,29 @@ class Controller:
         if self.turns.ask(lambda s: s.lacks_memory(request.number)) != device or not any(owners.values()):
             return  # memory was given back meanwhile
         if set(owners) <= {request.client}:
-            island = self.island_of(device)
-            free = self.ledger.free(device)
-            raise PathwaysError(
-                MemoryHeld(
-                    program=request.program, island=island.key, size=readable(request.bytes[device]),
-                    free=readable(free), limit=readable(self.ledger.limits[device]),
-                    held=readable(sum(owners.values())), client=request.client,
-                )
-            )  # fmt: skip
+            raise PathwaysError(self._memory_held(request, device, self.ledger.free(device), sum(owners.values())))
+
+    def _memory_held(self, request: Request, device: Hashable, free: int, held: int) -> MemoryHeld:
+        return MemoryHeld(
+            program=request.program, island=self.island_of(device).key, size=readable(request.bytes[device]),
+            free=readable(free), limit=readable(self.ledger.limits[device]), held=readable(held), client=request.client,
+        )  # fmt: skip
+
+    def check_room(self, request: Request) -> None:
+        """Checks that arrays which come to a cluster without a run fit: nothing there waits for their memory.
+
+        Raises PWC0506 where they never fit, PWC0507 where arrays of this process leave too little room.
+        """
+        self.check_fits(request)
+        for device, size in request.bytes.items() if not self.machine.schedules_here else ():
+            limit = self.ledger.limits[device]
+            if size + self._held_on(device) > limit:
+                gc.collect()  # handles in reference cycles hold memory, too
+                if (held := self._held_on(device)) + size > limit:
+                    raise PathwaysError(self._memory_held(request, device, max(0, limit - held), held))
+
+    def _held_on(self, device: Hashable) -> int:
+        return sum(self.store.owners_on(device).values())
 
     def _why_waits(self, request: Request) -> str:
         """Says what a run waits for: the memory that it lacks, and whose arrays that has, or the runs before it."""
@@ -182,8 +198,7 @@ class Controller:
 
     def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         """Sets the memory limits of devices to those that a plan's topology states."""
-        if self.machine.counts_memory:
-            self.turns.ask(lambda _: self._limit(plan, islands))
+        self.turns.ask(lambda _: self._limit(plan, islands))
 
     def _limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         ledger = self.ledger
@@ -293,12 +308,6 @@ class Controller:
         device = island.devices[position]
         self.machine.lose(island, position, reason, cause)
         self.store.lose(device, lost_poison(island, position))
-
-    def wait_for_runs(self, island: str) -> None:
-        """Waits until no run is in line, enqueuing or in flight on an island, by its key."""
-        while self.turns.ask(lambda s: any(island in r.islands for r in (*s.waiting.values(), *s.running.values()))):
-            self.flights.hurry()
-            time.sleep(0.002)
 
     def end_hang(self, hang: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
         """Loses the devices of a hang, and all arrays on them; threads that wait for those go on."""

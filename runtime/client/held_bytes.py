@@ -2,22 +2,26 @@
 
 import contextlib
 from collections import Counter, deque
+from itertools import chain
 
 
 class HeldBytes:
     """What is held since that was last told; any thread may add to it, also while it collects garbage."""
 
     def __init__(self) -> None:
-        self._added: deque[tuple[int, int]] = deque()
+        self._added: deque[tuple[str, int, int]] = deque()
 
-    def add(self, device: int, size: int) -> None:
-        self._added.append((device, size))
+    def add(self, client: str, device: int, size: int) -> None:
+        self._added.append((client, device, size))
 
-    def take(self) -> tuple[int, ...]:
-        """The numbers of devices, and bytes, in pairs."""
-        held: Counter[int] = Counter()
+    def take(self) -> dict[str, tuple[int, ...]]:
+        """By client inside of the process: the numbers of devices, and bytes, in pairs."""
+        if not self._added:
+            return {}
+        held: dict[str, Counter[int]] = {}
         with contextlib.suppress(IndexError):
             while True:
-                device, size = self._added.popleft()
-                held[device] += size
-        return tuple(n for device, size in held.items() if size for n in (device, size))
+                client, device, size = self._added.popleft()
+                held.setdefault(client, Counter())[device] += size
+        pairs = {client: [(device, size) for device, size in of.items() if size] for client, of in held.items()}
+        return {client: tuple(chain.from_iterable(found)) for client, found in pairs.items() if found}

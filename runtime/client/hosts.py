@@ -11,13 +11,13 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.client_ids import ClientIds
-from pathways.runtime.client.remote_gang import IslandHost
+from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND
-from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
-from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
+from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
@@ -45,7 +45,7 @@ MAX_CARRIED_IN_LINE_BYTES = 1 << 24
 class RunParcel(NamedTuple):
     """The messages that start a run on one island: `before` are its small arguments."""
 
-    host: IslandHost
+    host: RemoteIsland
     before: Sequence[m.Message]
     message: m.RunPlan
 
@@ -77,7 +77,7 @@ class Hosts(Machine, abc.ABC):
         self.client = client
         self.numbers = ClientIds(client)
         """Of arrays, plans, and moves of arrays between programs."""
-        self.hosts: dict[str, IslandHost] = {}
+        self.hosts: dict[str, RemoteIsland] = {}
         """By name; a host that is gone stays until another has taken its place."""
         self.ranks = ONE_EACH
         """How many processes the host of an island is."""
@@ -85,20 +85,14 @@ class Hosts(Machine, abc.ABC):
         """Faults that happened on hosts that are gone."""
         self.telling = threading.Lock()
         """Held while several hosts, or a controller, are told of one thing: they hear of such things in one order."""
-        self._moving: dict[int, tuple[frozenset[str], Sequence[RemoteRun]]] = {}
-        """Moves of arrays between programs that may be under way, by number: between which islands."""
 
     @abc.abstractmethod
     def host_of(self, island: str) -> str:
         """The name of the host that has an island."""
 
     @abc.abstractmethod
-    def host(self, name: str) -> IslandHost:
+    def host(self, name: str) -> RemoteIsland:
         """A host by name; waits while it is started anew. Raises PWC0910 where it cannot be."""
-
-    @abc.abstractmethod
-    def fence(self, host: IslandHost) -> None:
-        """Tells all other hosts that one is gone, so that nothing waits for it, and who is there instead."""
 
     @property
     def max_carried_bytes(self) -> int:
@@ -115,43 +109,19 @@ class Hosts(Machine, abc.ABC):
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         """Tells a controller that several clients have of a plan (its bytes), before its first run."""
 
-    def tell_loaded(self, host: IslandHost, plan: int, proofs: Sequence[bytes]) -> None:
+    def tell_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
         """Tells such a controller that an island has loaded a plan, as its hosts prove."""
 
     def known(self) -> Sequence[str]:
         """The names of the hosts that are there, or were and come again; others may never come."""
         return list(self.hosts)
 
-    def get_ready(self, hosts: Iterable[IslandHost]) -> None:
+    def get_ready(self, hosts: Iterable[RemoteIsland]) -> None:
         """Waits for what a run on these hosts needs beside its turn."""
 
+    @abc.abstractmethod
     def start(self, run: StartedRun, parcels: Sequence[RunParcel]) -> list[RemoteRun]:
         """Starts a run on its hosts; never waits. Returns the futures of its parts, in their order."""
-        relay = None
-        if run.branches is not None:
-            members = {member.island: member for parcel in parcels for member in parcel.host.members}
-            several = [parcel.host for parcel in parcels if len(parcel.host.members) > 1]
-            islands = {member.island: host.island for host in several for member in host.members}
-            relay = Relay(run.number, members, run.branches, islands)
-        parts = Parts(relay.cancel) if relay is not None and run.has_loops else None
-        runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
-        with self.telling:
-            for parcel, part in zip(parcels, runs, strict=True):
-                parcel.host.run(parcel.message, part, relay, parcel.before)
-        if relay is not None:
-            relay.begin()
-        if run.request is None:
-            for number, (_, parts_of_it) in list(self._moving.items()):
-                if all(part.is_ready() for part in parts_of_it):
-                    self._moving.pop(number, None)
-            self._moving[run.number] = frozenset(parcel.host.island for parcel in parcels), runs
-        return runs
-
-    def wait_for_moves(self, island: str) -> None:
-        """Waits until no array moves from an island to another, or to it."""
-        for islands, parts in list(self._moving.values()):
-            for part in parts if island in islands else ():
-                part.block_until_ready()
 
     def inject(self, fault: str) -> int:
         """Brings a fault (JSON) to this client's runs on all hosts; without one, ends it and gives how often it was."""
@@ -174,6 +144,8 @@ class HostedIslands(Hosts):
         """Whether this is a copy, in a process that was forked: the connections are those of the one that made them."""
         self._next = itertools.count()
         """Of names that are not chosen."""
+        self.has_limits = False
+        """Whether any island has had a limit of memory."""
         self.removed: dict[str, Diagnostic] = {}
         """Islands that were there, and why they are not any more."""
         for island in topology.islands:
@@ -181,6 +153,7 @@ class HostedIslands(Hosts):
 
     def bind_hosted(self, island: Island) -> None:
         """Names the devices of an island that hosts have."""
+        self.has_limits |= island.memory is not None
         kind = self.platform if island.kind == "any" else island.kind
         self.bind(island.name, [RemoteDevice(island.name, at, self.platform, kind) for at in range(island.size)])
 
@@ -196,8 +169,8 @@ class HostedIslands(Hosts):
         """
 
     @abc.abstractmethod
-    def remove(self, name: str, drain: Callable[[str], None] | None) -> None:
-        """Ends an island: what lies there raises PWC0922. `drain` waits for what runs there; without, that fails.
+    def remove(self, name: str, *, now: bool) -> None:
+        """Ends an island, when what runs there has ended or `now`: what lies there raises PWC0922.
 
         Raises PWC0923 for a name that is none, and for the last island.
         """
@@ -247,7 +220,7 @@ class HostedIslands(Hosts):
 
 
 def ask_each(
-    hosts: Mapping[str, IslandHost], make: Callable[[str, int], m.Message]
+    hosts: Mapping[str, RemoteHost] | Mapping[str, RemoteIsland], make: Callable[[str, int], m.Message]
 ) -> dict[str, m.Answer | PathwaysError]:
     """Asks hosts, by name, at once; gives the error of each that does not answer. `make` makes the request of one."""
 
@@ -261,7 +234,9 @@ def ask_each(
         return dict(zip(hosts, pool.map(ask, hosts), strict=True))
 
 
-def ask_all(hosts: Mapping[str, IslandHost], make: Callable[[str, int], m.Message]) -> dict[str, m.Answer]:
+def ask_all(
+    hosts: Mapping[str, RemoteHost] | Mapping[str, RemoteIsland], make: Callable[[str, int], m.Message]
+) -> dict[str, m.Answer]:
     """As `ask_each`; raises the error of a host that does not answer."""
     answers: dict[str, m.Answer] = {}
     for name, answer in ask_each(hosts, make).items():

@@ -104,8 +104,9 @@ class LoadedPlan:
         for constant in self.plan.constant_buffers if peaks else ():
             buffer = self.plan.stream(constant.island).buffers[constant.slot]
             devices = self._sides.devices(buffer.layout.mesh)
-            self._controller.store.changed(devices, buffer.bytes)
-            weakref.finalize(self, self._controller.store.changed, devices, -buffer.bytes)
+            label = current_client.get().label
+            self._controller.store.changed(devices, buffer.bytes, label)
+            weakref.finalize(self, self._controller.store.changed, devices, -buffer.bytes, label)
             for device in devices:
                 if device in peaks:
                     peaks[device] -= buffer.bytes

@@ -2,16 +2,69 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.encoding import frame_bytes
 from pathways.runtime.wire.errors import NoCluster
 from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.versions import VERSIONS
+
+
+class ToController(Protocol):
+    """The way to a controller: a connection (wire/connection.py), or none is needed (control/own_client.py)."""
+
+    @property
+    def heard(self) -> float:
+        """When anything last came."""
+        ...
+
+    @property
+    def kept(self) -> int:
+        """How much `post_later` was given that has not been sent."""
+        ...
+
+    def post_soon(self, *messages: m.Message) -> None:
+        """Sends messages, and never waits. Raises ConnectionEnded."""
+        ...
+
+    def post_later(self, *messages: m.Message) -> None:
+        """Sends messages with the next that is sent so, or by `flush`."""
+        ...
+
+    def flush(self) -> None: ...
+
+    def receive(self) -> m.Message:
+        """Waits for the next message. Raises ConnectionEnded."""
+        ...
+
+    def abandon(self) -> None:
+        """Gives back what a forked process has of it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ToIsland:
+    """The way to the hosts of an island that goes by the controller: behind all runs of this client there."""
+
+    def __init__(self, control: ToController, number: int, epoch: int) -> None:
+        self._control, self._number, self._epoch = control, number, epoch
+
+    def post_soon(self, *messages: m.Message) -> None:
+        """Sends messages, and never waits. Raises ConnectionEnded."""
+        relayed = [m.Relayed(self._number, self._epoch, 0, frame_bytes(message)) for message in messages]
+        self._control.post_soon(*relayed)
+
+
+Connect: TypeAlias = Callable[[str, str], Connection]
+"""Connects to a host by where it listens and its name. Raises OSError where it is gone, PWC0913 if it is another."""
 
 
 @dataclass(eq=False)
@@ -26,15 +79,17 @@ class HostPlace:
     """Why the last one is gone."""
     away: bool = False
     """Whether none will come any more."""
+    first: int = 0
+    """The number of the island's first device."""
 
 
 def host_place(number: int, said: str) -> HostPlace:
     """Reads what `Welcome` says of an island."""
-    epoch, addresses, gone = json.loads(said)
-    return HostPlace(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone))
+    epoch, addresses, gone, first = json.loads(said)
+    return HostPlace(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone), first)
 
 
-def come_in(control: Connection, name: str, address: str) -> m.Welcome:
+def come_in(control: ToController, name: str, address: str) -> m.Welcome:
     """Says who this is. Raises PWC0918 where it is not let in."""
     try:
         control.post_soon(m.ComeIn(named(name), os.getpid(), VERSIONS))

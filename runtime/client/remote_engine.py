@@ -18,8 +18,7 @@ from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.ranks import RankTable
 from pathways.runtime.client.hosts import Hosts, RunParcel, StartedRun, ask_all
-from pathways.runtime.client.remote_gang import IslandHost, RemoteGang, ask_members
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -59,7 +58,7 @@ class _Share:
     """Of the host."""
     inputs: Sequence[int]
     results: Sequence[tuple[int, int]]
-    host: IslandHost | None = None
+    host: RemoteIsland | None = None
 
 
 class RemoteEngine:
@@ -116,19 +115,19 @@ class RemoteEngine:
         results = [(n, offsets[p.island] + p.slot) for n, p in enumerate(plan.results) if p.island in islands]
         return _Share(name, inputs, results)
 
-    def _load(self, share: _Share) -> IslandHost:
+    def _load(self, share: _Share) -> RemoteIsland:
         """The host of a share, which has the plan: loaded again where it was started anew. Raises what it answers."""
         host = self._hosts.host(share.name)
         if host is not share.host:
             number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
             called = {at: c.callbacks for at, c in enumerate(self.plan.computations) if c.callbacks}
-            answers = ask_members(host, lambda request: m.LoadPlan(request, number, path, sequential, called, raw))
-            _check_alike(self.plan, {n.island: a.value for n, a in zip(host.members, answers, strict=True)})
+            answers = host.ask_each(lambda request: m.LoadPlan(request, number, path, sequential, called, raw))
+            _check_alike(self.plan, {n.name: a.value for n, a in zip(host.members, answers, strict=True)})
             self._hosts.tell_loaded(host, number, [answer.blob for answer in answers])
             share.host = host
         return host
 
-    def _host(self, share: _Share) -> IslandHost:
+    def _host(self, share: _Share) -> RemoteIsland:
         host = share.host
         if host is None or host.lost is not None:
             with self._loading:
@@ -150,7 +149,7 @@ class RemoteEngine:
         host.flush()
         return RemoteArray(host, message.array, type_)
 
-    def _argument(self, number: int, array: "np.ndarray[Any, Any]") -> tuple[IslandHost, m.PutArray]:
+    def _argument(self, number: int, array: "np.ndarray[Any, Any]") -> tuple[RemoteIsland, m.PutArray]:
         """Makes the message with an argument, by the number of its input, for the host that reads it."""
         host, raw = self._host(self._shares[self._of_input[number]]), np.ascontiguousarray(array).tobytes()
         return host, m.PutArray(self._hosts.numbers.take(), self._number, number, raw)
@@ -193,9 +192,6 @@ class RemoteEngine:
         has_loops = bool(self.plan.bodies)
         run = StartedRun(number, self._number, self._branches, has_loops, self._memory, request)
         self._start(hosts, frame, run, first, transfers, wanted)
-        for host in hosts.values():
-            if host.lost is not None:  # its fence may have come to others before the run did
-                self._hosts.fence(host)
         if wanted:
             self._raise_found(frame.tokens)
 
@@ -206,18 +202,18 @@ class RemoteEngine:
         if size > self._hosts.max_carried_bytes or len(found) > MAX_CARRIED:
             for value in found:
                 host = value.store
-                assert isinstance(host, RemoteHost | RemoteGang)
+                assert isinstance(host, RemoteIsland)
                 host.put(value.carried)
                 value.carried = None
 
     @uninterrupted  # or some hosts would wait for others that never hear of the run
     def _start(
-        self, hosts: Mapping[str, IslandHost], frame: Frame, run: StartedRun, first: int, transfers: int, wanted: int
+        self, hosts: Mapping[str, RemoteIsland], frame: Frame, run: StartedRun, first: int, transfers: int, wanted: int
     ) -> None:
         """Tells all hosts of the run."""
         values = frame.values
         parcels: list[RunParcel] = []
-        poisons: list[tuple[IslandHost, int]] = []
+        poisons: list[tuple[RemoteIsland, int]] = []
         for share in self._shares.values():
             host = hosts[share.name]
             bad = {
@@ -262,7 +258,7 @@ class RemoteEngine:
 
     def costs(self) -> dict[str, IslandCost]:
         """Asks all hosts at once. Raises PWC0910 where one is gone and no other can take its place."""
-        hosts = {h.island: h for share in self._shares.values() for h in self._host(share).members}
+        hosts = {h.name: h for share in self._shares.values() for h in self._host(share).members}
         found: dict[str, IslandCost] = {}
         for name, answer in ask_all(hosts, lambda _, n: m.CountCosts(n, self._number)).items():
             for island, cost in read_costs(answer.value, name).items():
@@ -270,7 +266,7 @@ class RemoteEngine:
         return found
 
 
-def _cause(host: IslandHost, value: Any) -> Diagnostic | None:
+def _cause(host: RemoteIsland, value: Any) -> Diagnostic | None:
     """Why an argument is not there: it is poison, or lay on a host that is gone."""
     if isinstance(value, Poison):
         return value.cause

@@ -12,8 +12,7 @@ from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.hosts import Hosts
-from pathways.runtime.client.remote_gang import RemoteGang, ask_members
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.client.remote_moves import move_engine
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
@@ -65,10 +64,8 @@ def write_array(array: Any, folder: Path, file: ArrayFile) -> None:
         return
     array.block_until_ready()
     host = array.store
-    assert isinstance(host, RemoteHost | RemoteGang)
-    ask_members(
-        host, lambda request: m.WriteArray(request, array.number, os.fsencode(folder), json.dumps(file.as_json()))
-    )
+    assert isinstance(host, RemoteIsland)
+    host.ask_each(lambda request: m.WriteArray(request, array.number, os.fsencode(folder), json.dumps(file.as_json())))
 
 
 def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, place: BufferPlace) -> Handle:
@@ -83,6 +80,7 @@ def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, pla
     wanted = {d: size for d in place.devices if d in controller.ledger.limits}
     number = next(controller.numbers)
     request = Request(number, client.label, "pw.restore", frozenset((island.key,)), client.weight, bytes=wanted)
+    controller.check_room(request)
     ticket = controller.enter(request, client)
     try:
         array = _read(controller.machine, saved.folder, saved.file, place.sharding, place.devices)

@@ -95,6 +95,7 @@ def resume(controller: Controller, client: ClientState) -> None:
     islands = {controller.island_of(d).key for b in kept for d in b.devices}
     number = next(controller.numbers)
     request = Request(number, client.label, "resume", frozenset(islands), client.weight, bytes=wanted)
+    controller.check_room(request)
     ticket = controller.enter(request, client)
     try:
         for buffer, one in kept.items():

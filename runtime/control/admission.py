@@ -142,3 +142,20 @@ class Turns:
                 else:
                     ticket.gate.release()
         self.contended = self.scheduler.contended
+
+
+class NoTurns(Turns):
+    """The turns of a process whose runs a controller schedules: each may be submitted at once."""
+
+    def line_up(self, ticket: Ticket) -> None:
+        note("run", ticket.request.number, "was submitted")
+        ticket.gate.release()
+
+    def enqueued(self, ticket: Ticket, bytes_: Mapping[Hashable, int] | None) -> None:
+        """Does nothing: the controller knows."""
+
+    def finished(self, ticket: Ticket) -> None:
+        note("run", ticket.request.number, "ended")
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Does nothing: no line has the run."""

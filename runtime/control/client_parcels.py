@@ -1,6 +1,6 @@
 """Checks what a client sends to islands by the controller, as a whole, before it is in line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
-from pathways.runtime.wire.encoding import MAX_NUMBERS_BYTES, frame_bytes, read_frames
+from pathways.runtime.wire.encoding import MAX_NUMBERS_BYTES, Parcel, frame_bytes, read_frames
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.fields import check_fields
 
@@ -66,6 +66,20 @@ def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, trans
         raise _bad(f"a run of {len(made):,} bytes", f"at most {MAX_NUMBERS_BYTES:,}")
     unloaded = [message.plan for message in before if isinstance(message, m.UnloadPlan)]
     return CheckedParcel(IslandParcel(epoch, written, made), run.results, unloaded)
+
+
+def own_parcels(parcels: Iterable[Parcel]) -> tuple[dict[int, IslandParcel], int, list[int]]:
+    """Writes what the client in this process submits, by island, unchecked; with the first id of the run's results, and
+    the plans that it unloads."""
+    found: dict[int, IslandParcel] = {}
+    unloaded: list[int] = []
+    first = 0
+    for island, epoch, (*before, run) in parcels:
+        assert isinstance(run, m.RunPlan)
+        first = run.results
+        found[island] = IslandParcel(epoch, b"".join(map(frame_bytes, before)), frame_bytes(run))
+        unloaded += [said.plan for said in before if isinstance(said, m.UnloadPlan)]
+    return found, first, unloaded
 
 
 def check_behind(frame: bytes, client: int) -> m.Message:

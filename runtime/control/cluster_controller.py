@@ -7,7 +7,6 @@ results there.
 import json
 import os
 import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,13 +16,13 @@ from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.client_numbers import ClientNumbers
-from pathways.runtime.control.dispatcher import Dispatcher, post
+from pathways.runtime.control.dispatcher import Dispatcher
 from pathways.runtime.control.island_changes import IslandChanges
-from pathways.runtime.control.loop import MOST_UNREAD_BY_HOST, Loop, Peer, Receive, Transport, send
+from pathways.runtime.control.loop import MOST_UNREAD_BY_HOST, Loop, Peer, Receive, Transport
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
-from pathways.runtime.control.members import Members
+from pathways.runtime.control.members import Members, print_note
 from pathways.runtime.control.scheduling import SchedulingPolicy
-from pathways.runtime.control.sessions import ClientSession, KnownPlan
+from pathways.runtime.control.sessions import ClientPeer, ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
 from pathways.runtime.launch.launcher import HostLauncher
@@ -32,7 +31,6 @@ from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import decode, read_expected
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.fields import check_fields
-from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import Identity
 from pathways.runtime.wire.ids import MOST_CLIENTS, client_of
 from pathways.runtime.wire.versions import difference
@@ -66,14 +64,16 @@ class ClusterController:
         policy: SchedulingPolicy,
         launcher: HostLauncher,
         address: str,
+        log: Callable[[str], None] = print_note,
     ) -> None:
-        self._loop, self._platform, self._address = loop, platform, address
+        """`log` is told who has come and gone; in a process of its own that is what `pwc logs` shows."""
+        self._loop, self._platform, self._address, self._log = loop, platform, address, log
         self._sessions: dict[int, ClientSession] = {}
         self.bind = ""
         """Where members from elsewhere reach it, too; empty: nowhere."""
         self._numbers = ClientNumbers()
         self._policy = policy
-        self.members = Members(loop, launcher, topology.islands, self._came, self._gone)
+        self.members = Members(loop, launcher, topology.islands, self._came, self._gone, log)
         self.dispatcher = Dispatcher(self.members.all, policy)
         self.changes = IslandChanges(loop, topology, self.members, self.dispatcher, self._tell)
         self.members.begin()
@@ -96,7 +96,8 @@ class ClusterController:
         """Hears what a process wants; one that does not say so is dropped."""
 
         meet = _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
-        peer = Peer(self._loop, stream, meet, _left_early)
+        left = "a process that came has left"  # it has not said what it is
+        peer = Peer(self._loop, stream, meet, lambda _, reason: self._log(f"{left}: {reason}"))
         late = f"it has sent no message in {SAYS:g} seconds"
         self._loop.after(SAYS, lambda: peer.end(late) if peer.receive is meet else None)
 
@@ -132,7 +133,7 @@ class ClusterController:
 
     def _tell_spec(self, name: str, peer: Peer, request: int) -> None:
         def tell(spec: dict[str, Any]) -> None:
-            send(peer, m.Answer(request, value=json.dumps(spec | {"platform": self._platform})))
+            peer.send(m.Answer(request, value=json.dumps(spec | {"platform": self._platform})))
 
         self.members.tell_spec(name, peer, tell)
 
@@ -147,30 +148,40 @@ class ClusterController:
         member = "" if caller.member is None else caller.member.name
         name = f"{message.name} of {member}" if member else message.name
         session = ClientSession(number, name, caller.pid or message.pid, peer, member)
-        self._sessions[session.number] = session
         peer.receive = _told(lambda _, kind, payload: self._from_client(session, kind, payload))
         peer.on_end = lambda peer, reason: self._client_left(session, reason)
+        self._welcome(session)
+
+    def come_in_here(self, peer: ClientPeer) -> ClientSession:
+        """Lets in the client whose process this is, and which has started the cluster: number 0."""
+        session = ClientSession(0, "", os.getpid(), peer)
+        self._welcome(session)
+        return session
+
+    def _welcome(self, session: ClientSession) -> None:
+        """Tells all hosts of a client, and the client of the hosts."""
+        self._sessions[session.number] = session
         for rank in all_ranks(self.members.all):
             rank.post(session.expected_by(rank))
         topology, policy = write_topology(self.changes.numbered), self._policy.name
         hosts = spec_of(self.members.all)
-        post(session, m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
+        session.peer.send(m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
         for said in self.changes.leaving:
-            post(session, said)
+            session.peer.send(said)
 
     def _tell(self, message: m.Message) -> None:
         """Sends a message to all clients."""
         for session in self._sessions.values():
-            post(session, message)
+            session.peer.send(message)
 
     def _beat(self) -> None:
         """Gives all clients a sign of life."""
         self._tell(m.Beat(0, 0))
 
-    def _change(self, peer: Peer, message: m.ChangeIslands) -> None:
+    def _change(self, peer: ClientPeer, message: m.ChangeIslands) -> None:
         def answer(name: str, cause: Diagnostic | None) -> None:
             error = "" if cause is None else write_diagnostic(cause)
-            send(peer, m.Answer(message.request, value=json.dumps(name), error=error))
+            peer.send(m.Answer(message.request, value=json.dumps(name), error=error))
 
         self.changes.change(message, answer)
 
@@ -199,6 +210,10 @@ class ClusterController:
     def _from_client(self, session: ClientSession, kind: int, payload: bytes) -> None:
         message = read_expected(kind, payload, OF_CLIENTS)
         check_fields(message, session.number, session.label(0))
+        self.hear(session, message, len(payload))
+
+    def hear(self, session: ClientSession, message: m.Message, size: int = 0) -> None:
+        """Does what a client says by a message, which is checked, and had so many bytes on a stream."""
         match message:
             case m.Submit():
                 self.dispatcher.submit(session, message)
@@ -209,7 +224,7 @@ class ClusterController:
             case m.Cancel():
                 self.dispatcher.cancel(message.run, read_diagnostic(message.cause))
             case m.Introduce():
-                session.introduced_bytes += len(payload)
+                session.introduced_bytes += size
                 many = len(session.plans) + len(session.inside) >= MOST_INTRODUCED
                 if many or session.introduced_bytes > MAX_INTRODUCED_BYTES:
                     have = f"{len(session.plans):,} plans of {session.label(0)}, {session.introduced_bytes:,} bytes"
@@ -222,7 +237,7 @@ class ClusterController:
                 else:
                     session.last_plan = message.plan
                     session.plans[message.plan] = KnownPlan(
-                        message.name, message.branches, self.dispatcher.cost_of(message.digest), size=len(payload)
+                        message.name, message.branches, self.dispatcher.cost_of(message.digest), size=size
                     )
             case m.Loaded():
                 self.dispatcher.loaded(session, message)
@@ -234,12 +249,11 @@ class ClusterController:
                 raise _unknown(message)
 
     def _from_host(self, rank: Rank, kind: int, payload: bytes) -> None:
-        """Takes what a host says; ends of runs are handed on to their clients as they are."""
+        """Takes what a host says."""
         message = decode(kind, payload)
         match message:
             case m.Done() | m.Failed():
-                frame = b"" if message.is_told else HEADER.pack(len(payload), kind) + payload
-                self._run_ended(rank, message.run, message.nanoseconds, frame)
+                self._run_ended(rank, message)
             case m.Decided() | m.Undecided() | m.Reached():
                 run = self.dispatcher.runs.get(message.run)
                 if run is not None and run.relay is not None:
@@ -255,13 +269,12 @@ class ClusterController:
             case _:
                 raise _unknown(message)
 
-    def _run_ended(self, rank: Rank, number: int, nanoseconds: int, frame: bytes) -> None:
-        member = rank.member
-        epoch = member.epoch.number
-        self.dispatcher.ended(rank, number, nanoseconds)
-        session = self._sessions.get(client_of(number))
-        if session is not None and frame:
-            send(session.peer, m.Relayed(member.number, epoch, rank.rank, frame))
+    def _run_ended(self, rank: Rank, said: m.Done | m.Failed) -> None:
+        """Tells the client of the end of a run on a host, if the host has not, and starts what waits for it."""
+        session = self._sessions.get(client_of(said.run))
+        if session is not None and not said.is_told:
+            session.peer.pass_on(rank.member.number, rank.member.epoch.number, rank.rank, said)
+        self.dispatcher.ended(rank, said.run, said.nanoseconds)
 
     def _came(self, member: Member) -> None:
         self._tell(m.HostCame(member.name, member.epoch.number, member.addresses))
@@ -272,9 +285,9 @@ class ClusterController:
         if member.epoch.state == "away":
             self._tell(m.HostCame(member.name, member.epoch.number, {}))
 
-    def _answer(self, peer: Peer, message: m.Ask) -> None:
+    def _answer(self, peer: ClientPeer, message: m.Ask) -> None:
         def answer(value: Any) -> None:
-            send(peer, m.Answer(message.request, value=json.dumps(value)))
+            peer.send(m.Answer(message.request, value=json.dumps(value)))
 
         match message.what:
             case "status":
@@ -314,9 +327,8 @@ class ClusterController:
         """What is going on, for `pwc status`."""
         scheduler, ledger = self.dispatcher.scheduler, self.dispatcher.ledger
         islands: list[dict[str, Any]] = []
-        first = 0
         for member in self.members.all:
-            numbers = range(first, first := first + member.island.size)
+            numbers = range(member.first, member.first + member.island.size)
             if member.leaves is not None and member.epoch.state == "away":
                 continue
             held = {
@@ -377,15 +389,10 @@ def _told(receive: Receive) -> Receive:
         try:
             receive(peer, kind, payload)
         except PathwaysError as error:
-            send(peer, m.RunRefused(0, write_diagnostic(error.diagnostic)))
+            peer.send(m.RunRefused(0, write_diagnostic(error.diagnostic)))
             raise
 
     return take
-
-
-def _left_early(peer: Peer, reason: str) -> None:
-    """What ends before it has said what it is was nothing; why is in the log."""
-    print(f"note: a process that came has left: {reason}", file=sys.stderr, flush=True)
 
 
 def _unknown(message: m.Message) -> PathwaysError:

@@ -7,15 +7,14 @@ begin, and their messages are sent before the next event is looked at.
 import secrets
 import time
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
-from pathways.runtime.control.client_parcels import IslandParcel, check_behind, checked_parcel
-from pathways.runtime.control.loop import send
-from pathways.runtime.control.member import EpochOfRank, Member, Rank
-from pathways.runtime.control.relay import Relay
+from pathways.runtime.control.client_parcels import IslandParcel, check_behind, checked_parcel, own_parcels
+from pathways.runtime.control.device_numbers import DeviceNumbers
+from pathways.runtime.control.member import Member, Rank, relay_of
 from pathways.runtime.control.scheduling import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
@@ -24,7 +23,7 @@ from pathways.runtime.control.wait_texts import before_it, lacking
 from pathways.runtime.errors import MemoryHeld, NeverFits
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
-from pathways.runtime.wire.encoding import read_parcels
+from pathways.runtime.wire.encoding import Parcel, read_parcels
 from pathways.runtime.wire.errors import BadMessage, HostLost
 from pathways.runtime.wire.fields import MOST_TRANSFERS
 from pathways.runtime.wire.load_proofs import has_shape, proven
@@ -44,7 +43,7 @@ class Dispatcher:
 
     def __init__(self, members: Sequence[Member], policy: SchedulingPolicy) -> None:
         self._members = members
-        self._devices: list[tuple[str, int]] = []
+        self._devices = DeviceNumbers()
         self.ledger = Ledger()
         self.scheduler = Scheduler(policy, self.ledger)
         self.runs: dict[int, ClusterRun] = {}
@@ -55,17 +54,14 @@ class Dispatcher:
         self._costs: dict[str, Cost] = {}
 
     def add(self, member: Member) -> int:
-        """Numbers the devices of an island that has come, unless it was there before; returns the first number."""
-        first = next((number for number, (name, _) in enumerate(self._devices) if name == member.name), None)
-        if first is None:
-            first = len(self._devices)
-            self._devices += [(member.name, at) for at in range(member.island.size)]
+        """Numbers the devices of an island that has come, and limits their memory; returns the first number."""
+        member.first = self._devices.add(member.name, member.island.size)
         for at in range(member.island.size):
             self.ledger.limits.pop((member.name, at), None)
             if member.island.memory is not None:
                 self.ledger.limit((member.name, at), member.island.memory)
         self._begin(self.scheduler.limits_changed())
-        return first
+        return member.first
 
     def is_used(self, member: Member) -> bool:
         """Whether any run is to go there, or is there."""
@@ -113,14 +109,28 @@ class Dispatcher:
             parcels[island] = parcel
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
             raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
+        self._admit(session, message, parcels, first, unloaded)
+
+    def submit_own(self, session: ClientSession, message: m.Submit, parcels: Iterable[Parcel]) -> None:
+        """As `submit`, of the client in this process, which sends no blob."""
+        self._admit(session, message, *own_parcels(parcels))
+
+    def _admit(
+        self,
+        session: ClientSession,
+        message: m.Submit,
+        parcels: dict[int, IslandParcel],
+        first: int,
+        unloaded: Iterable[int],
+    ) -> None:
+        """Puts a run in line, or refuses it. `first`: the id of its first result; `unloaded`: plans that have ended."""
         for number in unloaded:
             session.unload(number)
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
         names = frozenset(self._members[island].name for island in parcels)
-        there = {rank.name for island in parcels for rank in self._members[island].ranks}
-        if any(not hosts <= there for _, hosts in (plan.branches or {}).values()):
+        if plan.branches and not self._are_on(plan.branches, parcels):
             raise PathwaysError(BadMessage(have_="branches on other hosts than the run's", rule="branches of the plan"))
-        memory = self._memory(message.memory, names)
+        memory = self._devices.memory(message.memory, names, self.ledger.limits)
         request = Request(
             message.run, session.label(message.inside), plan.name,
             names, max(message.weight, 1) / WEIGHT,
@@ -130,7 +140,7 @@ class Dispatcher:
         for device, size in request.bytes.items():
             limit = self.ledger.limits[device]
             if size > limit:
-                island, more = self._devices[self._number(device)][0], readable(size - limit)
+                island, more = self._devices[self._devices.number(device)][0], readable(size - limit)
                 cause = NeverFits(program=plan.name, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
                 self._refuse(run, cause)
                 for number, parcel in parcels.items():
@@ -145,21 +155,10 @@ class Dispatcher:
             session.lines[number].append(run)
         self._line_up(session, run)
 
-    def _number(self, device: Hashable) -> int:
-        return next(number for number, one in enumerate(self._devices) if one == device)
-
-    def _pairs(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """Devices, by number, and bytes. Raises PWC0911 for what are none."""
-        if len(numbers) % 2 or not all(0 <= number < len(self._devices) for number in numbers[::2]):
-            raise PathwaysError(BadMessage(have_=f"{len(numbers)} numbers", rule="devices of this cluster, and bytes"))
-        return list(zip(numbers[::2], numbers[1::2], strict=True))
-
-    def _memory(self, numbers: Sequence[int], islands: Container[str]) -> dict[Hashable, int]:
-        """Bytes by device that has a limit. Raises PWC0911 for devices of other islands than these."""
-        found = {self._devices[number]: max(size, 0) for number, size in self._pairs(numbers)}
-        if not all(island in islands for island, _ in found):
-            raise PathwaysError(BadMessage(have_="memory on other islands than the run's", rule="devices of the run"))
-        return {device: size for device, size in found.items() if device in self.ledger.limits}
+    def _are_on(self, branches: Mapping[int, tuple[str, frozenset[str]]], islands: Iterable[int]) -> bool:
+        """Whether only hosts of these islands have a part of the branches of a plan."""
+        there = {rank.name for island in islands for rank in self._members[island].ranks}
+        return all(hosts <= there for _, hosts in branches.values())
 
     def pass_on(self, session: ClientSession, message: m.Relayed) -> None:
         """Sends what goes behind a client's runs on a host. Raises PWC0911 and PWC0916 for what may not."""
@@ -195,7 +194,7 @@ class Dispatcher:
     def hold(self, session: ClientSession, message: m.Hold) -> None:
         """Counts what a client holds on devices."""
         held = session.held[session.label(message.inside)]
-        for number, size in self._pairs(message.memory):
+        for number, size in self._devices.pairs(message.memory):
             if abs(held[number] + size) > MOST_HELD:
                 have = f"{size:,} bytes more that {session.label(message.inside)} holds on device {number}"
                 raise PathwaysError(BadMessage(have_=have, rule=f"at most {MOST_HELD:,} in all"))
@@ -234,7 +233,7 @@ class Dispatcher:
             run.began = time.monotonic()
             run.left = {rank.number for member in members.values() for rank in member.ranks}
             if run.plan.branches is not None:
-                run.relay = _relay(run, members.values())
+                run.relay = relay_of(run.request.number, members.values(), run.plan.branches)
                 run.relay.begin()
             for island, parcel in run.parcels.items():
                 self._send(island, parcel.epoch, parcel.before + parcel.run)
@@ -276,7 +275,7 @@ class Dispatcher:
             member = self._members[island]
             if member.epoch.number == parcel.epoch:
                 member.post(m.RefuseRun(*run.refusal, said))
-        post(run.session, m.RunRefused(run.request.number, said))
+        run.session.peer.send(m.RunRefused(run.request.number, said))
 
     def hosts_at(self, number: int) -> list[Rank]:
         """The hosts that have not ended their part of a run."""
@@ -362,7 +361,7 @@ class Dispatcher:
         short = self.ledger.short_of(request.bytes)
         if short is None:
             return before_it(self.scheduler.goes_before(request.number))
-        at = self._number(short)
+        at = self._devices.number(short)
         held = {label: sizes[at] for session in sessions for label, sizes in session.held.items()}
         return lacking(self._devices[at][0], request.bytes[short] - self.ledger.free(short), held)
 
@@ -372,7 +371,7 @@ class Dispatcher:
             device = self.scheduler.lacks_memory(number)
             if device is None or number not in self.runs:
                 continue
-            at = self._number(device)
+            at = self._devices.number(device)
             run = self.runs[number]
             owners = [each for each in sessions if sum(held[at] for held in each.held.values()) > 0]
             if owners == [run.session]:
@@ -385,16 +384,3 @@ class Dispatcher:
                 following = self._drop(run, cause)
                 self._leave_line(run)
                 self._begin(following)
-
-
-def _relay(run: ClusterRun, members: Collection[Member]) -> Relay:
-    """What tells the hosts of a run what one of them has decided."""
-    assert run.plan.branches is not None
-    told = {rank.name: EpochOfRank(rank) for member in members for rank in member.ranks}
-    islands = {rank.name: member.name for member in members if len(member.ranks) > 1 for rank in member.ranks}
-    return Relay(run.request.number, told, run.plan.branches, islands)
-
-
-def post(session: ClientSession, message: m.Message) -> None:
-    """Sends a message to a client."""
-    send(session.peer, message)

@@ -1,6 +1,6 @@
 """Islands that are added to a cluster, and removed, while clients use it. In the thread of the controller's loop.
 
-An island that was removed keeps its number, and its devices theirs: another of its name takes them, of the same size.
+An island that was removed keeps its number: another of its name takes it.
 """
 
 from collections.abc import Callable
@@ -31,6 +31,8 @@ class _Change:
     member: Member
     answer: Answer
     now: bool = False
+    cause: Diagnostic | None = None
+    """Why an island that was to come is ended."""
 
 
 class IslandChanges:
@@ -84,9 +86,8 @@ class IslandChanges:
         if (refused := refused_new(self.topology, island, self._ranks)) is not None:
             raise PathwaysError(refused)
         before = next((x for x in self._members.all if x.name == island.name), None)
-        if before is not None and (before.island.size != island.size or before.epoch.state != "away"):
-            have = f"{before.name} of {before.island.size} devices, which was removed"
-            rule = f"as many devices under this name, or another name than {island.name}"
+        if before is not None and (before.epoch.state != "away" or before.ending is not None):
+            have, rule = f"{before.name}, which is being removed", "its name when it is gone"
             raise PathwaysError(WrongIslands(problem="its name had another", have_=have, rule=rule))
         member = self._members.add(island)
         first = self._dispatcher.add(member)
@@ -113,17 +114,29 @@ class IslandChanges:
         return not self._members.are_meeting and (change.now or not self._dispatcher.is_used(change.member))
 
     def _look(self) -> None:
-        """Ends islands where nothing runs any more, and answers who waits for islands."""
-        for change in list(self._leaving):
-            if change.member.epoch.state == "away" or self._may_end(change):
-                self._members.end(change.member)
-                self._leaving.remove(change)
-                change.answer(change.member.name, None)
+        """Ends islands where nothing runs any more, and answers who waits for islands to come or to be gone."""
         for change in list(self._coming):
             member = change.member
-            if member.is_up or member.epoch.state == "away" or member.leaves is not None:
+            has_ended = member.lost is not None and not (member.process is not None and member.process.comes_by_itself)
+            if member.is_up or member.epoch.state == "away" or member.leaves is not None or has_ended:
                 self._coming.remove(change)
-                change.answer(member.name, None if member.is_up else member.leaves or member.lost)
-                if not member.is_up and member.leaves is None:  # it never came: its name is free again
-                    member.leaves = cause = member.lost or IslandRemoved(island=member.name)
-                    self._tell(m.IslandLeaves(member.name, write_diagnostic(cause)))
+                self._end_coming(change)
+        for change in list(self._leaving):
+            member = change.member
+            if member.epoch.state != "away" and self._may_end(change):
+                self._members.end(member)
+            if member.epoch.state == "away" and (member.ending is None or member.ending.is_gone):
+                self._leaving.remove(change)
+                member.ending = None
+                change.answer(member.name, change.cause)
+
+    def _end_coming(self, change: _Change) -> None:
+        """Answers who has added an island; one whose hosts have ended before they came is ended: its name is free."""
+        member = change.member
+        cause = None if member.is_up else member.leaves or member.lost
+        if cause is None or member.leaves is not None:
+            change.answer(member.name, cause)
+            return
+        member.leaves = cause
+        self._tell(m.IslandLeaves(member.name, write_diagnostic(cause)))
+        self._leaving.append(replace(change, now=True, cause=cause))

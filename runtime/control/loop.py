@@ -1,16 +1,20 @@
-"""The one thread of a controller that is a process of its own: sockets that are never waited for, and timers.
+"""The event loop of a controller: sockets that are never waited for, and timers.
 
 Nothing here waits but `Loop.run`, for the first of all sockets and timers; what is sent to a peer that
-does not read waits here, up to a limit, and holds up no other.
+does not read waits here, up to a limit, and holds up no other. Where a client has the controller in its own process,
+its threads do their events themselves (`Loop.call`): to wake the thread of the loop takes longer than a small run.
 """
 
 import contextlib
 import errno
 import heapq
 import itertools
+import math
+import os
 import selectors
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections import deque
@@ -18,8 +22,9 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import encode, most_bytes
+from pathways.runtime.wire.encoding import encode, frame_bytes, most_bytes
 from pathways.runtime.wire.frames import HEADER, frame_of
 
 READ = 1 << 16
@@ -100,6 +105,15 @@ class Peer:
             self._loop.written.append(self)
         self._waiting.append(data)
         self._size += len(data)
+
+    def send(self, message: m.Message) -> None:
+        """Sends a message, as `post`."""
+        for data in frame_of(*encode(message)):
+            self.post(bytes(data))
+
+    def pass_on(self, island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
+        """Tells a client what a host has said to the controller."""
+        self.send(m.Relayed(island, epoch, rank, frame_bytes(said)))
 
     def flush(self) -> None:
         """Writes what the peer takes now; the rest waits here, and its socket is looked at."""
@@ -202,14 +216,8 @@ class Peer:
         _do(lambda: self.on_end(self, reason))
 
 
-def send(peer: Peer, message: m.Message) -> None:
-    """Sends a message to a process."""
-    for data in frame_of(*encode(message)):
-        peer.post(bytes(data))
-
-
 class Loop:
-    """Sockets and timers, one thing at a time."""
+    """Sockets and timers, one thing at a time: whatever thread does it has the loop's lock."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -219,9 +227,25 @@ class Loop:
         self.written: list[Peer] = []
         """Peers to which something was posted that is not written yet."""
         self._ended = False
+        self._lock = threading.Lock()
+        self._waits_until = 0.0
+        """The time of the timer for which `run` waits; infinity where there is none."""
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
         self.selector.register(self._woken, selectors.EVENT_READ, _Socket(lambda _: self._drain()))
+
+    @uninterrupted
+    def call(self, work: Callable[[], None]) -> None:
+        """Does something from any thread: now, or by the thread that has the lock when that has done what it does."""
+        self._soon.append(work)
+        while self._soon and self._lock.acquire(blocking=False):
+            try:
+                self._do_soon()
+                is_late = bool(self._timers) and self._timers[0][0] < self._waits_until
+            finally:
+                self._lock.release()
+            if is_late or self._ended:
+                self._wake.send(b"\0")
 
     def interrupt(self, work: Callable[[], None]) -> None:
         """Does something soon: for signals, which come in the middle of anything."""
@@ -279,23 +303,40 @@ class Loop:
     def run(self) -> None:
         """Does what there is to do until `end`."""
         while not self._ended:
+            with self._lock:
+                now = time.monotonic()
+                while self._timers and self._timers[0][0] <= now:
+                    _do(heapq.heappop(self._timers)[2])
+                self._do_soon()
+                self._waits_until = self._timers[0][0] if self._timers else math.inf
+            if self._soon or self._ended:
+                continue
+            found = self.selector.select(None if self._waits_until == math.inf else max(0.0, self._waits_until - now))
+            with self._lock:
+                for key, events in found:
+                    _do(lambda key=key, events=events: key.data.look(events))
+
+    def _do_soon(self) -> None:
+        """Does all that is to be done soon, and writes what was posted to peers; the caller has the lock."""
+        while self._soon or self.written:
             while self._soon:
                 _do(self._soon.popleft())
-            now = time.monotonic()
-            while self._timers and self._timers[0][0] <= now:
-                _do(heapq.heappop(self._timers)[2])
-            if self.written:
-                written, self.written = self.written, []
-                for peer in written:
-                    peer.flush()
-            if self._soon or self.written or self._ended:
-                continue
-            wait = max(0.0, self._timers[0][0] - now) if self._timers else None
-            for key, events in self.selector.select(wait):
-                _do(lambda key=key, events=events: key.data.look(events))
+            written, self.written = self.written, []
+            for peer in written:
+                peer.flush()
 
     def end(self) -> None:
         self._ended = True
+
+    def abandon(self) -> None:
+        """Gives back what a forked process has of it, which goes on where it was made.
+
+        The sockets are only closed: to take them out of the selector would take them out of the other process's, too.
+        """
+        for key in list(self.selector.get_map().values()):
+            os.close(key.fd)
+        self.selector.close()
+        self._wake.close()
 
     def close(self) -> None:
         """Gives back what it has of the system, when it has ended."""

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,8 @@ from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.control.epochs import Epoch
-from pathways.runtime.control.loop import Peer, send
+from pathways.runtime.control.loop import Peer
+from pathways.runtime.control.relay import Relay
 from pathways.runtime.launch.launcher import Started
 from pathways.runtime.wire import messages as m
 
@@ -47,7 +48,7 @@ class Rank:
     def post(self, message: m.Message) -> None:
         """Sends a message; nothing where it is not there."""
         if self.peer is not None:
-            send(self.peer, message)
+            self.peer.send(message)
 
 
 @dataclass(eq=False)
@@ -57,8 +58,12 @@ class Member:
     number: int
     island: Island
     ranks: tuple[Rank, ...] = ()
+    first: int = 0
+    """The number of its first device among those of the cluster."""
     epoch: Epoch = field(default_factory=Epoch)
     process: Started | None = None
+    ending: Started | None = None
+    """The hosts that were killed when the island was removed, which may take a moment to end."""
     lost: Diagnostic | None = None
     """Why the last hosts are gone; None while they are there, or come for the first time."""
     began: float = 0.0
@@ -143,9 +148,18 @@ def all_ranks(members: Iterable[Member]) -> Iterator[Rank]:
 
 
 def spec_of(members: Iterable[Member]) -> dict[str, str]:
-    """What a client must know of each island: its epoch, where its hosts are, and why none will come; for `Welcome`."""
+    """What a client must know of each island: its epoch, where its hosts are, why none will come, and the number of its
+    first device; for `Welcome`."""
     found: dict[str, str] = {}
     for each in members:
         gone = write_diagnostic(each.lost) if each.epoch.state == "away" and each.lost is not None else ""
-        found[each.name] = json.dumps([each.epoch.number, each.addresses, gone])
+        found[each.name] = json.dumps([each.epoch.number, each.addresses, gone, each.first])
     return found
+
+
+def relay_of(run: int, members: Iterable[Member], branches: Mapping[int, tuple[str, frozenset[str]]]) -> Relay:
+    """Makes what tells the hosts of a run what one of them has decided."""
+    members = list(members)
+    told = {rank.name: EpochOfRank(rank) for member in members for rank in member.ranks}
+    islands = {rank.name: member.name for member in members if len(member.ranks) > 1 for rank in member.ranks}
+    return Relay(run, told, branches, islands)

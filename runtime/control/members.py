@@ -43,6 +43,11 @@ START = 120.0
 """Seconds that hosts may take to start."""
 
 
+def print_note(line: str) -> None:
+    """Prints a note for who watches the cluster."""
+    print(f"note: {line}", file=sys.stderr, flush=True)
+
+
 class Members:
     """All hosts of a cluster. `on_came` and `on_gone` hear of islands whose hosts are there, or are not any more."""
 
@@ -53,9 +58,10 @@ class Members:
         islands: Sequence[Island],
         on_came: Callable[[Member], None],
         on_gone: Callable[[Member, int, Diagnostic], None],
+        log: Callable[[str], None] = print_note,
     ) -> None:
         self._loop, self._launcher = loop, launcher
-        self._on_came, self._on_gone = on_came, on_gone
+        self._on_came, self._on_gone, self._log = on_came, on_gone, log
         self.all = members_of(islands)
         self.by_name = {rank.name: rank for rank in all_ranks(self.all)}
         """All hosts."""
@@ -90,6 +96,7 @@ class Members:
         """Ends the hosts of an island that leaves; no others are started."""
         assert member.leaves is not None
         if member.epoch.state != "away":
+            member.ending = member.process
             self.lose(member, member.leaves)
         member.lost = member.leaves
 
@@ -210,7 +217,7 @@ class Members:
     def _must_ask_again(self, answer: m.Answer | Diagnostic) -> bool:
         """Whether a host could not say where its data are, or take where others' are: all are asked again, soon."""
         if isinstance(answer, m.Answer) and answer.error:
-            print(f"note: {read_diagnostic(answer.error)}", file=sys.stderr, flush=True)
+            print_note(str(read_diagnostic(answer.error)))
             self.are_meeting = False  # the one that cannot may be removed
             self._loop.after(AGAIN, self._join_soon)
         return not isinstance(answer, m.Answer) or bool(answer.error)
@@ -266,7 +273,7 @@ class Members:
                 return
             cause = self._partitions.found(message, rank.member.name, list(idle.values()))
             if cause is not None:
-                print(f"note: {cause.brief}", file=sys.stderr, flush=True)
+                print_note(cause.brief)
                 for island, mend in self._partitions.mends(cause).items():
                     named[island].post(mend)
 
@@ -281,7 +288,7 @@ class Members:
         member.epoch.go()
         member.lost = cause
         note("host", member.name, f"is gone: {cause.text(cause.have)}")
-        print(f"note: {cause.brief}", file=sys.stderr, flush=True)
+        self._log(cause.brief)
         asked: list[Callable[[m.Answer | Diagnostic], None]] = []
         for rank in member.ranks:
             rank.post(m.RunRefused(0, write_diagnostic(cause)))  # if it still hears
@@ -318,7 +325,7 @@ class Members:
     def _give_up(self, member: Member, cause: Diagnostic) -> None:
         member.epoch.settle(member.epoch.number, "stay away")
         member.lost, member.process = cause, None
-        print(f"note: the host of {member.name} ends again and again, and is not started any more", file=sys.stderr)
+        print_note(f"the host of {member.name} ends again and again, and is not started any more")
         self._on_gone(member, member.epoch.number, cause)
 
     def _look(self) -> None:

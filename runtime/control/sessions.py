@@ -7,15 +7,24 @@ array, say) waits for it; nothing of one client waits for another's.
 import secrets
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pathways.runtime.control.client_parcels import IslandParcel
-from pathways.runtime.control.loop import Peer
 from pathways.runtime.control.member import Rank
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.load_proofs import new_key
+
+
+class ClientPeer(Protocol):
+    """The way to a client: a stream of the loop, or the queue of a client in this process."""
+
+    def send(self, message: m.Message) -> None: ...
+
+    def pass_on(self, island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
+        """Tells the client what one of its hosts has said to the controller."""
+        ...
 
 
 class Behind(NamedTuple):
@@ -94,7 +103,7 @@ class ClientSession:
     number: int
     name: str
     pid: int
-    peer: Peer
+    peer: ClientPeer
     member: str = ""
     """The name in its certificate, where it has one."""
     ticket: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -122,6 +131,8 @@ class ClientSession:
 
     def label(self, inside: int) -> str:
         """What a client inside of the process is called everywhere: no other process has a client of this name."""
+        if not self.number:  # the only process of a cluster of its own
+            return self.inside.get(inside, "main")
         return f"{self.inside.get(inside, 'client')} of {self.name} {self.number}"
 
     def expected_by(self, rank: Rank) -> m.Expect:

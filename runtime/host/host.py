@@ -45,7 +45,7 @@ from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
-from pathways.runtime.host.run_ends import PostAll, end_of_run, told_directly
+from pathways.runtime.host.run_ends import PostAll, end_of_run, is_done, told_directly
 from pathways.runtime.host.snapshots import Snapshots
 from pathways.runtime.journal import note
 from pathways.runtime.threads import start_thread
@@ -56,7 +56,6 @@ from pathways.runtime.wire.ids import client_of
 
 NOTHING_LOST: Mapping[Hashable, DeviceQueue] = MappingProxyType({})
 _CLIENT = "of the cluster"
-"""What a host calls all clients: it does not know of them."""
 BEAT = 0.5
 """Seconds between two signs of life."""
 _Controls: TypeAlias = m.Connect | m.Record
@@ -82,8 +81,7 @@ class Host:
         self.decisions = Decisions(post, in_step=neighbors.in_step)
         self._post = post
         self.calls = ClientCalls()
-        """Of functions that clients have; the controller of a cluster that has only one client is client 0."""
-        self.calls.begin(0, post)
+        """Of functions that clients have."""
         self.clients: dict[int, ClientPost] = {}
         """The ways to clients that are connected with this host, by number."""
         self._executables = Executables()
@@ -349,7 +347,10 @@ class Host:
         self._runs += 1
         flight.thread = 0
         note("run", message.run, "was enqueued")
-        self._line.put(flight, eager=True)
+        if not self._line.flights and is_done(frame, results):
+            flight.end()  # a small one: to wake the thread of the line takes longer than the run
+        else:
+            self._line.put(flight, eager=True)
         self._flights.enqueuing.pop(flight.number)
 
     def _arguments(self, part: LoadedPart, message: m.RunPlan) -> list[Any]:

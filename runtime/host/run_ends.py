@@ -11,6 +11,8 @@ from pathways.runtime.host.load.loaded_part import PartResult
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.posting import ClientPost
 from pathways.runtime.host.run.failures import why_failed
+from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.store import Poison
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.ids import client_of
@@ -44,9 +46,19 @@ def told_directly(said: m.Done | m.Failed, plan: Plan, clients: Mapping[int, Cli
     """Sends the end of a run to its client, which saves two wakeups; returns what the controller is told.
 
     Of a run on many hosts the controller tells the client, which then reads one stream. So it does if the client is not
-    connected here, or has not read what was sent to it.
+    connected here, has not read what was sent to it, or has the controller in its own process: client 0.
     """
-    client = clients.get(client_of(said.run)) if len(plan.streams) <= MAX_ISLANDS_TELLING else None
-    if client is None or not client.post_if_taken(said):
+    number = client_of(said.run)
+    client = clients.get(number) if len(plan.streams) <= MAX_ISLANDS_TELLING else None
+    if client is None or not number or not client.post_if_taken(said):
         return said
     return msgspec.structs.replace(said, is_told=True)
+
+
+def is_done(frame: Frame, results: Sequence[tuple[PartResult, Any]]) -> bool:
+    """Whether a run of one launch is done already, as its results show."""
+    return len(frame.tokens) == 1 and bool(results) and all(_is_ready(value) for _, value in results)
+
+
+def _is_ready(value: Any) -> bool:
+    return not isinstance(value, Poison) and not value.is_deleted() and value.is_ready()

@@ -6,15 +6,16 @@ behind a run is done at once. When the stream ends, however it ends, the process
 """
 
 import argparse
-import contextlib
 import faulthandler
 import json
 import os
 import queue
+import shutil
 import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,17 +32,17 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.run_ends import PostAll
-from pathways.runtime.launch.host_start import log_of
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, both, read_address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import TICKET
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.tls import join_as, read_keys
 from pathways.runtime.wire.versions import VERSIONS
 
+LOOKS, LOOK = 20, 0.05
+"""How often a host whose stream has ended looks whether its controller is gone, and the seconds between two looks."""
 MEET = 100
 """Seconds that the hosts of an island may take to meet."""
 
@@ -51,10 +52,11 @@ def serve() -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--socket")
     where.add_argument("--connect", metavar="HOST:PORT")
-    parser.add_argument("--listen", metavar="SOCKET", help="where clients come, where the controller has several")
+    parser.add_argument("--listen", metavar="SOCKET", help="where clients come")
     parser.add_argument("--keys", type=Path, help="the folder of this host's certificate")
     parser.add_argument("--ip", default="", help="where others reach this host, and with --keys clients, too")
     parser.add_argument("--foreground", action="store_true", help="Ctrl-C ends it, and it says why it ends")
+    parser.add_argument("--remove-folder", action="store_true", help="removes the folder of --socket when it ends")
     parser.add_argument("--island", required=True)
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--platform", required=True)
@@ -75,7 +77,7 @@ def serve() -> None:
         if chosen.group:  # first: until it connects, its end is seen
             machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET, chosen.ip or LOOPBACK), name)
         host = _host_of(island, machine, lambda *said: connection.post(*said), rank, ranks, chosen.ip or LOOPBACK)
-        connection, check = _connected(chosen)  # after the devices: it must send its first message soon
+        connection = _connected(chosen)  # after the devices: it must send its first message soon
         todo: Todo = queue.SimpleQueue()
         clients = Clients(host, todo)
         port = clients.listen_at((chosen.ip, 0), read_keys(chosen.keys)) if chosen.ip and chosen.keys else None
@@ -85,28 +87,17 @@ def serve() -> None:
         clients.listen(chosen.listen)
     connection.post(m.Hello(name, os.getpid(), VERSIONS, both(port, chosen.listen or ""), os.environ.pop(TICKET, "")))
     host.start()
-    folder = Path(chosen.socket).parent if chosen.socket and not chosen.listen else None
 
     def clean_up() -> None:
-        """Removes what this host has in its folder: the controller may be dead. Other hosts may still log there."""
-        if folder is None:
-            return
-        own = [log_of(folder, name), Path(chosen.socket)]
-        if rank == 0:
-            own.append(log_of(folder, island.name))  # of the service where the hosts of the island meet
-        with contextlib.suppress(OSError):
-            for path in own:
-                path.unlink(missing_ok=True)
-            folder.rmdir()
+        if chosen.remove_folder:
+            _remove_folder(Path(chosen.socket))
 
     def at_end(error: ConnectionEnded) -> None:
         if chosen.foreground:
             print(f"note: the controller has ended the connection: {error}", file=sys.stderr, flush=True)
         clean_up()
 
-    threading.Thread(
-        target=_read, args=(connection, clients, check, at_end), name="pathways-reader", daemon=True
-    ).start()
+    threading.Thread(target=_read, args=(connection, clients, at_end), name="pathways-reader", daemon=True).start()
     while True:
         try:
             host.receive(*todo.get())
@@ -134,30 +125,37 @@ def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: 
     return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks, ip), post)
 
 
-def _connected(chosen: argparse.Namespace) -> "tuple[Connection, Callable[[m.Message], None]]":
-    """The connection to the controller, and what its messages must pass: one of a single client is client 0."""
+def _connected(chosen: argparse.Namespace) -> Connection:
+    """Connects to the controller."""
     if chosen.socket:
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(chosen.socket)
-        return Connection(sock), lambda _: None
+        return Connection(sock)
     address = read_address(chosen.connect)
     if address is None:
         sys.exit(f"{chosen.connect} is not HOST:PORT")
-    connection, peer = join_as(address, read_keys(chosen.keys), "controller")
-    return connection, (lambda _: None) if chosen.ip else lambda message: check_fields(message, 0, str(peer))
+    return join_as(address, read_keys(chosen.keys), "controller")[0]
+
+
+def _remove_folder(controller: Path) -> None:
+    """Removes the folder of a cluster, if its controller is gone, which would: no process listens at its socket."""
+    for _ in range(LOOKS):  # the system may close that behind the stream
+        with socket.socket(socket.AF_UNIX) as sock:
+            if sock.connect_ex(str(controller)):
+                shutil.rmtree(controller.parent, ignore_errors=True)
+                return
+        time.sleep(LOOK)
 
 
 def _read(
     connection: Connection,
     clients: Clients,
-    check: "Callable[[m.Message], None]",
     at_end: "Callable[[ConnectionEnded], None]",
 ) -> None:
     """Reads messages until the stream ends; `os._exit`, since other threads may be inside of XLA."""
     try:
         while True:
             message = connection.receive()
-            check(message)
             match message:
                 case m.Expect():
                     clients.expect(message)

@@ -35,6 +35,11 @@ class Started(abc.ABC):
     def ended(self) -> str:
         """Why one of them has ended, with its last words; empty while all run, or have yet to be started."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether they have ended, once killed; True where that is not known."""
+        return True
+
     @abc.abstractmethod
     def kill(self) -> None:
         """Ends all of them now, also where one is frozen."""

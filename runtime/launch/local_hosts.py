@@ -1,9 +1,10 @@
-"""The hosts of a cluster whose controller is a process of its own: processes of its machine."""
+"""The hosts of a cluster as processes of its controller's machine."""
 
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
@@ -29,6 +30,8 @@ class LocalHosts(Started):
     processes: "tuple[subprocess.Popen[bytes], ...]"
     logs: tuple[Path, ...]
     meeting: GroupService | None
+    gone: threading.Event = field(default_factory=threading.Event)
+    """Set when all of them have ended, once killed."""
 
     @property
     def pids(self) -> Sequence[int]:
@@ -40,6 +43,10 @@ class LocalHosts(Started):
             if (code := process.poll()) is not None:
                 return why_ended(code, log)
         return ""
+
+    @property
+    def is_gone(self) -> bool:
+        return self.gone.is_set()
 
     def kill(self) -> None:
         """Ends them now, also where one is frozen; what is left of them goes when they have."""
@@ -56,17 +63,24 @@ class LocalHosts(Started):
             process.wait()
         if self.meeting is not None:
             self.meeting.end()
+        self.gone.set()
 
 
 class LocalLauncher:
     """Starts hosts as processes of this machine, which are joined by Unix sockets in a folder of this user's."""
 
     def __init__(
-        self, folder: Path, platform: str, ranks: RankTable, ip: str = LOOPBACK, keys: Path | None = None
-    ) -> None:
-        """With an address and a folder of keys (`wire/certificates.py`), clients from elsewhere reach them, too."""
+        self, folder: Path, platform: str, ranks: RankTable, ip: str = LOOPBACK, keys: Path | None = None,
+        *, is_temporary: bool = False,
+    ) -> None:  # fmt: skip
+        """With an address and a folder of keys (`wire/certificates.py`), clients from elsewhere reach them, too.
+
+        `is_temporary`: hosts that outlive their controller remove the folder, since no one else will.
+        """
         self._folder, self._platform, self._ranks = folder, platform, ranks
-        self._ip, self._keys = ip, keys
+        self._ip, self._keys, self._is_temporary = ip, keys, is_temporary
+        self._started: list[LocalHosts] = []
+        """All that may not have ended."""
         self._logs = folder / LOGS
         self._logs.mkdir(mode=0o700, exist_ok=True)
 
@@ -83,6 +97,8 @@ class LocalLauncher:
                 logs.append(log_of(self._logs, self._ranks.names(island.name)[rank]))
                 arguments = sockets_of(self._folder, island, epoch, rank)
                 arguments += host_arguments(self._platform, self._ranks, island, rank, group)
+                if self._is_temporary:
+                    arguments.append("--remove-folder")
                 if self._keys is not None:
                     folder = member_folder(self._keys, "host", self._ranks.names(island.name)[rank])
                     arguments += ["--ip", self._ip, "--keys", str(folder)]
@@ -90,7 +106,15 @@ class LocalLauncher:
         except (OSError, PathwaysError):
             LocalHosts(tuple(processes), tuple(logs), meeting).kill()
             raise
-        return LocalHosts(tuple(processes), tuple(logs), meeting)
+        made = LocalHosts(tuple(processes), tuple(logs), meeting)
+        self._started = [*(hosts for hosts in self._started if not hosts.is_gone), made]
+        return made
+
+    def wait(self, seconds: float) -> None:
+        """Waits until all hosts have ended, which were killed before; for so many seconds at the most."""
+        until = time.monotonic() + seconds
+        for hosts in self._started:
+            hosts.gone.wait(max(0.0, until - time.monotonic()))
 
 
 def sockets_of(folder: Path, island: Island, epoch: int, rank: int) -> list[str]:

@@ -6,7 +6,7 @@ them is checked by `check_fields` (fields.py).
 
 import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, cast, get_type_hints
+from typing import Any, TypeAlias, cast, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple
@@ -37,7 +37,11 @@ _PARCEL = struct.Struct("<IIQ")
 """The number of an island, its epoch, the size of the frames."""
 
 
-def pack_parcels(parcels: Iterable[tuple[int, int, Sequence[Message]]]) -> bytes:
+Parcel: TypeAlias = tuple[int, int, Sequence[Message]]
+"""The messages to an island, by its number and epoch."""
+
+
+def pack_parcels(parcels: Iterable[Parcel]) -> bytes:
     """Writes the messages to several islands, by number and epoch, for `Submit`."""
     found: list[bytes] = []
     for island, epoch, messages in parcels:

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, this_cluster, values
+from support.clusters import arrays_on_hosts, becomes, values
 from support.codes import code_of
 from support.processes import ROOT, load_file, pwc_here
 
 import pathways as pw
-from pathways.api.process import Process, inside_of, process
+from pathways.api.process import Process, inside_of, process, process_policy
 from pathways.dialect.plan.part import edges_of
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.client.cluster import Cluster
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_island import RemoteIsland
 
 jit: Any = jax.jit
 TOPOLOGY = "islands=3,devices=8"
@@ -174,11 +174,10 @@ def test_hosts_free_arrays_whose_handles_are_dropped() -> None:
     program = pw.program(chain)
     results = [program(X) for _ in range(30)]
     values(results[-1])
-    hosts = this_cluster().hosts.values()
-    assert becomes(lambda: sum(h.arrays for h in hosts) >= 60)
+    assert becomes(lambda: arrays_on_hosts() >= 60)
     results.clear()
     gc.collect()
-    assert becomes(lambda: sum(h.arrays for h in hosts) == 0)
+    assert becomes(lambda: arrays_on_hosts() == 0)
 
 
 def test_sequential_dispatch_gives_the_same_results() -> None:
@@ -232,7 +231,7 @@ def test_a_program_is_compiled_again_for_another_machine(embedded: Process) -> N
 
 
 def test_a_local_cluster_of_two_gpu_islands_is_refused() -> None:
-    assert code_of(Cluster, parse_topology("islands=2,devices=1"), "gpu") == "PWC0912"
+    assert code_of(Cluster, parse_topology("islands=2,devices=1"), "gpu", process_policy()) == "PWC0912"
 
 
 def test_the_status_shows_islands_and_bytes() -> None:
@@ -248,8 +247,8 @@ def test_arrays_move_between_slices_without_a_fetch_by_the_client(monkeypatch: p
     x = pw.program(lambda x: f(x))(X)
     values([x])
     fetched: list[int] = []
-    fetch = RemoteHost.fetch
-    monkeypatch.setattr(RemoteHost, "fetch", lambda *a: (fetched.append(1), fetch(*a))[1])
+    fetch = RemoteIsland.fetch
+    monkeypatch.setattr(RemoteIsland, "fetch", lambda *a: (fetched.append(1), fetch(*a))[1])
     other = NamedSharding(HERE.mesh, P("y", "x"))
     turned = jit(lambda v: v + 1, in_shardings=other, out_shardings=other)
     elsewhere, here = pw.program(lambda x: g(x))(x), pw.program(lambda x: turned(x))(x)
@@ -263,10 +262,9 @@ def test_a_client_suspends_and_resumes_its_arrays(tmp_path: Path) -> None:
     with pw.Client("alice") as alice:
         made = pw.program(chain)(X)
         want = values(made)
-        hosts = list(this_cluster().hosts.values())
         for folder in (None, tmp_path / "suspended"):
             assert alice.suspend(folder) > 0
-            assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)  # constants of other tests remain
+            assert becomes(lambda: arrays_on_hosts() <= 2)  # constants of other tests remain
             with pytest.raises(pw.PathwaysError, match="suspended"):
                 np.asarray(made[0])
             alice.resume()

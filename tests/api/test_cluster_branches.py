@@ -16,14 +16,14 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, is_alive, pid_of, send, this_cluster, values
+from support.clusters import becomes, is_alive, is_replaced, pid_of, send, values
 from support.codes import code_of
 from support.proc import memory_of
 
 import pathways as pw
 from pathways.api.process import process
 from pathways.dialect.plan.order import Joined, linearize
-from pathways.runtime.wire import connection
+from pathways.runtime.control.member import Rank
 
 jit: Any = jax.jit
 X = np.arange(1.0, 17.0, dtype=np.float32).reshape(4, 4)
@@ -117,14 +117,14 @@ def test_runs_of_several_clients_do_not_mix() -> None:
 def test_the_controller_sends_each_decision_once_to_each_host(monkeypatch: pytest.MonkeyPatch) -> None:
     np.asarray(loop(X))
     posted: Counter[str] = Counter()
-    encode = connection.encode
-    monkeypatch.setattr(connection, "encode", lambda m: (posted.update([type(m).__name__]), encode(m))[1])
+    post = Rank.post
+    monkeypatch.setattr(Rank, "post", lambda rank, m: (posted.update([type(m).__name__]), post(rank, m))[1])
     result = loop(X)
     result.block_until_ready()
     turns, x = 1, X
     while x.sum() < 1e6:
         x, turns = (x + x.T) * 2, turns + 1
-    assert posted["RunPlan"] == 2 and posted["Decided"] == 2 * turns
+    assert posted["Decided"] == 2 * turns
 
 
 def test_a_failing_predicate_fails_the_results_of_its_loop_or_branch() -> None:
@@ -153,7 +153,7 @@ def test_a_loop_fails_when_one_of_its_hosts_is_lost(
     send(lost, how)
     assert code_of(np.asarray, result) == "PWC0910"
     assert code_of(np.asarray, next_result) in ("", "PWC0910")
-    assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
+    assert becomes(lambda: is_replaced(lost, old))
     assert pid_of(f"island{1 - which}") == other
     np.testing.assert_array_equal(np.asarray(loop(X)), plain_loop(X))
 
@@ -244,7 +244,7 @@ def test_a_loop_on_one_island_does_not_block_another_island() -> None:
     result = pw.program(alone)(X / 1e6)
     np.testing.assert_array_equal(np.asarray(kept), 2 * X)
     send("island1", signal.SIGKILL)
-    assert becomes(lambda: pid_of("island1") != old and this_cluster().hosts["island1"].lost is None)
+    assert becomes(lambda: is_replaced("island1", old))
     np.testing.assert_array_equal(np.asarray(there(X)), 2 * X)
     assert not result.is_ready() and result.cancel()
     with pytest.raises(pw.PathwaysError, match="of alone was cancelled"):

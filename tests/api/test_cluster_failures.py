@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, is_alive, pid_of, send, this_cluster, values
+from support.clusters import arrays_on_hosts, becomes, is_alive, is_replaced, pid_of, send, this_cluster, values
 from support.codes import code_of
 from support.processes import start_python
 from support.two_islands import X, both, double, f, g, here, jit, there
@@ -48,7 +48,7 @@ def test_a_lost_host_loses_only_its_arrays_and_is_restarted(how: signal.Signals)
     running += [both(X) for _ in range(3)]
     codes = {code_of(np.asarray, result) for results in running for result in results}
     assert codes <= {"", "PWC0910"}  # runs that completed before the signal are valid
-    assert becomes(lambda: this_cluster().hosts[lost].lost is None and pid_of(lost) != old)
+    assert becomes(lambda: is_replaced(lost, old))
     assert code_of(np.asarray, taken) == "PWC0910" and code_of(both, taken) in ("", "PWC0910")
     np.testing.assert_array_equal(np.asarray(kept), X * 2 + 1)
     for ours, theirs in zip(values(both(X)), want, strict=True):
@@ -62,7 +62,7 @@ def test_results_on_other_islands_report_the_lost_host_as_the_cause() -> None:
     lost = island_of(taken)
     old = pid_of(lost)
     send(lost, signal.SIGKILL)
-    assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
+    assert becomes(lambda: is_replaced(lost, old))
     after = pw.program(lambda y: f(g(y)))(taken)
     with pytest.raises(pw.PathwaysError, match=f"the host of {lost} is gone"):
         np.asarray(after)
@@ -82,7 +82,7 @@ def test_runs_succeed_again_after_a_host_dies_during_a_transfer(end: str) -> Non
     for ours, theirs in zip(results, want, strict=True):
         code = code_of(lambda ours=ours, theirs=theirs: np.testing.assert_array_equal(np.asarray(ours), theirs))
         assert code in ("", "PWC0910", "PWC0504"), code
-    assert becomes(lambda: pid_of(lost) != old and this_cluster().hosts[lost].lost is None)
+    assert becomes(lambda: is_replaced(lost, old))
     for ours, theirs in zip(values(many(xs)), want, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -174,9 +174,8 @@ def test_training_resumes_from_the_state_that_the_client_holds() -> None:
             now = saved
     assert lost == 3
     np.testing.assert_array_equal(saved, want)
-    hosts = this_cluster().hosts.values()
     del now
-    assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)
+    assert becomes(lambda: arrays_on_hosts() <= 2)
 
 
 def test_every_call_fails_while_a_lost_host_cannot_be_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +203,7 @@ s = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P
 f = pw.program(lambda x: jax.jit(lambda v: v + 1, in_shardings=s)(x))
 with pw.cluster(islands=2, devices=1):
     assert np.asarray(f(np.ones(3, np.float32)))[0] == 2
-    print(*(p.process.pid for p in process().machine.processes.values()), flush=True)
+    print(*(h["pid"] for i in process().machine.ask("status")["islands"] for h in i["hosts"]), flush=True)
     {ending}
 """
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, pid_of, send, this_cluster, values
+from support.clusters import becomes, is_replaced, pid_of, send, values
 from support.codes import code_of
 
 import pathways as pw
@@ -109,7 +109,7 @@ def test_a_host_frozen_beyond_the_timeout_fails_only_runs_that_need_it(program: 
     with calling_in_a_thread(program) as results:
         took = time_calls_on_other_island(1.5 * HOST_TIMEOUT_S)
     codes = [code_of(np.asarray, result) for result in results]
-    assert becomes(lambda: pid_of(island) != old and this_cluster().hosts[island].lost is None)
+    assert becomes(lambda: is_replaced(island, old))
     print(f"\n{len(took)} calls on the other island, the slowest {max(took) * 1e3:.0f} ms;", end=" ")
     print(f"{codes.count('PWC0910')} of {len(codes)} are lost, all noticed after {time.monotonic() - begun:.2f} s")
     assert set(codes) <= {"", "PWC0910"} and codes[0] == "PWC0910"

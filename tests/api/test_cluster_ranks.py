@@ -19,7 +19,7 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, is_alive, this_cluster, values
+from support.clusters import becomes, host_pids, is_alive, launched, pid_of, post_to, this_cluster, values
 from support.codes import code_of
 from support.forked_python import processes_from_nothing
 from support.processes import ROOT, load_file
@@ -142,14 +142,14 @@ def test_one_failed_shard_fails_the_result_and_no_host_hangs() -> None:
     made.block_until_ready()
     array = made.handle.buffer.array
     cause = write_diagnostic(HostLost(island="another", reason="a test says so"))
-    array.store.members[1].post(m.PutPoison(array.number, cause))
-    before = dict(this_cluster().processes)
+    post_to(array.store.members[1].name, m.PutPoison(array.number, cause))
+    before = host_pids()
     fine, bad = both(X, made)
     np.testing.assert_array_equal(np.asarray(fine), good[0])
     with pytest.raises(pw.PathwaysError, match="a test says so"):
         np.asarray(bad)
     np.testing.assert_allclose(values(make(X))[1], good[1], rtol=1e-6)
-    assert this_cluster().processes == before
+    assert host_pids() == before
 
 
 @pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("0",))
@@ -164,7 +164,7 @@ def test_all_hosts_of_an_island_are_replaced_when_one_is_killed(rank: int) -> No
     island = this_cluster().named(lost.handle.buffer.devices[0].island)
     assert island is not None
     gone = this_cluster().hosts[island.name]
-    before = {name: p.process.pid for name, p in this_cluster().processes.items()}
+    before = host_pids()
     os.kill(before[f"{island.name}/{rank}"], signal.SIGKILL)
     assert becomes(lambda: gone.lost is not None)
     assert gone.lost is not None and f"{island.name}/{rank}" in str(pw.PathwaysError(gone.lost))
@@ -172,7 +172,7 @@ def test_all_hosts_of_an_island_are_replaced_when_one_is_killed(rank: int) -> No
     for ours, theirs in zip(values(both(X)), want, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     np.testing.assert_array_equal(np.asarray(kept), want[1])
-    after = {name: p.process.pid for name, p in this_cluster().processes.items()}
+    after = host_pids()
     assert {name for name in before if before[name] != after[name]} == {f"{island.name}/0", f"{island.name}/1"}
     assert not any(is_alive(before[f"{island.name}/{n}"]) for n in range(2))
 
@@ -183,7 +183,7 @@ def test_an_island_is_replaced_when_its_group_service_is_killed() -> None:
     program = pw.program(lambda v: jit(lambda w: w - w.mean(), in_shardings=sharding, out_shardings=sharding)(v))
     with pw.cluster("islands=1,hosts=2,devices=1"):
         want, gone = values([program(X)]), this_cluster().hosts["island0"]
-        meeting = this_cluster().processes["island0/0"].meeting
+        meeting = launched("island0").meeting
         assert meeting is not None
         meeting.kill()
         assert becomes(lambda: gone.lost is not None)
@@ -228,8 +228,8 @@ def test_loading_different_plans_on_hosts_of_one_island_is_refused(monkeypatch: 
         def answer() -> m.Answer:
             said = wait()
             if len(said.value) == 64:  # a digest
-                seen.append(self.island)
-            is_changed = seen and self.island.endswith("/1")
+                seen.append(self.name)
+            is_changed = seen and self.name.endswith("/1")
             return msgspec.structs.replace(said, value=said.value[::-1]) if is_changed else said
 
         return answer
@@ -244,8 +244,9 @@ def test_loading_different_plans_on_hosts_of_one_island_is_refused(monkeypatch: 
 
 def test_all_processes_of_an_island_of_several_hosts_exit() -> None:
     with pw.cluster("islands=1,hosts=2,devices=1"):
-        found = list(this_cluster().processes.values())
-        pids = [p.process.pid for p in found] + [p.meeting.process.pid for p in found if p.meeting is not None]
+        found = launched("island0")
+        assert found.meeting is not None
+        pids = [*found.pids, found.meeting.process.pid]
         assert len(pids) == 3 and all(is_alive(pid) for pid in pids)
     assert not any(is_alive(pid) for pid in pids)
 
@@ -320,7 +321,7 @@ def test_a_loop_over_two_islands_fails_when_one_of_its_hosts_is_killed(rank: int
     islands = [both(X)[n].handle.buffer.devices[0].island for n in range(2)]
     kept = pw.program(lambda v: f(v))(X)
     np.testing.assert_array_equal(np.asarray(kept), want[0])
-    before = {name: p.process.pid for name, p in this_cluster().processes.items()}
+    before = host_pids()
     result = endless(X)
     gone = this_cluster().hosts[islands[1]]
     os.kill(before[f"{islands[1]}/{rank}"], signal.SIGKILL)
@@ -331,7 +332,7 @@ def test_a_loop_over_two_islands_fails_when_one_of_its_hosts_is_killed(rank: int
     assert result.cancel() and code_of(np.asarray, result) == "PWC0518"
     for ours, theirs in zip(values(both(X)), want, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    after = {name: p.process.pid for name, p in this_cluster().processes.items()}
+    after = host_pids()
     assert {name for name in before if before[name] != after[name]} == {f"{islands[1]}/0", f"{islands[1]}/1"}
 
 
@@ -381,7 +382,7 @@ def test_an_island_of_several_hosts_is_removed_and_added_again(embedded: Process
     both = pw.program(lambda x: (y := f(x), g(y)))
     results = run_and_compare(embedded, both, X, rtol=1e-6)
     want, (goes,) = values(results), {r.handle.buffer.origin[1] for r in results} - {"island0"}
-    old = [this_cluster().processes[f"{goes}/{rank}"].process.pid for rank in range(2)]
+    old = [pid_of(f"{goes}/{rank}") for rank in range(2)]
     pw.remove_island(goes)
     assert not any(map(is_alive, old)) and code_of(np.asarray, results[1]) == "PWC0922"
     assert code_of(pw.add_island) == "PWC0912"  # only an island name from the start can have several hosts

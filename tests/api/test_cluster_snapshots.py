@@ -20,7 +20,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from msgspec import structs
-from support.clusters import becomes, is_alive, pid_of, send, this_cluster
+from support.clusters import becomes, is_alive, is_replaced, pid_of, send, this_cluster
 from support.codes import code_of
 from support.saved_trees import DTYPES, MESHES, bits, host_values, like, placed, shape_of, sharding_of
 
@@ -284,7 +284,7 @@ def test_saving_a_lost_array_raises_its_error_and_writes_nothing(tmp_path: Path)
     island = w.handle.buffer.origin[1]
     old = pid_of(island)
     send(island, signal.SIGKILL)
-    assert becomes(lambda: pid_of(island) != old and this_cluster().hosts[island].lost is None)
+    assert becomes(lambda: is_replaced(island, old))
     assert code_of(pw.save, {"w": w}, tmp_path / "state") == "PWC0910" and not list(tmp_path.iterdir())
 
 

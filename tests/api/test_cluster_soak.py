@@ -19,7 +19,16 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, is_alive, pid_of, send, this_cluster, values
+from support.clusters import (
+    arrays_on_hosts,
+    becomes,
+    host_pids,
+    is_alive,
+    is_replaced,
+    pid_of,
+    send,
+    values,
+)
 from support.codes import code_of
 from support.proc import children_of, listening, memory_of, open_files_of, ports_of, threads_of
 
@@ -99,7 +108,7 @@ class Kills:
     timers: list[threading.Timer] = field(default_factory=list[threading.Timer])
 
     def note(self) -> None:
-        for island in this_cluster().processes:
+        for island in host_pids():
             self.pids.add(pid_of(island))
             self.ports |= ports_of(pid_of(island))
 
@@ -167,7 +176,7 @@ def train(kills: Kills) -> tuple[list[bytes], dict[int, list[int]]]:
                 held = done, jax.tree.map(np.asarray, state)
                 state = held[1] if moment else state
             if done in (FIRST_MEMORY_STEP, STEPS) and done not in memory:
-                memory[done] = [memory_of(), *(memory_of(pid_of(i)) for i in this_cluster().processes)]
+                memory[done] = [memory_of(), *(memory_of(pid_of(i)) for i in host_pids())]
         except pw.PathwaysError as error:
             assert error.code == "PWC0910", error
             again += done - held[0]
@@ -191,8 +200,7 @@ def test_training_with_killed_hosts_gives_the_same_losses_as_without(
         found, memory = train(kills)
         kills.note()
         gc.collect()
-        hosts = this_cluster().hosts.values()
-        assert becomes(lambda: sum(h.arrays for h in hosts) <= 2)  # constants
+        assert becomes(lambda: arrays_on_hosts() <= 2)  # constants
     seconds = time.monotonic() - begun
     shown = {n: [f"{b / MIB:.0f}" for b in sizes] for n, sizes in memory.items()}
     print(f"{seconds:.1f} s; {len(kills.pids)} hosts; MiB here and of hosts: {shown}")
@@ -217,7 +225,7 @@ def test_a_host_frees_values_that_a_lost_peer_host_never_received() -> None:
         given = make(np.ones(BIG, np.float32))
         np.asarray(send_one(given))
         source = given.handle.buffer.origin[1]
-        target = next(i for i in this_cluster().processes if i != source)
+        target = next(i for i in host_pids() if i != source)
         memory: list[int] = []
         for _ in range(4):
             old = pid_of(target)
@@ -226,7 +234,7 @@ def test_a_host_frees_values_that_a_lost_peer_host_never_received() -> None:
             np.asarray(given.copy())  # by now the source has offered all values
             memory.append(memory_of(pid_of(source)))
             send(target, signal.SIGKILL)
-            assert becomes(lambda old=old: pid_of(target) != old and this_cluster().hosts[target].lost is None)
+            assert becomes(lambda old=old: is_replaced(target, old))
             assert {code_of(np.asarray, s) for s in sent} == {"PWC0910"}
             assert np.asarray(send_one(given))[0, 0] == 4
             memory.append(memory_of(pid_of(source)))
@@ -241,7 +249,7 @@ def test_memory_does_not_grow_during_training() -> None:
             *state, loss = STEP(*state, *batch(n))
             if n in (FIRST_MEMORY_STEP, STEPS - 1):
                 np.asarray(loss)
-                memory.append([memory_of(), *(memory_of(pid_of(i)) for i in this_cluster().processes)])
+                memory.append([memory_of(), *(memory_of(pid_of(i)) for i in host_pids())])
     print(f"\nMiB here and of hosts: {[[m // MIB for m in each] for each in memory]}")
     for early, late in zip(*memory, strict=True):
         assert late < early + 32 * MIB

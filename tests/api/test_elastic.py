@@ -24,7 +24,8 @@ from support.processes import load_file
 
 import pathways as pw
 from pathways.api.process import Process, inside_of, process
-from pathways.runtime.client import cluster as clusters
+from pathways.runtime.control import members
+from pathways.runtime.launch import local_hosts
 
 jit: Any = jax.jit
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
@@ -223,7 +224,7 @@ def test_a_loaded_plan_is_refused_until_its_island_is_added_again(tmp_path: Path
 def test_an_island_whose_host_is_not_restarted_counts_as_lost(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(clusters, "MOST_STARTS", 0)
+    monkeypatch.setattr(members, "MOST_STARTS", 0)
     both = two_stages()
     result = both(X)
     goes = island_of(result[1])
@@ -253,15 +254,15 @@ def test_invalid_additions_and_removals_of_islands_are_refused(cluster: Process)
 
 @pytest.mark.usefixtures("two")
 def test_adding_an_island_fails_when_its_host_is_killed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, before = clusters.start_hosts, children_of(os.getpid())
+    spawn, before = local_hosts.spawn, children_of(os.getpid())
 
-    def start_and_kill(*given: Any) -> Any:
+    def start_and_kill(*args: Any, **named: Any) -> Any:
         monkeypatch.undo()
-        started = start(*given)
-        os.kill(started[0].process.pid, signal.SIGKILL)
-        return started
+        process = spawn(*args, **named)
+        process.kill()
+        return process
 
-    monkeypatch.setattr(clusters, "start_hosts", start_and_kill)
+    monkeypatch.setattr(local_hosts, "spawn", start_and_kill)
     assert code_of(pw.add_island, "devices=2,name=late") == "PWC0910"
     assert island_names() == {"island0", "island1"} and children_of(os.getpid()) == before
     assert (

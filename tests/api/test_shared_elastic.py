@@ -96,9 +96,11 @@ def test_pwc_cluster_adds_and_removes_islands(cluster: SharedCluster) -> None:
         np.testing.assert_array_equal(np.asarray(result), 2 * X + 1)
         assert pwc_here("cluster", "remove", made, *at)[0] == 0
         assert becomes(lambda: made not in island_names()) and code_of(np.asarray, result) == "PWC0922"
-        assert (
-            code_of(pw.add_island, pw.Island(made, devices=4)) == "PWC0923"
-        )  # the name keeps its numbers, which are for two devices
+        larger = pw.add_island(pw.Island(made, devices=4))
+        shard = NamedSharding(pw.make_virtual_device_set().add_slice(devices=4, island=made).mesh("x"), P("x"))
+        np.testing.assert_array_equal(np.asarray(pw.program(jit(lambda x: x * 3, in_shardings=shard))(X)), 3 * X)
+        assert [island.devices for island in pw.status().islands] == [2, 2, 4]
+        pw.remove_island(larger)
         assert code_of(pw.add_island, pw.Island("pod", devices=1, hosts=2)) == "PWC0912"
     for wrong in (("remove", "nowhere"), ("remove", made), ("add", "devices=2,name=island0")):
         code, _, error = pwc_here("cluster", *wrong, *at)

@@ -10,6 +10,8 @@ import numpy as np
 
 from pathways.api.process import process
 from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.launch.local_hosts import LocalHosts
+from pathways.runtime.wire import messages as m
 
 PATIENCE = 60.0
 """Timeout of a test's waits, in seconds."""
@@ -21,8 +23,40 @@ def this_cluster() -> Cluster:
     return machine
 
 
-def pid_of(island: str) -> int:
-    return this_cluster().processes[island].process.pid
+def host_pids() -> dict[str, int]:
+    """Returns the process id of each host, by name."""
+    islands = this_cluster().ask("status")["islands"]
+    return {host["name"]: host["pid"] for island in islands for host in island["hosts"]}
+
+
+def arrays_on_hosts() -> int:
+    """Returns how many arrays the hosts had when they last said so."""
+    return sum(island["arrays"] for island in this_cluster().ask("status")["islands"])
+
+
+def pid_of(host: str) -> int:
+    return host_pids()[host]
+
+
+def post_to(host: str, message: m.Message) -> None:
+    """Sends a message to one host, as the controller does."""
+    controller = this_cluster()._controller  # pyright: ignore[reportPrivateUsage]
+    loop = this_cluster()._loop  # pyright: ignore[reportPrivateUsage]
+    loop.call(lambda: controller.members.by_name[host].post(message))
+
+
+def launched(island: str) -> LocalHosts:
+    """Returns the processes of an island, and the service where its hosts meet."""
+    members = this_cluster()._controller.members.all  # pyright: ignore[reportPrivateUsage]
+    found = next(member.process for member in members if member.name == island)
+    assert isinstance(found, LocalHosts)
+    return found
+
+
+def is_replaced(island: str, old: int) -> bool:
+    """Returns whether a new host of an island has joined in place of the process `old`."""
+    said = next(each for each in this_cluster().ask("status")["islands"] if each["name"] == island)
+    return said["state"] == "up" and said["hosts"][0]["pid"] != old
 
 
 def send(island: str, how: signal.Signals) -> None:

@@ -4,15 +4,19 @@ import contextlib
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from pathways.api.process import Process
+from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.runtime.client.controller import Controller
-from pathways.runtime.client.hosts import Hosts
-from pathways.runtime.client.remote_gang import IslandHost
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.hosts import Hosts, RunParcel, StartedRun
+from pathways.runtime.client.remote_island import RemoteIsland
+from pathways.runtime.control.relay import Relay
+from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import decode, encode, most_bytes
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.messages import Message
@@ -57,9 +61,44 @@ class EncodedConnection:
             raise ConnectionEnded("the stream has ended")
         return decode(*found)
 
+    def flush(self) -> None:
+        """Does nothing: all is sent at once."""
+
     def close(self) -> None:
         self._outbox.put(None)
         self._inbox.put(None)
+
+
+class ClientEnd(EncodedConnection):
+    """The client's end, which does what else the controller does: it passes on what the host decides of a run."""
+
+    def __init__(self, inbox: "queue.SimpleQueue[Any]", outbox: "queue.SimpleQueue[Any]") -> None:
+        super().__init__(inbox, outbox)
+        self.relays: dict[int, Relay] = {}
+        self.island: RemoteIsland | None = None
+
+    def tell(self, message: m.Decided | m.Undecided) -> None:
+        self.post(message)
+
+    def receive(self) -> Message:
+        while True:
+            message = super().receive()
+            match message:
+                case m.Decided() | m.Undecided() | m.Reached():
+                    if (relay := self.relays.get(message.run)) is not None:
+                        relay.hear(NAME, message)
+                case m.Beat():
+                    if self.island is not None:
+                        self.island.free_now()
+                case m.Hangs():
+                    assert self.island is not None
+                    self.island.lose("", read_diagnostic(message.cause))
+                case m.Missing():
+                    pass
+                case _:
+                    if isinstance(message, m.Done | m.Failed):
+                        self.relays.pop(message.run, None)
+                    return message
 
 
 class EncodedHosts(Hosts):
@@ -70,23 +109,36 @@ class EncodedHosts(Hosts):
         down: queue.SimpleQueue[Any] = queue.SimpleQueue()
         up: queue.SimpleQueue[Any] = queue.SimpleQueue()
         there: Any = EncodedConnection(down, up)
-        here: Any = EncodedConnection(up, down)
+        self._here = here = ClientEnd(up, down)
+        connection: Any = here
         nowhere: Any = None
         host = Host(NAME, self, self.islands_for, Neighbors(nowhere), there.post)
+        host.calls.begin(0, there.post)
         host.start()
         todo: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         for work in (_read, _serve):
             threading.Thread(target=work, args=(there, host, todo), name=f"encoded{work.__name__}", daemon=True).start()
-        self.hosts[NAME] = RemoteHost(NAME, here, lambda _: None, numbers=self.numbers)
+        self._island = RemoteIsland(NAME, {NAME: connection}, lambda _: None, numbers=self.numbers, ordered=here)
+        here.island = self.hosts[NAME] = self._island
 
     def host_of(self, island: str) -> str:
         return NAME
 
-    def host(self, name: str) -> IslandHost:
+    def host(self, name: str) -> RemoteIsland:
         return self.hosts[name]
 
-    def fence(self, host: IslandHost) -> None:
-        """Does nothing, because there are no other hosts."""
+    def start(self, run: StartedRun, parcels: Sequence[RunParcel]) -> list[RemoteRun]:
+        ((host, before, message),) = parcels
+        relay = None if run.branches is None else Relay(run.number, {NAME: self._here}, run.branches)
+        part = RemoteRun() if relay is None or not run.has_loops else Parts(relay.cancel).add()
+        with self.telling:
+            if relay is not None:
+                self._here.relays[run.number] = relay
+            if host.expect(message.run, part):
+                self._here.post(*before, *host.take_ended(), message)
+        if relay is not None:
+            relay.begin()
+        return [part]
 
 
 def _read(connection: EncodedConnection, host: Host, todo: "queue.SimpleQueue[Message | None]") -> None:

@@ -34,6 +34,9 @@ class FakePeer:
     def post(self, data: bytes) -> None:
         self.got += read_frames(data)
 
+    def send(self, message: m.Message) -> None:
+        self.post(frame_bytes(message))
+
 
 class FakeCluster:
     """Clients, and hosts whose runs end when a test calls `end`."""

@@ -58,8 +58,8 @@ class Machine:
 
     is_local: ClassVar[bool] = True
     """Whether they are in this process: a watchdog sees then whether they work."""
-    counts_memory: ClassVar[bool] = True
-    """Whether who has the machine counts what is held on its devices; else a controller that several share does."""
+    schedules_here: ClassVar[bool] = True
+    """Whether runs wait in this process for turns and for memory; else the controller of a cluster has the lines."""
 
     def __init__(self, platform: str) -> None:
         self.platform = platform

@@ -37,14 +37,15 @@ class RemoteRun:
         causes: dict[int, Diagnostic],
         everything: Diagnostic | None = None,
         found: tuple[int, Diagnostic] | None = None,
-    ) -> None:
-        """Says what has become of it; the first call counts."""
+    ) -> bool:
+        """Says what has become of it; the first call counts. Returns True: nothing more will be said of it."""
         with contextlib.suppress(IndexError):
             self._first.pop()  # two threads may say it at once
             self.causes, self.everything, self.found = causes, everything, found
             self._ended = True
             while self._waits:
                 self._waits.pop().open()
+        return True
 
     def is_ready(self) -> bool:
         return self._ended or self.cancelled is not None
@@ -93,7 +94,7 @@ class Parts:
 
 
 class ArrayStore(Protocol):
-    """The arrays of a host in another process (client/remote_host.py)."""
+    """The arrays of a host in another process (client/remote_island.py)."""
 
     def free(self, number: int) -> None:
         """Says that no run will name an array again; may be called anywhere, also by the garbage collector."""

@@ -27,7 +27,7 @@ class FakeHost:
 
     def __init__(self, name: str, time: str, answer: m.Answer | PathwaysError | None = None) -> None:
         self.time, self.answer = time, answer
-        self.members, self.island = (self,), name
+        self.members, self.name = (self,), name
         self.asked: list[m.Message] = []
 
     def ask(self, make: Callable[[int], m.Message]) -> m.Answer:

@@ -6,10 +6,10 @@ from typing import Any
 
 from pathways.runtime.client.ended_arrays import MAX_UNLOADED_WITH_RUN, MOST_FREED, EndedArrays
 from pathways.runtime.client.hosts import RunParcel, StartedRun
-from pathways.runtime.client.submitted import AHEAD, MOST_KEPT, are_ahead, submitted
+from pathways.runtime.client.submitted import AHEAD, MOST_KEPT, are_ahead, parcels_of, submitted
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import read_frames, read_parcels
+from pathways.runtime.wire.encoding import pack_parcels, read_frames, read_parcels
 
 
 def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
@@ -21,9 +21,9 @@ def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
     start, argument = m.RunPlan(7, 8, 0, 9, (5,)), m.PutArray(4, 7, 0, b"x")
 
     def parcels(*before: m.Message) -> list[tuple[int, int, list[m.Message]]]:
-        said = submitted(run, 0, {"device": 2}, {1: RunParcel(host, before, start)})
-        assert said.memory == (2, 100)
-        return [(island, epoch, read_frames(frames)) for island, epoch, frames in read_parcels(said.blob)]
+        assert submitted(run, 0, {"device": 2}).memory == (2, 100)
+        blob = pack_parcels(parcels_of({1: RunParcel(host, before, start)}))
+        return [(island, epoch, read_frames(frames)) for island, epoch, frames in read_parcels(blob)]
 
     assert parcels(argument) == [(1, 3, [argument, m.FreeArrays((5,)), m.UnloadPlan(6), start])]
     assert parcels() == [(1, 3, [start])]

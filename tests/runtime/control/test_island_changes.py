@@ -31,6 +31,7 @@ class Cluster:
 
     def _end(self, member: Member) -> None:
         self.ended.append(member.name)
+        member.epoch.settle(member.epoch.number, "stay away")
 
     def remove(self, *, now: bool) -> None:
         self.changes.change(m.ChangeIslands(0, "", "island1", named=True, now=now), lambda *a: self.answers.append(a))

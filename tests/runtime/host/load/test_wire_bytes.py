@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.clusters import becomes, pid_of, send, this_cluster
+from support.clusters import becomes, host_pids, pid_of, send
 from support.counted_host.sitecustomize import FILE
 from support.forked_python import processes_from_nothing
 
@@ -157,7 +157,7 @@ def rows(folder: Path, island: str, kind: str) -> list[Any]:
 def bytes_on_the_wire(folder: Path) -> int:
     """Returns the bytes sent between the hosts, as the kernel counts them."""
     total = 0
-    for island in this_cluster().processes:
+    for island in host_pids():
         before = len(rows(folder, island, "tcp"))
         send(island, signal.SIGUSR2)
         assert becomes(lambda island=island, before=before: len(rows(folder, island, "tcp")) > before)

@@ -1,5 +1,6 @@
 """A controller never waits forever for a host, whatever the host sends and however the host ends."""
 
+import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.client.client_ids import ClientIds
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.wire import encoding
@@ -30,10 +31,14 @@ class Far:
         here, self.raw = socket.socketpair()
         self.connection = Connection(self.raw)
         self.lost = threading.Event()
-        self.host = RemoteHost("island0", Connection(here), lambda _: self.lost.set(), numbers=ClientIds(0))
+        there = Connection(here)
+        self.host = RemoteIsland(
+            "island0", {"island0": there}, lambda _: self.lost.set(), numbers=ClientIds(0), ordered=there
+        )
 
     def run(self, message: m.RunPlan) -> RemoteRun:
-        self.host.run(message, run := RemoteRun())
+        self.host.expect(message.run, run := RemoteRun())
+        self.host.order(message)
         return run
 
     def answers(self, *answers: Callable[[Any], m.Message]) -> None:
@@ -51,6 +56,7 @@ def far() -> Iterator[Far]:
     made = Far()
     yield made
     made.connection.close()
+    made.host.lose("the test is over")
     assert made.lost.wait(60)
 
 
@@ -96,13 +102,6 @@ def test_values_are_fetched_unchanged(far: Far) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_a_hang_is_the_cause_of_the_waiting_run_and_of_the_host(far: Far) -> None:
-    run = far.run(m.RunPlan(0, 0, 0, 10, ()))
-    far.connection.post(m.Hangs(write_diagnostic(CAUSE), 2))
-    run.block_until_ready()
-    assert run.everything == CAUSE == far.host.lost and far.host.faults == 2
-
-
 def test_freed_arrays_are_sent_before_the_next_message(far: Far) -> None:
     numbers = [ClientIds(0).take() for _ in range(3)]
     arrays = [RemoteArray(far.host, n, ArrayType((), "int8")) for n in numbers]
@@ -111,19 +110,6 @@ def test_freed_arrays_are_sent_before_the_next_message(far: Far) -> None:
     freed = far.connection.receive()
     assert isinstance(freed, m.FreeArrays) and set(freed.arrays) == set(numbers)
     assert far.connection.receive() == m.CopyArray(1, 2)
-
-
-def test_heartbeats_of_a_host_that_reads_nothing_are_received(far: Far) -> None:
-    """Heartbeats are read while much data and freed arrays wait to be sent to the host."""
-    for _ in range(20):
-        far.host.post(m.PutArray(ClientIds(0).take(), 0, 0, bytes(1 << 20)))
-    for runs in range(3):
-        heard = far.host.heard
-        RemoteArray(far.host, ClientIds(0).take(), ArrayType((), "int8"))  # freed at once; sent with the next heartbeat
-        far.connection.post(m.Beat(runs, runs))
-        until = threading.Event()
-        while far.host.heard == heard or far.host.arrays != runs:
-            until.wait(0.001)
 
 
 @pytest.mark.parametrize("how", ["end", "noise", "unasked", "too large", "a number that is none"])
@@ -143,6 +129,8 @@ def test_waiting_requests_and_runs_fail_when_the_host_is_lost(how: str, far: Far
     match how:
         case "end":
             far.connection.close()
+            while far.host.lost is None:  # the controller says nothing for a long time
+                far.host.lose_late(math.inf)
         case "noise":
             far.raw.sendall(HEADER.pack(3, 1) + b"abc")
         case "unasked":

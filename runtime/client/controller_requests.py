@@ -1,0 +1,51 @@
+"""What a client asks of a controller, and its answers."""
+
+import itertools
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.user_line import caller
+from pathways.runtime.wire import messages as m
+
+
+class ControllerRequests:
+    """Requests that have not been answered."""
+
+    def __init__(self, changed: threading.Condition, check_there: Callable[[], None]) -> None:
+        """`changed` guards them, and is notified when the controller is gone: then `check_there` raises why."""
+        self._changed, self._check_there = changed, check_there
+        self._answers: dict[int, m.Answer | None] = {}
+        self._numbers = itertools.count()
+
+    def ask(self, post: Callable[[m.Message], None], make: Callable[[int], m.Message]) -> Any:
+        """Posts the request that `make` makes of its number; waits for the answer, and returns its value.
+
+        Raises the diagnostic that the controller answers with, PWC0917 where it is gone.
+        """
+        number = next(self._numbers)
+        with self._changed:
+            self._answers[number] = None
+        post(make(number))
+        try:
+            with self._changed:
+                while (answer := self._answers[number]) is None:
+                    self._check_there()
+                    self._changed.wait()
+        finally:
+            with self._changed:
+                del self._answers[number]
+        if answer.error:
+            raise PathwaysError(replace(read_diagnostic(answer.error), where=caller()))
+        return json.loads(answer.value)
+
+    def hear(self, answer: m.Answer) -> None:
+        """Takes an answer."""
+        with self._changed:
+            if answer.request in self._answers:
+                self._answers[answer.request] = answer
+            self._changed.notify_all()

@@ -1,0 +1,49 @@
+"""Numbers of all devices of a cluster, by which clients say how many bytes a run takes, and what they hold."""
+
+from collections.abc import Container, Hashable, Sequence
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire.errors import BadMessage
+
+
+class DeviceNumbers:
+    """Devices by number: each is an island, by name, and a position there."""
+
+    def __init__(self) -> None:
+        self._devices: list[tuple[str, int]] = []
+
+    def add(self, island: str, size: int) -> int:
+        """Numbers the devices of an island that has come, unless it was there with as many; returns the first number.
+
+        Devices of an island that comes again with another size have no name any more: clients may still free arrays.
+        """
+        numbers = [number for number, (name, _) in enumerate(self._devices) if name == island]
+        if len(numbers) != size:
+            for number in numbers:
+                self._devices[number] = ("", number)
+            numbers = [len(self._devices)]
+            self._devices += [(island, at) for at in range(size)]
+        return numbers[0]
+
+    def __getitem__(self, number: int) -> tuple[str, int]:
+        return self._devices[number]
+
+    def number(self, device: Hashable) -> int:
+        return next(number for number, one in enumerate(self._devices) if one == device)
+
+    def pairs(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
+        """Devices, by number, and bytes. Raises PWC0911 for what are none."""
+        if len(numbers) % 2 or not all(0 <= number < len(self._devices) for number in numbers[::2]):
+            raise PathwaysError(BadMessage(have_=f"{len(numbers)} numbers", rule="devices of this cluster, and bytes"))
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+    def memory(
+        self, numbers: Sequence[int], islands: Container[str], limited: Container[Hashable]
+    ) -> dict[Hashable, int]:
+        """Bytes by device that has a limit. Raises PWC0911 for devices of other islands than these."""
+        if not numbers:
+            return {}
+        found = {self._devices[number]: max(size, 0) for number, size in self.pairs(numbers)}
+        if not all(island in islands for island, _ in found):
+            raise PathwaysError(BadMessage(have_="memory on other islands than the run's", rule="devices of the run"))
+        return {device: size for device, size in found.items() if device in limited}
