@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.ranks import ranks_in
@@ -15,6 +16,7 @@ from pathways.runtime.client.attached import Attached
 from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.member import all_ranks
 from pathways.runtime.control.own_client import OwnClient
 from pathways.runtime.control.scheduling import SchedulingPolicy
 from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
@@ -25,6 +27,8 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import Parcel
 from pathways.runtime.wire.errors import NotOverProcesses
 
+LOOK = 0.1
+"""Seconds between two looks at hosts that start."""
 GOODBYE = 30.0
 """Seconds that the processes of hosts may take to end, once killed."""
 
@@ -67,12 +71,14 @@ class Cluster(Attached):
 
     def _wait_for_start(self) -> None:
         """Waits until all hosts are there. Raises PWC0910 as soon as one has ended before."""
-        places = self._places.values()
-        with self._changed:
-            self._changed.wait_for(lambda: all(p.addresses for p in places) or any(p.cause for p in places))
-            cause = next((place.cause for place in places if place.cause is not None), None)
-        if cause is not None:
-            raise PathwaysError(cause)
+        ranks = list(all_ranks(self._controller.members.all))
+        with Activity("starting", len(ranks), "hosts") as starting, self._changed:
+            while not all(place.addresses for place in self._places.values()):
+                self._check_there()
+                if (cause := next((p.cause for p in self._places.values() if p.cause is not None), None)) is not None:
+                    raise PathwaysError(cause)
+                self._changed.wait(LOOK)  # Ctrl-C ends it
+                starting.done = sum(rank.peer is not None for rank in ranks)
         for name in self._places:
             self.host(name)
 
