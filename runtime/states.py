@@ -1,4 +1,4 @@
-"""What may become of runs, buffers, values between hosts, and hosts themselves: one table each. Pure.
+"""What may become of objects with a life: runs, buffers, islands, clients and streams. One table each. Pure.
 
 An event that a table does not know in a state is a bug of this package: it raises, and nothing has changed.
 """
@@ -28,8 +28,36 @@ class States:
         return not self.table[state]
 
 
-RUN = States(
-    "a run",
+MOST_TOLD = 8
+"""The last events of an object that an error tells."""
+
+
+class Life:
+    """The state of one object, and the last events that led to it."""
+
+    __slots__ = ("_events", "_states", "state")
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+        self.state = states.first
+        self._events: tuple[str, ...] = ()
+
+    def turn(self, event: str) -> None:
+        """Takes an event. Raises InternalError, with the last events, for one that cannot happen in this state."""
+        try:
+            self.state = self._states.after(self.state, event)
+        except InternalError as error:
+            raise InternalError(f"{error.what}; before: {', '.join(self._events) or 'nothing'}") from None
+        self._events = (*self._events[1 - MOST_TOLD :], event)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can become of it."""
+        return self._states.is_end(self.state)
+
+
+TURN = States(
+    "a turn",
     "new",
     {
         "new": {"line up": "waiting"},
@@ -41,7 +69,52 @@ RUN = States(
         "ended": {},
     },
 )
-"""A run, as the scheduler sees it: in line, enqueuing, giving way or waiting for a value in between, then in flight."""
+"""A run's turn, which the scheduler gives: in line, enqueuing, giving way or waiting for a value, then in flight."""
+
+RUN = States(
+    "a run",
+    "behind",
+    {
+        "behind": {"line up": "in line", "be refused": "ended"},
+        "in line": {"begin": "on hosts", "be refused": "ended"},
+        "on hosts": {"end": "ended", "be refused": "ended"},
+        "ended": {},
+    },
+)
+"""A run of a cluster: behind what its client sent before, in line for its turn, then on hosts. It is refused there only
+where something of this package has failed."""
+
+EXECUTION = States(
+    "an execution",
+    "enqueuing",
+    {
+        "enqueuing": {"be enqueued": "in flight", "be abandoned": "abandoned", "end": "ended"},
+        "in flight": {"be abandoned": "abandoned", "end": "ended"},
+        "abandoned": {"be enqueued": "abandoned", "be abandoned": "abandoned", "end": "given up"},
+        "ended": {"be abandoned": "ended"},
+        "given up": {"be abandoned": "given up"},
+    },
+)
+"""A run on devices. One is abandoned where some of what it enqueued will never be done: a device hangs. It may end in
+the moment before it is."""
+
+SESSION = States(
+    "a client",
+    "here",
+    {"here": {"leave": "leaving"}, "leaving": {"be forgotten": "gone"}, "gone": {}},
+)
+"""A client of a cluster: its number is used again when no host and no run has anything of it."""
+
+PEER = States(
+    "a stream",
+    "open",
+    {
+        "open": {"fill": "full", "end": "ended"},
+        "full": {"drain": "open", "end": "ended"},
+        "ended": {},
+    },
+)
+"""A stream of a controller's loop. A full one takes nothing more for now."""
 
 BUFFER = States(
     "a buffer",
@@ -78,8 +151,8 @@ RECEIVED = States(
 )
 """One value that goes between hosts, in one run: offered once and pulled once, under a number of its own."""
 
-HOST = States(
-    "a host",
+ISLAND = States(
+    "an island",
     "starting",
     {
         "starting": {"join": "up", "go": "starting", "stay away": "away"},
@@ -87,6 +160,6 @@ HOST = States(
         "away": {"go": "away"},
     },
 )
-"""The host of an island: each time it goes another is started in its place, until that is given up."""
+"""The hosts of an island: each time they go others are started in their place, until that is given up."""
 
-ALL = (RUN, BUFFER, SENT, RECEIVED, HOST)
+ALL = (RUN, TURN, EXECUTION, BUFFER, SENT, RECEIVED, ISLAND, SESSION, PEER)

@@ -88,7 +88,6 @@ class Cluster(Attached):
     def keep_for_ever(self) -> None:
         super().keep_for_ever()
         self._loop.abandon()
-        self._listener.close()
 
     def close(self) -> None:
         """Ends all processes."""

@@ -31,9 +31,16 @@ class Ticket:
 
     request: Request
     gate: Any = field(default_factory=threading.Lock)
+    error: Exception | None = None
+    """A failure of the scheduler at an event of this run: who waits raises it."""
 
     def __post_init__(self) -> None:
         self.gate.acquire()
+
+    def check(self) -> None:
+        """Raises the failure of the scheduler, if there was one."""
+        if self.error is not None:
+            raise self.error
 
 
 class Turns:
@@ -46,7 +53,7 @@ class Turns:
         self.contended = False
         """Whether any run waits; read between the parts of a long run."""
         self._tickets: dict[int, Ticket] = {}
-        self._events: deque[Event] = deque()
+        self._events: deque[tuple[Event, Ticket | None]] = deque()
         self._lock = threading.Lock()
 
     def enter(self, request: Request, patience: Callable[[Ticket], None]) -> Ticket:
@@ -59,6 +66,7 @@ class Turns:
             self.line_up(ticket)
             if not ticket.gate.acquire(blocking=False):
                 self._wait(ticket, patience)
+            ticket.check()
         except BaseException:
             self.cancel(ticket)
             raise
@@ -68,17 +76,18 @@ class Turns:
         """Puts a run in line; its gate opens when its turn comes."""
         self._tickets[ticket.request.number] = ticket
         note("run", ticket.request.number, "lined up")
-        self.post(lambda scheduler: scheduler.submit(ticket.request))
+        self.post(lambda scheduler: scheduler.submit(ticket.request), ticket)
 
     def step_aside(self, ticket: Ticket) -> None:
         """Lets others enqueue for as long as the run waits for data; `pause` brings it back."""
-        self.post(lambda scheduler: scheduler.step_aside(ticket.request.number))
+        self.post(lambda scheduler: scheduler.step_aside(ticket.request.number), ticket)
 
     def pause(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
         """Lets runs that rank before this one go first; returns when it is its turn again."""
-        self.post(lambda scheduler: scheduler.pause(ticket.request.number))
+        self.post(lambda scheduler: scheduler.pause(ticket.request.number), ticket)
         if not ticket.gate.acquire(blocking=False):
             self._wait(ticket, patience)
+        ticket.check()
 
     def _wait(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
         patience(ticket)
@@ -94,17 +103,17 @@ class Turns:
 
     def enqueued(self, ticket: Ticket, bytes_: Mapping[Hashable, int] | None) -> None:
         note("run", ticket.request.number, "was enqueued")
-        self.post(lambda scheduler: scheduler.enqueued(ticket.request.number, bytes_))
+        self.post(lambda scheduler: scheduler.enqueued(ticket.request.number, bytes_), ticket)
 
     def finished(self, ticket: Ticket) -> None:
         note("run", ticket.request.number, "ended")
         self._tickets.pop(ticket.request.number, None)
-        self.post(lambda scheduler: scheduler.finished(ticket.request.number))
+        self.post(lambda scheduler: scheduler.finished(ticket.request.number), ticket)
 
     def cancel(self, ticket: Ticket) -> None:
         note("run", ticket.request.number, "gave up its turn")
         self._tickets.pop(ticket.request.number, None)
-        self.post(lambda scheduler: scheduler.cancel(ticket.request.number))
+        self.post(lambda scheduler: scheduler.cancel(ticket.request.number), ticket)
 
     @uninterrupted
     def ask(self, question: Callable[[Scheduler], _T]) -> _T:
@@ -116,29 +125,35 @@ class Turns:
         return answer
 
     @uninterrupted
-    def post(self, event: Event) -> None:
-        """Posts an event, which is processed here or by the thread that is processing events now."""
-        self._events.append(event)
+    def post(self, event: Event, ticket: Ticket | None = None) -> None:
+        """Posts an event, of this run, which is processed here or by the thread that is processing events now."""
+        self._events.append((event, ticket))
         while self._events and self._lock.acquire(blocking=False):
             try:
                 self._process()
             finally:
                 self._lock.release()
 
-    def _started(self, event: Event) -> list[int]:
-        """Returns the runs that an event starts; none where it raises: a bug in one event must not stop the others."""
+    def _started(self, event: Event, ticket: Ticket | None) -> list[int]:
+        """Returns the runs that an event starts. If it raises, a bug, its run fails, and no other."""
         try:
             return event(self.scheduler)
-        except Exception:
+        except Exception as error:
             traceback.print_exc()
-            return []
+            if ticket is None:
+                return []
+            ticket.error = error
+            self._tickets.pop(ticket.request.number, None)
+            if ticket.gate.locked():
+                ticket.gate.release()
+            return self._started(lambda scheduler: scheduler.cancel(ticket.request.number), None)
 
     def _process(self) -> None:
         while self._events:
-            for number in self._started(self._events.popleft()):
+            for number in self._started(*self._events.popleft()):
                 ticket = self._tickets.get(number)
                 if ticket is None:  # given up while its turn came
-                    self._events.append(lambda scheduler, n=number: scheduler.cancel(n))
+                    self._events.append((lambda scheduler, n=number: scheduler.cancel(n), None))
                 else:
                     ticket.gate.release()
         self.contended = self.scheduler.contended

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import time
-from collections import Counter
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +16,7 @@ from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.client_numbers import ClientNumbers
+from pathways.runtime.control.cluster_status import status_of_cluster
 from pathways.runtime.control.dispatcher import Dispatcher
 from pathways.runtime.control.island_changes import IslandChanges
 from pathways.runtime.control.loop import MOST_UNREAD_BY_HOST, Loop, Peer, Receive, Transport
@@ -29,7 +30,7 @@ from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import decode, read_expected
-from pathways.runtime.wire.errors import BadMessage, NoCluster
+from pathways.runtime.wire.errors import BadMessage, ControllerFailed, NoCluster
 from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.identity import Identity
 from pathways.runtime.wire.ids import MOST_CLIENTS, client_of
@@ -186,26 +187,28 @@ class ClusterController:
         self.changes.change(message, answer)
 
     def _client_left(self, session: ClientSession, reason: str) -> None:
+        session.life.turn("leave")
         del self._sessions[session.number]
         self.dispatcher.left_by(session, ClientClosed(client=session.label(0), have_=reason))
         left = {rank for rank in all_ranks(self.members.all) if rank.peer is not None}
         if not left:
-            self._reuse(session.number)
+            self._reuse(session)
 
         def forgotten(rank: Rank) -> None:
             left.discard(rank)
             if not left:
-                self._reuse(session.number)
+                self._reuse(session)
 
         for rank in list(left):
             self.members.ask(rank, lambda n: m.Forget(n, session.number), lambda _, rank=rank: forgotten(rank))
 
-    def _reuse(self, number: int) -> None:
+    def _reuse(self, session: ClientSession) -> None:
         """Frees the number of a client that is gone from all hosts, when its last runs have ended."""
-        if any(client_of(run) == number for run in self.dispatcher.runs):
-            self._loop.after(REUSE_LOOK_S, lambda: self._reuse(number))
+        if any(client_of(run) == session.number for run in self.dispatcher.runs):
+            self._loop.after(REUSE_LOOK_S, lambda: self._reuse(session))
         else:
-            self._numbers.give_back(number)
+            session.life.turn("be forgotten")
+            self._numbers.give_back(session.number)
 
     def _from_client(self, session: ClientSession, kind: int, payload: bytes) -> None:
         message = read_expected(kind, payload, OF_CLIENTS)
@@ -214,6 +217,31 @@ class ClusterController:
 
     def hear(self, session: ClientSession, message: m.Message, size: int = 0) -> None:
         """Does what a client says by a message, which is checked, and had so many bytes on a stream."""
+        try:
+            self._hear(session, message, size)
+        except PathwaysError:
+            raise
+        except Exception as error:
+            if not self.failed_at(message, error):
+                raise
+
+    def failed_at(self, message: m.Message, error: Exception) -> bool:
+        """Fails the run that a message is about, and nothing else, where something failed here that never should.
+
+        Returns False where it is about none.
+        """
+        traceback.print_exception(error)
+        run = getattr(message, "run", None)
+        if not isinstance(run, int):
+            return False
+        cause = ControllerFailed(what=f"a {type(message).__name__}", problem=f"{type(error).__name__}: {error}")
+        if run in self.dispatcher.runs:
+            self.dispatcher.fail(run, cause)
+        elif (session := self._sessions.get(client_of(run))) is not None:
+            session.peer.send(m.RunRefused(run, write_diagnostic(cause)))
+        return True
+
+    def _hear(self, session: ClientSession, message: m.Message, size: int) -> None:
         match message:
             case m.Submit():
                 self.dispatcher.submit(session, message)
@@ -251,6 +279,14 @@ class ClusterController:
     def _from_host(self, rank: Rank, kind: int, payload: bytes) -> None:
         """Takes what a host says."""
         message = decode(kind, payload)
+        try:
+            self._hear_host(rank, message)
+        except PathwaysError:
+            raise
+        except Exception as error:  # of this controller: the host is as good as before
+            self.failed_at(message, error)
+
+    def _hear_host(self, rank: Rank, message: m.Message) -> None:
         match message:
             case m.Done() | m.Failed():
                 self._run_ended(rank, message)
@@ -291,7 +327,7 @@ class ClusterController:
 
         match message.what:
             case "status":
-                answer(self.status())
+                answer(self._status())
             case "stacks":
                 self._stacks(answer)
             case "stop":
@@ -323,63 +359,14 @@ class ClusterController:
                 self.members.ask(rank, m.TellStacks, lambda a, name=rank.name: hear(name, a))
         self._loop.after(2.0 if missing else 0.0, tell)
 
-    def status(self) -> dict[str, Any]:
-        """What is going on, for `pwc status`."""
-        scheduler, ledger = self.dispatcher.scheduler, self.dispatcher.ledger
-        islands: list[dict[str, Any]] = []
-        for member in self.members.all:
-            numbers = range(member.first, member.first + member.island.size)
-            if member.leaves is not None and member.epoch.state == "away":
-                continue
-            held = {
-                label: max((counts[n] for n in numbers), default=0)
-                for session in self._sessions.values()
-                for label, counts in session.held.items()
-            }
-            reserved = max((ledger.reserved.get((member.name, at), 0) for at in range(member.island.size)), default=0)
-            islands.append(
-                {
-                    "name": member.name,
-                    "kind": self._platform if member.island.kind == "any" else member.island.kind,
-                    "devices": member.island.size,
-                    "lost": [] if member.is_up else list(range(member.island.size)),
-                    "memory": member.island.memory,
-                    "reserved": reserved,
-                    "held": {label: size for label, size in held.items() if size},
-                    "waiting": [[r.client, r.program] for r in scheduler.waiting.values() if member.name in r.islands],
-                    "running": [[r.client, r.program] for r in scheduler.running.values() if member.name in r.islands],
-                    "ended": self.dispatcher.ended_on[member.number],
-                    "arrays": member.arrays,
-                    "open_ports": sum(rank.open_ports for rank in member.ranks),
-                    "epoch": member.epoch.number,
-                    "state": member.epoch.state,
-                    "waits": member.process.waits() if member.process is not None and not member.is_up else "",
-                    "hosts": _hosts_of(member),
-                }
-            )
-        runs = Counter(run.session.number for run in self.dispatcher.runs.values())
-        why = self.dispatcher.why_held_up(self._sessions.values())
-        clients = [_said_of(s, runs[s.number], why.get(s.number, "")) for s in self._sessions.values()]
+    def _status(self) -> dict[str, Any]:
         known = {"policy": self._policy.name, "pid": os.getpid(), "bind": self.bind, "clock": time.monotonic()}
-        return known | {"islands": islands, "clients": clients}
+        return known | status_of_cluster(self._platform, self.members.all, self.dispatcher, self._sessions.values())
 
     def close(self) -> None:
         """Ends all hosts, and the loop."""
         self.members.close()
         self._loop.end()
-
-
-def _said_of(session: ClientSession, runs: int, why: str) -> dict[str, Any]:
-    """A client, for `pwc status`: what is under way of it, why that waits, and what the clients inside have had."""
-    had = {k: {"weight": h.weight, "runs": h.runs, "seconds": h.seconds} for k, h in session.had.items()}
-    return {"name": session.name, "number": session.number, "pid": session.pid, "runs": runs, "why": why, "had": had}
-
-
-def _hosts_of(member: Member) -> list[dict[str, Any]]:
-    """The hosts of an island, for `pwc status`: a process is 0 where none is known."""
-    pids = list(member.process.pids) if member.process is not None else []
-    pids += [0] * (len(member.ranks) - len(pids))
-    return [{"name": r.name, "pid": pid, "arrays": r.arrays} for r, pid in zip(member.ranks, pids, strict=True)]
 
 
 def _told(receive: Receive) -> Receive:

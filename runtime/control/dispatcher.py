@@ -5,7 +5,6 @@ begin, and their messages are sent before the next event is looked at.
 """
 
 import secrets
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -207,8 +206,8 @@ class Dispatcher:
                 self._begin(self.scheduler.hold((self._devices[number],), more))
 
     def _line_up(self, session: ClientSession, run: ClusterRun) -> None:
-        if not run.is_in_line and session.is_next(run):
-            run.is_in_line = True
+        if run.life.state == "behind" and session.is_next(run):
+            run.life.turn("line up")
             self._begin(self.scheduler.submit(run.request))
 
     def _begin(self, numbers: Iterable[int]) -> None:
@@ -230,7 +229,7 @@ class Dispatcher:
             cause = gone.lost or HostLost(island=gone.name, reason="another has taken its place")
             following = self._drop(run, cause)
         else:
-            run.began = time.monotonic()
+            run.life.turn("begin")
             run.left = {rank.number for member in members.values() for rank in member.ranks}
             if run.plan.branches is not None:
                 run.relay = relay_of(run.request.number, members.values(), run.plan.branches)
@@ -248,7 +247,7 @@ class Dispatcher:
         for island, parcel in run.parcels.items():
             line = session.lines[island]
             at = line.index(run)
-            if run.left or not parcel.before:
+            if run.life.state == "on hosts" or not parcel.before:
                 del line[at]
             else:  # the run was refused, and later runs may read these arrays
                 line[at] = Behind(parcel.epoch, parcel.before)
@@ -270,6 +269,7 @@ class Dispatcher:
 
     def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
         """Tells the client, and the hosts that are there: later runs may read what this one would have made."""
+        run.life.turn("be refused")
         said = write_diagnostic(cause)
         for island, parcel in run.parcels.items():
             member = self._members[island]
@@ -296,6 +296,7 @@ class Dispatcher:
     def _part_ended(self, run: ClusterRun, host: int) -> None:
         run.left.discard(host)
         if not run.left:
+            run.life.turn("end")
             self._remove(run)
             run.session.had[run.request.client].count(run)
             self.ended_on.update(list(run.parcels))
@@ -320,27 +321,35 @@ class Dispatcher:
         run = self.runs.get(number)
         if run is None:
             return
-        if run.left:
+        if run.life.state == "on hosts":
             if run.relay is not None:
                 run.relay.cancel(cause)
             return
-        following = self._drop(run, cause) if run.is_in_line else []
-        if not run.is_in_line:
-            self._refuse(run, cause)
-            self._remove(run)
+        following = self._drop(run, cause)
         self._leave_line(run)
         self._begin(following)
+
+    def fail(self, number: int, cause: Diagnostic) -> None:
+        """Refuses a run, wherever it is, of which something of this package has failed: its client must not wait."""
+        run = self.runs.get(number)
+        if run is not None:
+            is_on_hosts = run.life.state == "on hosts"
+            run.left.clear()
+            following = self._drop(run, cause)
+            if not is_on_hosts:
+                self._leave_line(run)
+            self._begin(following)
 
     def left_by(self, session: ClientSession, cause: Diagnostic) -> None:
         """Forgets a client: what waits is dropped, loops end, and what else is under way ends by itself."""
         following: list[int] = []
         for run in [run for run in self.runs.values() if run.session is session]:
-            if run.left and run.relay is not None:
-                run.relay.cancel(cause)
-            elif not run.left:
+            if run.life.state != "on hosts":
+                run.life.turn("be refused")
                 del self.runs[run.request.number]
-                if run.is_in_line:
-                    following += self.scheduler.cancel(run.request.number)
+                following += self.scheduler.cancel(run.request.number)
+            elif run.relay is not None:
+                run.relay.cancel(cause)
         session.lines.clear()
         for number, size in session.counted.items():
             following += self.scheduler.hold((self._devices[number],), -size)

@@ -10,7 +10,6 @@ import errno
 import heapq
 import itertools
 import math
-import os
 import selectors
 import socket
 import sys
@@ -19,10 +18,11 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.states import PEER, Life
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import encode, frame_bytes, most_bytes
 from pathways.runtime.wire.frames import HEADER, frame_of
@@ -68,13 +68,12 @@ class Peer:
 
     __slots__ = (
         "_buffer",
-        "_is_full",
         "_loop",
         "_size",
         "_socket",
         "_waiting",
-        "ended",
         "heard",
+        "life",
         "most_unread",
         "on_end",
         "receive",
@@ -89,13 +88,15 @@ class Peer:
         self._buffer = bytearray()
         self._waiting: deque[bytes | memoryview] = deque()
         self._size = 0
-        self._is_full = False
-        """Whether the socket takes no more for now."""
+        self.life = Life(PEER)
         self.most_unread = MOST_UNREAD
-        self.ended = False
         self.heard = time.monotonic()
         """When bytes last came."""
         loop.selector.register(sock, selectors.EVENT_READ, self)
+
+    @property
+    def ended(self) -> bool:
+        return self.life.state == "ended"
 
     def post(self, data: bytes) -> None:
         """Sends bytes, behind those before them, when what is being done is done: one write for many messages."""
@@ -135,9 +136,10 @@ class Peer:
                 self._waiting[0] = memoryview(data)[sent:]  # not a copy: the backlog may be large
                 break
             self._waiting.popleft()
-        if bool(self._waiting) != self._is_full:
-            self._is_full = bool(self._waiting)
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._is_full else 0)
+        is_full = bool(self._waiting)
+        if is_full != (self.life.state == "full"):
+            self.life.turn("fill" if is_full else "drain")
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if is_full else 0)
             self._loop.selector.modify(self._socket, events, self)
         if self._size > self.most_unread:
             self.end(f"it has not taken {self._size:,} bytes")
@@ -204,7 +206,7 @@ class Peer:
         """Ends the stream; the other end sees it at once."""
         if self.ended:
             return
-        self.ended = True
+        self.life.turn("end")
         with contextlib.suppress(OSError):
             self._socket.send(b"".join(self._waiting))  # why it ends, say
         with contextlib.suppress(KeyError, ValueError):
@@ -334,7 +336,7 @@ class Loop:
         The sockets are only closed: to take them out of the selector would take them out of the other process's, too.
         """
         for key in list(self.selector.get_map().values()):
-            os.close(key.fd)
+            cast("socket.socket", key.fileobj).close()
         self.selector.close()
         self._wake.close()
 

@@ -65,9 +65,17 @@ class OwnClient:
 
         def work() -> None:
             self._take(held)
-            self._do(lambda: self._controller.dispatcher.submit_own(self._session, run, parcels))
+            self._do(lambda: self._submit(run, parcels))
 
         self._loop.call(work)
+
+    def _submit(self, run: m.Submit, parcels: Iterable[Parcel]) -> None:
+        try:
+            self._controller.dispatcher.submit_own(self._session, run, parcels)
+        except PathwaysError:
+            raise
+        except Exception as error:
+            self._controller.failed_at(run, error)
 
     def flush(self) -> None:
         """Does nothing: no message is kept."""

@@ -13,6 +13,7 @@ from pathways.runtime.control.client_parcels import IslandParcel
 from pathways.runtime.control.member import Rank
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
+from pathways.runtime.states import RUN, SESSION, Life
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.load_proofs import new_key
 
@@ -91,9 +92,7 @@ class ClusterRun:
     left: set[int] = field(default_factory=set[int])
     """The numbers of hosts that have not ended it."""
     relay: Relay | None = None
-    began: float = 0.0
-    is_in_line: bool = False
-    """Whether the scheduler knows of it."""
+    life: Life = field(default_factory=lambda: Life(RUN))
 
 
 @dataclass(eq=False)
@@ -107,6 +106,7 @@ class ClientSession:
     member: str = ""
     """The name in its certificate, where it has one."""
     ticket: str = field(default_factory=lambda: secrets.token_hex(16))
+    life: Life = field(default_factory=lambda: Life(SESSION))
     lines: dict[int, "deque[ClusterRun | Behind]"] = field(
         default_factory=lambda: defaultdict(deque[ClusterRun | Behind])
     )

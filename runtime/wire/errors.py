@@ -216,3 +216,15 @@ class RayFailed(Diagnostic):
     hint: ClassVar[str] = "`ray status --address {address}` shows it; `pwc cluster start --ray local` starts one"
     address: str
     reason: str
+
+
+@dataclass(frozen=True)
+class ControllerFailed(Diagnostic):
+    code: ClassVar[str] = "PWC0929"
+    exit: ClassVar[Exit] = Exit.FAILED
+    title: ClassVar[str] = "the controller has failed at {what}"
+    have: ClassVar[str] = "{problem}"
+    need: ClassVar[str] = "nothing of you: this is a bug of pathways"
+    hint: ClassVar[str] = "call the program again, and please report it with what the controller has printed"
+    what: str
+    problem: str

@@ -234,23 +234,27 @@ def test_a_client_abandons_a_frozen_controller(monkeypatch: pytest.MonkeyPatch) 
             os.kill(cluster.pid, signal.SIGCONT)
 
 
-def test_a_forked_child_does_not_close_the_connection_of_its_parent(cluster: SharedCluster) -> None:
-    script = """
-import os, sys
+FORKS = """
+import contextlib, os, sys
 import numpy as np
 import pathways as pw
 from support.two_islands import f
 here = pw.program(lambda x: f(x))
 x = np.ones((4, 4), np.float32)
-kept = here(x)
-kept.block_until_ready()
-if (child := os.fork()) == 0:
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-print(float(np.asarray(here(kept)).sum()))
+with pw.cluster(islands=2, devices=4) if sys.argv[1] == "own" else contextlib.nullcontext():
+    kept = here(x)
+    kept.block_until_ready()
+    if (child := os.fork()) == 0:
+        sys.exit(0) if sys.argv[1] == "shared" else os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print(float(np.asarray(here(kept)).sum()))
 """
-    path = f"{ROOT}:{ROOT / 'tests'}"
-    done = run_python("-W", "ignore", "-c", script, PYTHONPATH=path, PATHWAYS_ADDRESS=cluster.address)
+
+
+@pytest.mark.parametrize("way", ["own", "shared"])
+def test_a_forked_child_does_not_close_the_connection_of_its_parent(way: str, cluster: SharedCluster) -> None:
+    address = {"PATHWAYS_ADDRESS": cluster.address} if way == "shared" else {}
+    done = run_python("-W", "ignore", "-c", FORKS, way, PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}", **address)
     assert done.stdout.split() == ["112.0"], done.stderr
 
 

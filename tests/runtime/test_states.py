@@ -11,7 +11,7 @@ from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import StoredBuffer
 from pathways.runtime.journal import MOST_KEPT, last_events, note
-from pathways.runtime.states import ALL, BUFFER, RECEIVED, RUN, SENT, States
+from pathways.runtime.states import ALL, BUFFER, RECEIVED, SENT, TURN, Life, States
 
 EVENTS = sorted({event for states in ALL for row in states.table.values() for event in row} | {"explode"})
 
@@ -27,13 +27,35 @@ def test_every_state_of_a_table_is_reachable(states: States) -> None:
     assert reached == set(states.table)
 
 
-@pytest.mark.parametrize("states", (RUN, SENT, RECEIVED), ids=lambda s: s.what)
+@pytest.mark.parametrize("states", (TURN, SENT, RECEIVED), ids=lambda s: s.what)
 def test_every_state_can_reach_an_end_state(states: States) -> None:
     def reaches_end(state: str, seen: frozenset[str]) -> bool:
         following = set(states.table[state].values()) - seen
         return states.is_end(state) or any(reaches_end(s, seen | {s}) for s in following)
 
     assert all(reaches_end(state, frozenset((state,))) for state in states.table)
+
+
+@pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)
+def test_every_event_in_every_state_is_taken_or_refused_with_the_events_before(states: States) -> None:
+    for state, row in states.table.items():
+        for event in EVENTS:
+            life = Life(states)
+            life.state = state
+            if event in row:
+                life.turn(event)
+                assert life.state == row[event] and life.is_over == (not states.table[row[event]])
+            else:
+                with pytest.raises(
+                    InternalError, match=f"{states.what} that is {state} cannot {event}; before: nothing"
+                ):
+                    life.turn(event)
+                assert life.state == state
+    life = Life(states)
+    event = next(iter(states.table[states.first]))
+    life.turn(event)
+    with pytest.raises(InternalError, match=f"cannot explode; before: {event}"):
+        life.turn("explode")
 
 
 @pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.request import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.waiting_lines import Place, WaitingLines, Wanted
-from pathways.runtime.states import RUN
+from pathways.runtime.states import TURN
 
 DEPTH = 4
 """So many runs may be in flight on an island while clients compete for it. Fewer leave gaps, more are slow to turn."""
@@ -47,8 +47,8 @@ class Scheduler:
         state = self.states.get(number)
         if state is None:
             return False
-        self.states[number] = state = RUN.after(state, event)
-        if RUN.is_end(state):
+        self.states[number] = state = TURN.after(state, event)
+        if TURN.is_end(state):
             del self.states[number]
         return True
 
@@ -63,7 +63,7 @@ class Scheduler:
         return bool(self._fresh.requests or self._paused.requests)
 
     def submit(self, request: Request) -> list[int]:
-        self.states[request.number] = RUN.after(self.states.get(request.number, RUN.first), "line up")
+        self.states[request.number] = TURN.after(self.states.get(request.number, TURN.first), "line up")
         self.policy.submitted(request)
         changed = self._rank_again(request.client)
         return self._line_up(request, self._fresh, changed)

@@ -19,6 +19,7 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.states import EXECUTION, Life
 from pathways.runtime.threads import started
 
 MOST_TIMES = 16
@@ -55,16 +56,21 @@ class Flight:
     """When it last enqueued something."""
     thread: int = 0
     """The thread that is enqueuing it; 0: none."""
-    abandoned: bool = False
-    """Whether some of what it enqueued will never be done."""
+    life: Life = field(default_factory=lambda: Life(EXECUTION))
 
     def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
         """Notes the launches that the program (None) or a body is about to make."""
         self.launched.setdefault(who, deque(maxlen=MOST_TIMES)).append((base, launches))
 
-    def end(self) -> None:
-        """Ends a run that is known to be done, without a look at its tokens."""
-        self.done(time.monotonic() - self.since)
+    @property
+    def abandoned(self) -> bool:
+        """Whether some of what it enqueued will never be done."""
+        return self.life.state in ("abandoned", "given up")
+
+    def end(self, seconds: float | None = None) -> None:
+        """Ends a run that is done, after so many seconds; None: as long as it has been there."""
+        self.life.turn("end")
+        self.done(time.monotonic() - self.since if seconds is None else seconds)
 
     @property
     def mark(self) -> float:
@@ -96,6 +102,7 @@ class Line:
 
     @uninterrupted
     def put(self, flight: Flight, *, eager: bool) -> None:
+        flight.life.turn("be enqueued")
         with self._lock:
             self.flights.append(flight)
         if flight.abandoned:  # by another thread, a moment ago
@@ -176,7 +183,7 @@ class Line:
             if flight.abandoned or flight not in self.flights:  # another thread has ended it
                 return
             self.flights.remove(flight)
-        flight.done(now - begun)
+        flight.end(now - begun)
 
 
 class Flights:
@@ -204,7 +211,7 @@ class Flights:
         """Gives up all runs with launches on any of these devices: those will never be done."""
         found = [f for f in self.all() if any(d in devices for _, part in f.parts() for d in part.devices)]
         for flight in found:
-            flight.abandoned = True
+            flight.life.turn("be abandoned")
         for line in list(self.lines.values()):
             if ours := [f for f in found if f in line.flights]:
                 line.abandon(ours)

@@ -14,7 +14,7 @@ import pytest
 from support.proofs import KeysOfHosts, next_message
 
 from pathways.dialect.diagnostic_json import read_diagnostic
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import InternalError, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.control import cluster_controller
@@ -258,3 +258,38 @@ def test_an_island_whose_hosts_cannot_start_is_reported_as_lost() -> None:
 def test_an_island_name_that_is_no_valid_file_name_is_refused(name: str) -> None:
     refused = refused_new(Topology((Island("pod", devices=1),)), Island(name, devices=1), ONE_EACH)
     assert refused is not None and refused.code == "PWC0923"
+
+
+@pytest.mark.parametrize("where", ["submit", "ended"])
+def test_a_failure_of_the_controller_fails_one_run_alone(
+    where: str, running: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client that waits for the run hears of it, under a code; host, client and later runs go on."""
+    dispatcher, begun = running.controller.dispatcher, list[object]()
+    real = getattr(dispatcher, where)
+
+    def fails_once(*given: object) -> None:
+        begun.append(given)
+        if len(begun) == 1:
+            raise InternalError("a test says so")
+        real(*given)
+
+    monkeypatch.setattr(dispatcher, where, fails_once)
+    connection, welcome = running.client()
+    assert isinstance(welcome, m.Welcome)
+    first = first_id(welcome.client)
+    if not json.loads(welcome.hosts["island0"])[1]:
+        assert isinstance(next_message(connection), m.HostCame)
+    connection.post(m.Introduce(0, first, "work", None, ""))
+    connection.post(running.keys.loaded("island0", 0, welcome.client, first))
+    said: list[m.Message] = []
+    for run in (first, first + 1):
+        parcels = pack_parcels([(0, 0, [m.RunPlan(first, run, 0, first + 8 * (run - first), ())])])
+        connection.post(m.Submit(run, first, 0, 1, (), parcels))
+        said.append(next_message(connection))
+        if isinstance(said[-1], m.Relayed):  # the host has ended it before the controller failed
+            said[-1] = next_message(connection) if run == first else said[-1]
+    refused, relayed = said
+    assert isinstance(refused, m.RunRefused) and refused.run == first and "PWC0929" in refused.cause
+    assert isinstance(relayed, m.Relayed) and not dispatcher.runs
+    assert running.can_run()

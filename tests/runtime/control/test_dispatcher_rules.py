@@ -342,7 +342,7 @@ def test_a_run_waits_for_all_lines_of_its_client() -> None:
     client = cluster.client()
     first, both = cluster.submit(client, 1, [1]), cluster.submit(client, 2, [0, 1])
     runs = cluster.dispatcher.runs
-    assert (runs[first].is_in_line, runs[both].is_in_line) == (True, False)
+    assert (runs[first].life.state, runs[both].life.state) == ("in line", "behind")
 
 
 def test_a_host_expects_a_client_under_its_number_ticket_and_certificate() -> None:

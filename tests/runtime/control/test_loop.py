@@ -3,6 +3,7 @@
 import errno
 import random
 import socket
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,4 +92,34 @@ def test_a_backlog_is_sent_in_order_and_in_small_joins() -> None:
     while len(slow.taken) < len(wanted):
         peer.flush()
     assert slow.taken == wanted and slow.largest < tested.JOINED_BYTES + 20_000
+    loop.close()
+
+
+def test_calls_of_many_threads_are_done_one_at_a_time_and_none_is_lost() -> None:
+    """Each thread does its own calls or leaves them to the thread that has the lock; their timers come in time."""
+    loop, inside, done, timed = tested.Loop(), [0], list[int](), threading.Event()
+    running = threading.Thread(target=loop.run)
+    running.start()
+
+    def work(number: int) -> None:
+        inside[0] += 1
+        assert inside[0] == 1
+        done.append(number)
+        inside[0] -= 1
+
+    def calls(first: int) -> None:
+        for number in range(first, first + 500):
+            loop.call(lambda number=number: work(number))
+
+    threads = [threading.Thread(target=calls, args=(first,)) for first in range(0, 2000, 500)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    loop.call(lambda: loop.after(0.0, timed.set))
+    assert timed.wait(30)
+    loop.call(loop.end)
+    running.join(30)
+    assert not running.is_alive() and sorted(done) == list(range(2000))
+    assert [number for number in done if number < 500] == list(range(500))
     loop.close()

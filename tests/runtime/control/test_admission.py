@@ -1,0 +1,69 @@
+"""A failure of the scheduler at an event of one run fails that run alone: no thread waits for ever."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pathways.dialect.diagnostics import InternalError
+from pathways.runtime.control.admission import NoTurns, Ticket, Turns
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
+from pathways.runtime.control.scheduling.scheduler import Scheduler
+
+
+def scheduler() -> Scheduler:
+    return Scheduler(SCHEDULING_POLICIES["fifo"]())
+
+
+def request(number: int) -> Request:
+    return Request(number, "ann", "p", frozenset({"a"}))
+
+
+def ignore(ticket: Ticket) -> None:
+    """Goes on waiting."""
+
+
+def finishes(work: Callable[[], object]) -> bool:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(30)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("event", ["submit", "pause"])
+def test_a_run_whose_event_fails_raises_and_others_go_on(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(scheduler())
+    first = turns.enter(request(1), ignore)
+    real = getattr(turns.scheduler, event)
+
+    def fails(of: object) -> list[int]:
+        if of in (1, request(2)):
+            raise InternalError("a test says so")
+        return real(of)
+
+    monkeypatch.setattr(turns.scheduler, event, fails)
+    raised: list[Exception] = []
+
+    def work() -> None:
+        try:
+            if event == "submit":
+                turns.enter(request(2), ignore)
+            else:
+                turns.pause(first, ignore)
+        except InternalError as error:
+            raised.append(error)
+
+    assert finishes(work) and "a test says so" in str(raised[0])
+    if event == "submit":
+        turns.finished(first)
+    assert finishes(lambda: turns.finished(turns.enter(request(3), ignore)))
+    assert not turns.scheduler.states
+
+
+def test_a_run_that_a_controller_schedules_never_waits_here() -> None:
+    turns = NoTurns(scheduler())
+    tickets = [turns.enter(request(number), ignore) for number in range(3)]
+    assert not turns.contended and not turns.scheduler.states
+    for ticket in tickets:
+        turns.enqueued(ticket, None)
+        turns.finished(ticket)
