@@ -183,7 +183,9 @@ class LoadedPlan:
             flight = self._take_off(ticket, frame)
             self._bind(bound, frame.values, arguments, handles)
             launched = True
-            dispatch = Dispatch(controller, ticket, flight, client, promise, observers)
+            dispatch = Dispatch(
+                controller.machine, flight, observers, control=controller, ticket=ticket, client=client, promise=promise
+            )
             outcomes = self._engine.enqueue(frame, dispatch, ahead=ahead)
             if outcomes:
                 if not all(outcome.is_over(frame.values) for outcome in outcomes):

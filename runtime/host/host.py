@@ -28,17 +28,17 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.devices.local_values import all_values, local_values
 from pathways.runtime.host.load.costs import costs_of, write_costs
-from pathways.runtime.host.load.loaded_part import LoadedPart, PartResult, copy_if_array, load_part
+from pathways.runtime.host.load.loaded_part import HostPart, PartResult, copy_if_array, load_host_part
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.observe.watchdog import Watchdog
-from pathways.runtime.host.part_enqueuer import PartEnqueuer
 from pathways.runtime.host.posting import ClientPost, MakeAnswer, Post, post_answer
 from pathways.runtime.host.proven_loads import ProvenLoads
 from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
+from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.failures import why_not
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import drive
@@ -85,7 +85,7 @@ class Host:
         self.clients: dict[int, ClientPost] = {}
         """The ways to clients that are connected with this host, by number."""
         self._executables = Executables()
-        self._plans: dict[int, LoadedPart] = {}
+        self._plans: dict[int, HostPart] = {}
         self._arrays: dict[int, Any] = {}
         self._flights = Flights()
         self._line = self._flights.line(name)
@@ -273,7 +273,7 @@ class Host:
         proving = self._proven.check(message, plan, self.neighbors.ranks)
         islands = self._islands_of(plan)
         plan = with_functions(plan, message.functions, client_of(message.plan), self.calls)
-        self._plans[message.plan] = loaded = load_part(
+        self._plans[message.plan] = loaded = load_host_part(
             plan, islands, self._executables, self.neighbors, message.path, sequential=message.sequential
         )
         return loaded.digest, self._proven.prove(message.plan, proving)
@@ -328,8 +328,8 @@ class Host:
             if entry.slot >= 0:
                 frame.values[entry.slot] = argument
         self._watchdog.ensure()
-        run = PartEnqueuer(self.machine, flight, observers)
-        frame.base = run.begin(None, part.launches)
+        run = Enqueuer(self.machine, flight, observers)
+        frame.base = run.begin(None, part.prepared.launches)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight
         try:
@@ -353,7 +353,7 @@ class Host:
             self._line.put(flight, eager=True)
         self._flights.enqueuing.pop(flight.number)
 
-    def _arguments(self, part: LoadedPart, message: m.RunPlan) -> list[Any]:
+    def _arguments(self, part: HostPart, message: m.RunPlan) -> list[Any]:
         """Lists the arguments of a run. With a wrong number of them all are poison, which goes on to other hosts."""
         if len(message.arguments) == len(part.inputs):
             return [self._array(number) for number in message.arguments]

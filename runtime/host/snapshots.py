@@ -13,7 +13,7 @@ from pathways.dialect.folders import own_folder
 from pathways.runtime.host.client_threads import ClientThreads
 from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.devices.saved_arrays import read_shards, write_shards
-from pathways.runtime.host.load.loaded_part import LoadedPart
+from pathways.runtime.host.load.loaded_part import HostPart
 from pathways.runtime.host.posting import MakeAnswer, Post
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.wire import messages as m
@@ -46,7 +46,7 @@ class Snapshots:
 
         self._threads.put(client_of(message.array), lambda: self._answer(message.request, work, post))
 
-    def read(self, message: m.ReadArray, plans: Mapping[int, LoadedPart], arrays: dict[int, Any], post: Post) -> None:
+    def read(self, message: m.ReadArray, plans: Mapping[int, HostPart], arrays: dict[int, Any], post: Post) -> None:
         """Reads an argument of a plan onto the devices that it wants it on, and gives it its number."""
 
         def work() -> str:

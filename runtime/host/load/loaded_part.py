@@ -25,7 +25,6 @@ from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import PreparedWave
-from pathways.runtime.host.run.runs_in_flight import Launch
 from pathways.runtime.host.run.store import Origin
 
 
@@ -58,27 +57,68 @@ class PartResult:
     copy: Callable[[Any], Any] | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LoadedPart:
-    """A part, ready to run. `inputs` are by number in the whole plan, in the order of a run's arguments."""
+    """A part, ready to run: of a host, or of a process that has all islands of a plan."""
 
     plan: Plan
     """The whole plan: what depends on what is seen in it alone."""
-    queues: Sequence[DeviceQueue]
-    size: int
-    constants: list[tuple[int, Any]]
-    launches: list[Launch]
+    part: PlanPart
+    sides: Sides
+    prepared: Preparer
     waves: list[PreparedWave]
+    constants: list[tuple[int, Any]]
+    queues: Sequence[DeviceQueue]
+
+    def frame(self, transfers: int, sources: Mapping[str, Any], decisions: RunDecisions) -> Frame:
+        return Frame(self.prepared.size, self.constants, transfers=transfers, sources=sources, decisions=decisions)
+
+    def put_constants(self) -> None:
+        """Puts the constants on the devices again: they are back."""
+        self.constants = put_constants(self.part.plan, self.sides)
+
+
+@dataclass(eq=False)
+class HostPart(LoadedPart):
+    """The part of a host. `inputs` are by number in the whole plan, in the order of a run's arguments."""
+
     inputs: Mapping[int, PartInput]
     results: list[PartResult]
     digest: str = ""
     """Of the plan and of what is enqueued here: hosts of one island have the same."""
 
-    def frame(self, transfers: int, sources: Mapping[str, Any], decisions: RunDecisions) -> Frame:
-        return Frame(self.size, self.constants, transfers=transfers, sources=sources, decisions=decisions)
-
 
 def load_part(
+    plan: Plan,
+    islands: Mapping[str, PhysicalIsland],
+    executables: Executables,
+    path: str,
+    *,
+    sequential: bool,
+    neighbors: Neighbors | None = None,
+) -> LoadedPart:
+    """Loads what a plan has for these islands; without neighbors that is all of it.
+
+    Raises what compiling it and checking its order do.
+    """
+    part = part_of(plan, islands, path) if neighbors is None else part_of(plan, islands, path, neighbors.ranks)
+    sides = Sides(part.plan, islands)
+    load_ahead(part.plan, sides, executables)
+
+    def edges_of(number: int) -> Edges | None:
+        body = part.bodies[number]
+        return neighbors and Edges(plan.of_body(number), body.sent, body.received, neighbors)
+
+    bodies = load_bodies(part, sides, executables, sequential=sequential, edges_of=edges_of)
+    edges = neighbors and Edges(plan, part.sent, part.received, neighbors)
+    prepared = Preparer(part.plan, sides, executables, bodies, edges)
+    constants = put_constants(part.plan, sides)
+    waves = prepared.prepare(defer(part.plan, part.order, everything=sequential, received=part.received))
+    queues = tuple(dict.fromkeys(q for i in islands.values() for q in i.queues))
+    return LoadedPart(plan, part, sides, prepared, waves, constants, queues)
+
+
+def load_host_part(
     plan: Plan,
     islands: Mapping[str, PhysicalIsland],
     executables: Executables,
@@ -86,32 +126,16 @@ def load_part(
     path: str,
     *,
     sequential: bool,
-) -> LoadedPart:
-    """Loads what a plan has for these islands. Raises what an island of the whole process would."""
-    part = part_of(plan, islands, path, neighbors.ranks)
-    sides = Sides(part.plan, islands)
-    load_ahead(part.plan, sides, executables)
-
-    def edges_of(number: int) -> Edges:
-        body = part.bodies[number]
-        return Edges(plan.of_body(number), body.sent, body.received, neighbors)
-
-    bodies = load_bodies(part, sides, executables, sequential=sequential, edges_of=edges_of)
-    edges = Edges(plan, part.sent, part.received, neighbors)
-    prepared = Preparer(part.plan, sides, executables, bodies, edges)
-    constants = put_constants(part.plan, sides)
-    waves = prepared.prepare(defer(part.plan, part.order, everything=sequential, received=part.received))
-    return LoadedPart(
-        plan,
-        tuple(dict.fromkeys(q for i in islands.values() for q in i.queues)),
-        prepared.size,
-        constants,
-        prepared.launches,
-        waves,
-        _inputs(part, prepared, sides),
-        _results(part, prepared, {slot for slot, _ in constants}),
+) -> HostPart:
+    """Loads the part of a host. Raises what an island of the whole process would."""
+    loaded = load_part(plan, islands, executables, path, sequential=sequential, neighbors=neighbors)
+    part, prepared = loaded.part, loaded.prepared
+    return HostPart(
+        plan, part, loaded.sides, prepared, loaded.waves, loaded.constants, loaded.queues,
+        _inputs(part, prepared, loaded.sides),
+        _results(part, prepared, {slot for slot, _ in loaded.constants}),
         agreement_digest(part) if neighbors.in_step else "",
-    )
+    )  # fmt: skip
 
 
 def agreement_digest(part: PlanPart) -> str:

@@ -8,16 +8,12 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.plan.part import part_of
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import unfinished
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
-from pathways.runtime.host.load.bodies import load_bodies, put_constants
+from pathways.runtime.host.devices.layouts import Side, put_on_side
 from pathways.runtime.host.load.costs import IslandCost, costs_of
-from pathways.runtime.host.load.precompile import load_ahead
-from pathways.runtime.host.load.steps import Preparer
-from pathways.runtime.host.load.waves import defer
+from pathways.runtime.host.load.loaded_part import load_part
 from pathways.runtime.host.run.dispatch import Dispatch
 from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
@@ -38,19 +34,10 @@ class LocalEngine:
         *,
         sequential: bool,
     ) -> None:
-        self._plan = plan
+        self._loaded = loaded = load_part(plan, islands, executables, path, sequential=sequential)
         self._executables = executables
-        self.sides = Sides(plan, islands)
-        load_ahead(plan, self.sides, executables)
-        part = part_of(plan, islands, path)
-        bodies = load_bodies(part, self.sides, executables, sequential=sequential)
-        prepared = Preparer(plan, self.sides, executables, bodies)
-        self.offsets, self.types = prepared.offsets, prepared.types
-        self.put_constants()
-        self._waves = prepared.prepare(defer(plan, part.order, everything=sequential))
-        self.size = prepared.size
-        self._launches = prepared.launches
-        self._queues = tuple(dict.fromkeys(q for i in islands.values() for q in i.queues))
+        prepared, self._waves = loaded.prepared, loaded.waves
+        self.sides, self.offsets, self.types, self.size = loaded.sides, prepared.offsets, prepared.types, prepared.size
         self.turns = float(max(1, sum(len(w.parts) for w in self._waves)))
         tasks = any(w.tasks for w in self._waves)
         self.awaits = len(self._waves) > 1 or tasks
@@ -59,9 +46,14 @@ class LocalEngine:
         only_callbacks = len(self._waves) == 1 and all(isinstance(t, Awaited) for t in awaited)
         self._alone = prepared.alone if only_callbacks else []
 
+    @property
+    def constants(self) -> Sequence[tuple[int, Any]]:
+        """Slots that hold arrays of this process before a run begins."""
+        return self._loaded.constants
+
     def put_constants(self) -> None:
-        """Puts the constants of the plan on its devices: when it is loaded, and when devices are back."""
-        self.constants = put_constants(self._plan, self.sides)
+        """Puts the constants of the plan on its devices again: they are back."""
+        self._loaded.put_constants()
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
         return put_on_side(array, type_, side)
@@ -81,7 +73,7 @@ class LocalEngine:
 
         `ahead`: does not wait for callbacks, of a plan that `is_quick`; returns what the caller must wait for.
         """
-        frame.base = run.begin(None, self._launches)
+        frame.base = run.begin(None, self._loaded.prepared.launches)
         try:
             if ahead or not self.awaits:
                 (first,) = self._waves
@@ -93,10 +85,10 @@ class LocalEngine:
             return ()
         finally:
             if frame.early:
-                frame.tokens[:0] = unfinished(frame.early, self._queues)
+                frame.tokens[:0] = unfinished(frame.early, self._loaded.queues)
             if self.awaits:
                 frame.tokens.extend(run.ends.tokens())
                 self.turns += (run.turns - self.turns) / 8
 
     def costs(self) -> dict[str, IslandCost]:
-        return costs_of(self._plan, self.sides, self._executables)
+        return costs_of(self._loaded.plan, self.sides, self._executables)

@@ -10,9 +10,10 @@ from pathways.dialect.plan.instructions import Branch
 from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
+from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_behind
-from pathways.runtime.host.run.progress import Enqueuer, Pending, PreparedWave, Work, drive
+from pathways.runtime.host.run.progress import Pending, PreparedWave, Work, drive
 from pathways.runtime.host.run.runs_in_flight import Launch
 from pathways.runtime.host.run.store import Poison
 

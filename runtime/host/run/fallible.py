@@ -14,10 +14,11 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import CallbackRecord, Watched, result_types, said_of
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, QueueLost
 from pathways.runtime.host.devices.waits import until_done
+from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.failures import failure_of
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_behind
-from pathways.runtime.host.run.progress import Enqueuer, Work
+from pathways.runtime.host.run.progress import Work
 from pathways.runtime.host.run.store import Poison
 
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from pathways.dialect.plan.arrivals import ALONE, Coming
 from pathways.runtime.host.devices.eager_values import Sent
@@ -18,8 +18,8 @@ from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.devices.mailbox import Letter, wait_for_first
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.host.devices.waits import Gate, SharedWait
+from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame, Part
-from pathways.runtime.host.run.runs_in_flight import Launch
 
 SHORTEST, LONGEST = 20e-6, 1e-3
 """Seconds between two checks while one of several things is awaited that cannot all tell of themselves."""
@@ -67,20 +67,6 @@ class Pulled:
 
 Work: TypeAlias = Generator[Sequence[Pending], None, None]
 """Work that yields the things it waits for, and is resumed when any of them is known."""
-
-
-class Enqueuer(Protocol):
-    """One run while it is enqueued (dispatch.py)."""
-
-    def begin(self, who: Any, launches: Sequence[Launch]) -> int:
-        """Takes launch ids for what the program (None) or a body launches; returns the first."""
-        ...
-
-    def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None: ...
-
-    def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
-        """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
-        ...
 
 
 class Task(Protocol):

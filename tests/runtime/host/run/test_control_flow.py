@@ -15,6 +15,7 @@ from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.control_flow import Choice, LoadedBody
 from pathways.runtime.host.run.decisions import RunDecisions
+from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.progress import PreparedWave
 from pathways.runtime.host.run.store import Poison
@@ -37,10 +38,10 @@ def number(device: Any) -> Callable[[int], Any]:
     return lambda value: pjrt.put(np.array(value, np.int32), ArrayType((), "int32"), LAYOUT, real, [device])
 
 
-class Run:
+class Run(Enqueuer):
     """A run while it is enqueued: numbers its launches, and notes which bodies end."""
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # pyright: ignore[reportMissingSuperCall]
         self.ended: list[tuple[Any, int, bool]] = []
         self.begun = 100
 

@@ -8,8 +8,8 @@ import pytest
 from support.plans_by_hand import run
 
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
-from pathways.runtime.host.part_enqueuer import PartEnqueuer
-from pathways.runtime.host.run.dispatch import BodyEnds, Dispatch
+from pathways.runtime.host.run.dispatch import Dispatch
+from pathways.runtime.host.run.enqueuer import BodyEnds, Enqueuer
 from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.runs_in_flight import MOST_TIMES, Flight, Flights, Launch, Line
 
@@ -217,7 +217,7 @@ def test_the_last_whole_run_of_a_body_stands_for_its_earlier_runs() -> None:
 
 def test_a_host_knows_the_tokens_of_what_is_under_way_and_of_ended_bodies() -> None:
     machine: Any = SimpleNamespace(take_launches=lambda count: 40 + count)
-    enqueuer = PartEnqueuer(machine, flight(), ())
+    enqueuer = Enqueuer(machine, flight(), ())
     assert enqueuer.begin("body", [launch("f"), launch("g")]) == 42
     assert named(enqueuer.flight.parts_of("body")) == [(42, "f"), (43, "g")]
     program, body, order = frame("1", "2"), frame("3", "4"), list[Any]()
@@ -266,7 +266,8 @@ def dispatch(contended: bool, promise: Any = None, closed: bool = False) -> tupl
         patience=lambda ticket, client: asked.append((ticket, client)),
     )  # fmt: skip
     client: Any = SimpleNamespace(closed=closed)
-    return Dispatch(control, "t", flight(), client, promise), turns, asked
+    made = Dispatch(control.machine, flight(), control=control, ticket="t", client=client, promise=promise)
+    return made, turns, asked
 
 
 @pytest.mark.parametrize(("contended", "last", "pauses"), [(True, False, 1), (True, True, 0), (False, False, 0)])

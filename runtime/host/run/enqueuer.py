@@ -1,0 +1,67 @@
+"""One run of a loaded part while it is enqueued, step by step."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.run.frame import Frame, Part
+from pathways.runtime.host.run.observer import Observer, enqueue_observed
+from pathways.runtime.host.run.runs_in_flight import Flight, Launch
+
+
+class BodyEnds:
+    """The last launches of a run's bodies: when they are done, all of its bodies are."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[Any, list[Any]] = {}
+
+    def note(self, who: Any, frame: Frame, *, whole: bool) -> None:
+        """Notes those of one run of a body. `whole`: it ran to its end; its earlier runs are done before."""
+        tokens = [*frame.early, *frame.tokens]
+        self._tokens[who] = tokens if whole else [*self._tokens.get(who, ()), *tokens]
+
+    def tokens(self) -> list[Any]:
+        return [token for tokens in self._tokens.values() for token in tokens]
+
+
+@dataclass(eq=False)
+class Enqueuer:
+    """Enqueues one run, and no other comes between; the watchdog sees its progress in `flight`."""
+
+    machine: Machine
+    flight: Flight
+    observers: Sequence[Observer] = ()
+    ends: BodyEnds = field(default_factory=BodyEnds)
+    _frames: dict[int, Frame] = field(default_factory=dict[int, Frame])
+    """What is under way: the program, and bodies."""
+
+    def begin(self, who: Any, launches: Sequence[Launch]) -> int:
+        """Takes launch ids for what the program (None) or a body is about to launch; returns the first."""
+        base = self.machine.take_launches(len(launches))
+        self.flight.begin(who, base, launches)
+        return base
+
+    def tokens(self) -> list[Any]:
+        """All that is done when what was enqueued here is. Another thread may ask, while this one waits."""
+        return [t for f in tuple(self._frames.values()) for t in (*f.tokens, *f.early)] + self.ends.tokens()
+
+    def watching(self) -> Sequence[Observer]:
+        """Lists who observes the run now."""
+        return self.observers
+
+    def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
+        """Enqueues a part of the program, or of a body; `last`: nothing follows it there."""
+        self._frames[id(frame)] = frame
+        if observers := self.watching():
+            enqueue_observed(observers, part.steps, frame, self.flight)
+        else:
+            for step in part.steps:
+                step.enqueue(frame)
+        self.flight.moved = time.monotonic()
+
+    def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
+        """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
+        self._frames.pop(id(frame), None)
+        self.ends.note(who, frame, whole=whole)
