@@ -6,6 +6,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
@@ -35,6 +36,8 @@ GOODBYE = 30.0
 
 class Cluster(Attached):
     """The machine of a process that has started a cluster for itself."""
+
+    carried_bytes: ClassVar[int] = 1 << 18  # to copy them costs less than to ask hosts whether they have them
 
     def __init__(self, topology: Topology, platform: str, policy: SchedulingPolicy) -> None:
         """Starts the processes of each island. Raises PWC0910 where one does not start, PWC0912 where all would take

@@ -70,6 +70,8 @@ class Hosts(Machine, abc.ABC):
     """A machine whose islands hosts have, which are told of runs by messages."""
 
     is_local: ClassVar[bool] = False
+    carried_bytes: ClassVar[int] = MAX_CARRIED_BYTES
+    """The most bytes of arguments that its controller takes with a run."""
 
     def __init__(self, platform: str, client: int = 0) -> None:
         """`client` is the number of this one, where a cluster has several."""
@@ -100,7 +102,7 @@ class Hosts(Machine, abc.ABC):
 
         The controller disconnects a client whose queued messages exceed its MOST_WAITING.
         """
-        return min(MAX_CARRIED_BYTES, MAX_CARRIED_IN_LINE_BYTES // (MAX_RUNS_PER_ISLAND * max(1, len(self.hosts))))
+        return min(self.carried_bytes, MAX_CARRIED_IN_LINE_BYTES // (MAX_RUNS_PER_ISLAND * max(1, len(self.hosts))))
 
     def next_move(self) -> int:
         """The number that a move of an array between programs has as a run: no other run has it."""

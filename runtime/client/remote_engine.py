@@ -184,11 +184,11 @@ class RemoteEngine:
         """
         first, transfers = self._hosts.numbers.take(max(self._results, 1)), secrets.randbits(62) if self._meets else 0
         hosts = {share.name: self._host(share) for share in self._shares.values()}
-        while any(host.lost is not None for host in hosts.values()):  # while another was waited for
-            hosts = {share.name: self._host(share) for share in self._shares.values()}
         self._limit_carried(frame)
         for host in hosts.values():
-            host.flush()
+            _flush(host)
+        while any(host.lost is not None for host in hosts.values()):  # while another was waited for
+            hosts = {share.name: self._host(share) for share in self._shares.values()}
         has_loops = bool(self.plan.bodies)
         run = StartedRun(number, self._number, self._branches, has_loops, self._memory, request)
         self._start(hosts, frame, run, first, transfers, wanted)
@@ -264,6 +264,15 @@ class RemoteEngine:
             for island, cost in read_costs(answer.value, name).items():
                 found[island] = cost if island not in found else found[island].with_part(cost)
         return found
+
+
+def _flush(host: RemoteIsland) -> None:
+    """Waits until an island has the arguments that were sent to it; of one that is lost the run hears later."""
+    try:
+        host.flush()
+    except PathwaysError:
+        if host.lost is None:
+            raise
 
 
 def _cause(host: RemoteIsland, value: Any) -> Diagnostic | None:

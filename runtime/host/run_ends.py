@@ -7,6 +7,7 @@ import msgspec
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.plan.nouns import Plan
+from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.load.loaded_part import PartResult
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.posting import ClientPost
@@ -61,4 +62,6 @@ def is_done(frame: Frame, results: Sequence[tuple[PartResult, Any]]) -> bool:
 
 
 def _is_ready(value: Any) -> bool:
-    return not isinstance(value, Poison) and not value.is_deleted() and value.is_ready()
+    if isinstance(value, Poison):
+        return False
+    return (isinstance(value, Shards) or not value.is_deleted()) and bool(value.is_ready())

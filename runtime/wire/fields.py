@@ -120,7 +120,10 @@ HostName: TypeAlias = Annotated[str, Meta(max_length=MOST_NAME)]
 HostNames: TypeAlias = Annotated[frozenset[HostName], Meta(max_length=1 << 12)]
 MemoryPairs: TypeAlias = Annotated[Ids, Meta(max_length=1 << 17)]
 """The numbers of devices and bytes on them, in pairs."""
-SharedBranches: TypeAlias = Annotated[dict[Index, tuple[HostName, HostNames]], Meta(max_length=1 << 16)]
+BranchNumber: TypeAlias = Annotated[int, Meta(gt=-(1 << 20), lt=1 << 48)]
+"""The number of a branch, with that of its body in the upper bits. In this range there are numbers that collide in a
+dictionary, but a plan has so few branches that they cost little."""
+SharedBranches: TypeAlias = Annotated[dict[BranchNumber, tuple[HostName, HostNames]], Meta(max_length=1 << 12)]
 """By number, the branches of a plan that several hosts take together: the kind and the hosts of each."""
 Folder: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
 """A path as `os.fsencode` gives it: not every path is UTF-8."""

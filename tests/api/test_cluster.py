@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 from support.clusters import arrays_on_hosts, becomes, values
 from support.codes import code_of
 from support.processes import ROOT, load_file, pwc_here
+from support.ways import WAYS, cluster_by
 
 import pathways as pw
 from pathways.api.process import Process, inside_of, process, process_policy
@@ -40,11 +41,11 @@ f = jit(lambda x: x * 2 + 1, in_shardings=HERE, out_shardings=HERE)
 g = jit(lambda x: x @ x.T, in_shardings=THERE, out_shardings=THERE)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def embedded() -> Iterator[Process]:
+@pytest.fixture(scope="module", autouse=True, params=WAYS)
+def embedded(request: pytest.FixtureRequest) -> Iterator[Process]:
     """Starts the cluster. Yields the state that this process has without a cluster."""
     outer = process()
-    with pw.cluster(TOPOLOGY):
+    with cluster_by(request.param, TOPOLOGY):
         yield outer
 
 

@@ -16,9 +16,10 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, is_alive, is_replaced, pid_of, send, values
+from support.clusters import becomes, is_alive, is_replaced, own_cluster, pid_of, send, values
 from support.codes import code_of
 from support.proc import memory_of
+from support.ways import WAYS, cluster_by
 
 import pathways as pw
 from pathways.api.process import process
@@ -64,11 +65,11 @@ def plain_loop(x: Any) -> Any:
     return x
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True, params=WAYS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATHWAYS_HANG_TIMEOUT", "3")
-        with pw.cluster(islands=2, devices=2):
+        with cluster_by(request.param, "islands=2,devices=2"):
             yield
 
 
@@ -115,6 +116,7 @@ def test_runs_of_several_clients_do_not_mix() -> None:
 
 
 def test_the_controller_sends_each_decision_once_to_each_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    own_cluster()
     np.asarray(loop(X))
     posted: Counter[str] = Counter()
     post = Rank.post

@@ -17,17 +17,18 @@ from support.clusters import arrays_on_hosts, becomes, is_alive, is_replaced, pi
 from support.codes import code_of
 from support.processes import start_python
 from support.two_islands import X, both, double, f, g, here, jit, there
+from support.ways import WAYS, cluster_by
 
 import pathways as pw
 from pathways.runtime.control.silence import TIMEOUT
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True, params=WAYS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(TIMEOUT, "5")
         patch.setenv("PATHWAYS_HANG_TIMEOUT", "3")
-        with pw.cluster(islands=2, devices=2):
+        with cluster_by(request.param, "islands=2,devices=2"):
             yield
 
 

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes, host_pids, is_alive, is_replaced, pid_of, send, this_cluster, values
+from support.clusters import becomes, host_pids, is_alive, is_replaced, own_cluster, pid_of, send, this_cluster, values
 from support.codes import code_of
 from support.proc import children_of
+from support.ways import WAYS, cluster_by
 
 import pathways as pw
 from pathways.runtime.client.remote_host import RemoteHost
@@ -42,11 +43,11 @@ def both(x: Any) -> Any:
     return f(y), y
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True, params=WAYS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(TIMEOUT, "5")
-        with pw.cluster(islands=2, devices=2):
+        with cluster_by(request.param, "islands=2,devices=2"):
             assert_right(both(X))
             yield
 
@@ -70,6 +71,7 @@ def report(what: str, begun: float, codes: Any = ()) -> None:
 @pytest.mark.parametrize("lost", [0, 1], ids=["the first", "the second"])
 def test_a_run_fails_when_a_host_is_lost_between_its_two_messages(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first host has received its part of a run. One host dies before the second receives its part."""
+    own_cluster()
     send_frames, begun, hosts, pids = Member.send, time.monotonic(), list[str](), host_pids()
     assert_right(both(X))  # the hosts have the plan: what comes next is the run
 
@@ -161,6 +163,7 @@ def test_a_host_killed_while_another_host_starts_is_replaced() -> None:
 
 
 def test_a_host_killed_while_it_starts_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    own_cluster()
     begun, old = time.monotonic(), pid_of("island0")
     started: list[int] = []
     spawn = local_hosts.spawn

@@ -15,6 +15,7 @@ from support.codes import code_of
 from support.processes import pwc_here
 from support.traces import events_of, launched, names_of
 from support.two_islands import HERE, THERE, f, g, jit
+from support.ways import WAYS, cluster_by
 
 import pathways as pw
 from pathways.api.process import Process, inside_of, process
@@ -30,11 +31,11 @@ def both(x: Any) -> Any:
     return x, f(x)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def embedded() -> Iterator[Process]:
+@pytest.fixture(scope="module", autouse=True, params=WAYS)
+def embedded(request: pytest.FixtureRequest) -> Iterator[Process]:
     """Starts the cluster. Yields the state that this process has without a cluster."""
     outer = process()
-    with pw.cluster(TOPOLOGY):
+    with cluster_by(request.param, TOPOLOGY):
         yield outer
 
 

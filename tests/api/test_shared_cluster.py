@@ -176,16 +176,6 @@ def test_runs_that_read_results_of_a_refused_run_raise_its_error() -> None:
         assert cluster.island("island0")["epoch"] == 0
 
 
-def test_suspended_arrays_are_resumed(cluster: SharedCluster) -> None:
-    with pw.connect(cluster.address), pw.Client("sleeper") as client:
-        large = here(np.ones((4, 1 << 20), np.float32))
-        large.block_until_ready()
-        client.suspend()
-        client.resume()
-        assert float(np.asarray(large).sum()) == 3.0 * (4 << 20)
-    assert cluster.is_empty()
-
-
 @pytest.mark.parametrize("name", ["..", ".", "a b", "", "full"])
 def test_starting_a_cluster_does_not_empty_a_foreign_folder(name: str, tmp_path: Path) -> None:
     kept = tmp_path / "full" / "thesis.txt"

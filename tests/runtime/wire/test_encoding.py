@@ -10,6 +10,7 @@ import pytest
 from support.codes import code_of
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan.part import branch_number
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import (
     MAX_FRAMES,
@@ -134,10 +135,12 @@ def test_keys_that_collide_are_refused() -> None:
     """Integers hash to themselves: a few hundred thousand chosen keys took CPython minutes to read."""
     load: list[Any] = [1, 2, "plan", True, {1 << 61: [1]}]
     assert code_of(decode, kind_of(m.LoadPlan), with_blob(load)) == "PWC0911"
-    assert code_of(decode, kind_of(m.Introduce), packed([1, 2, "x", {1 << 40: ["cond", []]}, ""])) == "PWC0911"
-    assert decode(kind_of(m.Introduce), packed([1, 2, "x", {-7: ["cond", ["a"]]}, ""])) == m.Introduce(
-        1, 2, "x", {-7: ("cond", frozenset({"a"}))}, ""
-    )
+    assert code_of(decode, kind_of(m.Introduce), packed([1, 2, "x", {1 << 48: ["cond", []]}, ""])) == "PWC0911"
+    many = {number: ["cond", []] for number in range(5000)}
+    assert code_of(decode, kind_of(m.Introduce), packed([1, 2, "x", many, ""])) == "PWC0911"
+    for number in (-7, branch_number(9, 5)):  # a vote, and a branch of a body
+        said = decode(kind_of(m.Introduce), packed([1, 2, "x", {number: ["cond", ["a"]]}, ""]))
+        assert said == m.Introduce(1, 2, "x", {number: ("cond", frozenset({"a"}))}, "")
 
 
 def test_an_unexpected_message_is_refused_before_it_is_read() -> None:
