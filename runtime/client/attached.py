@@ -20,7 +20,8 @@ from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.runtime.client.controller_requests import ControllerRequests
 from pathways.runtime.client.held_bytes import HeldBytes
-from pathways.runtime.client.hosts import HostedIslands, RunParcel, StartedRun
+from pathways.runtime.client.hosts import HostedIslands, RemoteDevice, RunParcel, StartedRun
+from pathways.runtime.client.monitor import Monitor
 from pathways.runtime.client.places import Connect, HostPlace, ToController, ToIsland, host_place
 from pathways.runtime.client.remote_host import show_ticket
 from pathways.runtime.client.remote_island import RemoteIsland
@@ -30,6 +31,7 @@ from pathways.runtime.control.silence import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -54,22 +56,19 @@ class Attached(HostedIslands):
     def __init__(self, address: str, control: ToController, welcome: m.Welcome, connect: Connect) -> None:
         """`control` is the way to the controller, and `connect` makes one to a host."""
         self.address, self._control, self._connect = address, control, connect
-        super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client)
+        places = {island: host_place(number, said) for number, (island, said) in enumerate(welcome.hosts.items())}
+        first = {island: place.first for island, place in places.items()}
+        super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client, first)
         self._ticket = welcome.ticket
         self.policy = welcome.policy
         self.ended: Diagnostic | None = None
         """Why there is no controller any more."""
         self.ranks = ranks_in(self.topology)
-        self._places = {island: host_place(number, said) for number, (island, said) in enumerate(welcome.hosts.items())}
+        self._places = places
         self._by_number = dict(enumerate(welcome.hosts))
-        self._numbered: dict[Hashable, int] = {
-            device: number
-            for island in self.islands
-            for number, device in enumerate(island.devices, self._places[island.name].first)
-        }
         self._there: dict[str, RemoteIsland] = {}
         """What `hosts` has, too."""
-        self._changed = threading.Condition()
+        self._changed = Monitor()
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
         self._window = RunWindow(self._changed)
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
@@ -88,15 +87,14 @@ class Attached(HostedIslands):
     def host(self, name: str) -> RemoteIsland:
         tried: dict[int, float] = {}
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self.ended is not None or self._is_known(name))
-                self._check_there()
-                place, host = self._places[name], self._there.get(name)
-                if host is not None and host.lost is None and host.epoch == place.epoch:
-                    return host
-                if place.away:
-                    assert place.cause is not None
-                    raise PathwaysError(place.cause)
+            self._changed.wait_for(lambda: self.ended is not None or self._is_known(name))
+            self._check_there()
+            place, host = self._seen(name)
+            if host is not None and host.lost is None and host.epoch == place.epoch:
+                return host
+            if place.away:
+                assert place.cause is not None
+                raise PathwaysError(place.cause)
             tried.setdefault(place.epoch, time.monotonic())
             try:
                 self._attach(name, place)
@@ -107,6 +105,12 @@ class Attached(HostedIslands):
                     raise
             if self._closed.wait(0.01):
                 raise PathwaysError(ControllerLost(address=self.address, reason="the connection has been closed"))
+
+    @uninterrupted
+    def _seen(self, name: str) -> tuple[HostPlace, RemoteIsland | None]:
+        """What the controller has said of an island, and the way to its hosts, at one moment."""
+        with self._changed.lock:
+            return replace(self._places[name]), self._there.get(name)
 
     def _is_known(self, name: str) -> bool:
         place = self._places[name]
@@ -122,13 +126,20 @@ class Attached(HostedIslands):
         try:
             for host, address in place.addresses.items():
                 made[host] = self._connected(host, address)
-            with self._changed:
-                if self._places[name].epoch == place.epoch and self._current(name) is None:
-                    self.hosts[name] = self._there[name] = self._met(name, place, made)
-                    made = {}
+            if self._take_in(name, place, made):
+                made = {}
         finally:
             for connection in made.values():
                 connection.close()
+
+    @uninterrupted
+    def _take_in(self, name: str, place: HostPlace, made: dict[str, Connection]) -> bool:
+        """Takes connections to the hosts of an island; returns False where others are there, or are awaited."""
+        with self._changed.lock:
+            wanted = self._places[name].epoch == place.epoch and self._current(name) is None
+            if wanted:
+                self.hosts[name] = self._there[name] = self._met(name, place, made)
+            return wanted
 
     def _connected(self, name: str, address: str) -> Connection:
         """Connects to a host, and shows it the ticket."""
@@ -167,11 +178,8 @@ class Attached(HostedIslands):
         (island,) = topology_of(message.topology, self.address).islands
         if (old := self.named(island.name)) is not None:
             self.unbind(old)
-        self.bind_hosted(island)
-        made = self.named(island.name)
-        assert made is not None
-        self._numbered |= {device: number for number, device in enumerate(made.devices, message.first)}
-        with self._changed:
+        self.bind_hosted(island, message.first)
+        with self._changed.lock:
             self._by_number[message.number] = island.name
             self._places[island.name] = HostPlace(message.number, -1, {})
         self.appear(island)
@@ -189,8 +197,9 @@ class Attached(HostedIslands):
     def next_move(self) -> int:
         return next(self._moves)
 
+    @uninterrupted
     def known(self) -> Sequence[str]:
-        with self._changed:
+        with self._changed.lock:
             return [name for name, place in self._places.items() if place.addresses or name in self._there]
 
     def get_ready(self, hosts: Iterable[RemoteIsland]) -> None:
@@ -214,7 +223,7 @@ class Attached(HostedIslands):
         inside = 0 if run.request is None else self._label(run.request.client)
         numbered = {self._places[parcel.host.island].number: parcel for parcel in parcels}
         with contextlib.suppress(ConnectionEnded):
-            self._submit(submitted(run, inside, self._numbered), parcels_of(numbered), hosts)
+            self._submit(submitted(run, inside), parcels_of(numbered), hosts)
         return runs
 
     def _submit(self, run: m.Submit, parcels: Sequence[Parcel], hosts: Sequence[RemoteIsland]) -> None:
@@ -254,11 +263,12 @@ class Attached(HostedIslands):
     def _cancel(self, run: int, cause: Diagnostic) -> None:
         self._post(m.Cancel(run, write_diagnostic(cause)))
 
-    def hold(self, devices: tuple[Hashable, ...], size: int, client: str) -> None:
-        """Counts bytes that arrays of a client of this process take on devices; may be called anywhere."""
+    def hold(self, devices: tuple[Hashable, ...], size: int, client: str, run: int) -> None:
+        """Counts bytes that an array of a client of this process takes on devices; may be called anywhere."""
+        of = run if self.has_limits and self._window.has(run) else 0
         for device in devices:
-            if device in self._numbered:
-                self._held.add(client, self._numbered[device], size)
+            if isinstance(device, RemoteDevice):
+                self._held.add(client, of, device.number, size)
 
     def ask(self, what: str) -> Any:
         """Asks the controller for `status`, `stacks` or to `stop`. Raises PWC0917 where it is gone."""
@@ -283,7 +293,7 @@ class Attached(HostedIslands):
             self._end(ControllerLost(address=self.address, reason=str(error)))
 
     def _end(self, cause: Diagnostic) -> None:
-        with self._changed:
+        with self._changed.lock:
             self.ended = self.ended or cause
             hosts = list(self._there.values())
             self._changed.notify_all()
@@ -305,7 +315,7 @@ class Attached(HostedIslands):
             case m.HostGone():
                 self._gone(message.island, message.epoch, read_diagnostic(message.cause))
             case m.HostCame():
-                with self._changed:
+                with self._changed.lock:
                     place = self._places[message.island]
                     place.epoch, place.addresses, place.away = message.epoch, message.addresses, not message.addresses
                     self._changed.notify_all()
@@ -331,7 +341,7 @@ class Attached(HostedIslands):
             self._window.end_part(said.run, self._by_number[island])
 
     def _gone(self, name: str, epoch: int, cause: Diagnostic) -> None:
-        with self._changed:
+        with self._changed.lock:
             place = self._places[name]
             place.addresses, place.cause = {}, cause
             host = self._there.get(name)
@@ -366,7 +376,7 @@ class Attached(HostedIslands):
 
     def _held_since(self) -> list[m.Message]:
         """What tells of the bytes that are held since this was last told."""
-        return [m.Hold(self._label(client), pairs) for client, pairs in self._held.take().items()]
+        return [m.Hold(self._label(client), pairs, run) for (client, run), pairs in self._held.take().items()]
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""

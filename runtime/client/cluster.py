@@ -1,5 +1,6 @@
 """A cluster of one client, which has the controller in its own process: islands in processes of their own."""
 
+import contextlib
 import shutil
 import socket
 import tempfile
@@ -26,12 +27,14 @@ from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import Parcel
-from pathways.runtime.wire.errors import NotOverProcesses
+from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
 
 LOOK = 0.1
 """Seconds between two looks at hosts that start."""
-GOODBYE = 30.0
-"""Seconds that the processes of hosts may take to end, once killed."""
+HOST_EXIT_TIMEOUT_S = 30.0
+"""How long `close` waits for killed host processes to exit."""
+BACKLOG = 1024
+"""Hosts that may come at once."""
 
 
 class Cluster(Attached):
@@ -45,28 +48,41 @@ class Cluster(Attached):
         if platform_named(platform).made_at_will is None:
             have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
             raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
-        self._folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
-        self._loop, self._listener = Loop(), socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self._folder / CONTROLLER))
-        self._listener.listen(1024)
-        self._launcher = LocalLauncher(self._folder, platform, ranks_in(topology), is_temporary=True)
+        with contextlib.ExitStack() as stack:  # which undoes what was done, where something fails
+            try:
+                self._start(topology, platform, policy, stack)
+            except OSError as error:
+                raise PathwaysError(NoCluster(address=tempfile.gettempdir(), reason=str(error))) from error
+            self._wait_for_start()
+            self._made = stack.pop_all()
+
+    def _start(
+        self, topology: Topology, platform: str, policy: SchedulingPolicy, stack: contextlib.ExitStack
+    ) -> None:  # fmt: skip
+        """Starts the controller, which starts the hosts; the stack has what ends them."""
+        folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._loop, self._over, self._is_running = Loop(), threading.Event(), False
+        stack.callback(self._close_loop)
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(folder / CONTROLLER))
+        listener.listen(BACKLOG)
+        launcher = LocalLauncher(folder, platform, ranks_in(topology), is_temporary=True)
+        stack.callback(launcher.wait, HOST_EXIT_TIMEOUT_S)
         self._controller = ClusterController(
-            self._loop, topology, platform, policy, self._launcher, str(self._folder),
+            self._loop, topology, platform, policy, launcher, str(folder),
             log=lambda line: None,  # who uses what is lost gets an error
         )  # fmt: skip
-        self._loop.listen(self._listener, self._controller.accept)
-        own = self._own = OwnClient(self._loop, self._controller)
-        self._over = threading.Event()
+        stack.callback(self._stop)
+        self._loop.listen(listener, self._controller.accept)
+        self._own = OwnClient(self._loop, self._controller)
         start_thread("pathways-loop", self._run)
-        welcome = own.receive()
+        self._is_running = True
+        welcome = self._own.receive()
         assert isinstance(welcome, m.Welcome)
-        super().__init__(str(self._folder), own, welcome, _connect)
-        own.on_end = self._from_host
-        try:
-            self._wait_for_start()
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(str(folder), self._own, welcome, _connect)
+        stack.callback(super().close)
+        self._own.on_end = self._from_host
 
     def _run(self) -> None:
         self._loop.run()
@@ -75,12 +91,16 @@ class Cluster(Attached):
     def _wait_for_start(self) -> None:
         """Waits until all hosts are there. Raises PWC0910 as soon as one has ended before."""
         ranks = list(all_ranks(self._controller.members.all))
-        with Activity("starting", len(ranks), "hosts") as starting, self._changed:
-            while not all(place.addresses for place in self._places.values()):
-                self._check_there()
-                if (cause := next((p.cause for p in self._places.values() if p.cause is not None), None)) is not None:
-                    raise PathwaysError(cause)
-                self._changed.wait(LOOK)  # Ctrl-C ends it
+
+        def is_over() -> bool:
+            self._check_there()
+            for place in self._places.values():
+                if place.cause is not None:
+                    raise PathwaysError(place.cause)
+            return all(place.addresses for place in self._places.values())
+
+        with Activity("starting", len(ranks), "hosts") as starting:
+            while not self._changed.wait_for(is_over, LOOK):
                 starting.done = sum(rank.peer is not None for rank in ranks)
         for name in self._places:
             self.host(name)
@@ -92,17 +112,20 @@ class Cluster(Attached):
         super().keep_for_ever()
         self._loop.abandon()
 
+    def _stop(self) -> None:
+        """Has the controller end all hosts, and waits for the end of its loop."""
+        self._loop.call(self._controller.close)
+        if self._is_running:
+            self._over.wait(HOST_EXIT_TIMEOUT_S)
+
+    def _close_loop(self) -> None:
+        if self._over.is_set() or not self._is_running:  # else Ctrl-C came while its thread was waited for
+            self._loop.close()
+
     def close(self) -> None:
         """Ends all processes."""
-        if self.is_forked:
-            return
-        super().close()
-        self._loop.call(self._controller.close)
-        self._over.wait(GOODBYE)
-        self._launcher.wait(GOODBYE)
-        self._listener.close()
-        self._loop.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if not self.is_forked:
+            self._made.close()
 
 
 def _connect(said: str, name: str) -> Connection:

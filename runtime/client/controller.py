@@ -106,7 +106,7 @@ class Controller:
             have, rule = "islands in processes of their own", "islands in this process"
             raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=caller()))
 
-    def _held(self, devices: tuple[Hashable, ...], size: int, client: str) -> None:
+    def _held(self, devices: tuple[Hashable, ...], size: int, client: str, run: int) -> None:
         if self.ledger.limits:
             self.turns.post(lambda scheduler: scheduler.hold(devices, size))
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,14 +9,15 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.monitor import Monitor
 from pathways.runtime.wire import messages as m
 
 
 class ControllerRequests:
     """Requests that have not been answered."""
 
-    def __init__(self, changed: threading.Condition, check_there: Callable[[], None]) -> None:
-        """`changed` guards them, and is notified when the controller is gone: then `check_there` raises why."""
+    def __init__(self, changed: Monitor, check_there: Callable[[], None]) -> None:
+        """`changed` is told when the controller is gone, too: then `check_there` raises why."""
         self._changed, self._check_there = changed, check_there
         self._answers: dict[int, m.Answer | None] = {}
         self._numbers = itertools.count()
@@ -28,24 +28,25 @@ class ControllerRequests:
         Raises the diagnostic that the controller answers with, PWC0917 where it is gone.
         """
         number = next(self._numbers)
-        with self._changed:
-            self._answers[number] = None
-        post(make(number))
+        self._answers[number] = None
+
+        def is_over() -> bool:
+            if self._answers[number] is None:
+                self._check_there()
+            return self._answers[number] is not None
+
         try:
-            with self._changed:
-                while (answer := self._answers[number]) is None:
-                    self._check_there()
-                    self._changed.wait()
+            post(make(number))
+            self._changed.wait_for(is_over)
         finally:
-            with self._changed:
-                del self._answers[number]
+            answer = self._answers.pop(number)
+        assert answer is not None
         if answer.error:
             raise PathwaysError(replace(read_diagnostic(answer.error), where=caller()))
         return json.loads(answer.value)
 
     def hear(self, answer: m.Answer) -> None:
         """Takes an answer."""
-        with self._changed:
-            if answer.request in self._answers:
-                self._answers[answer.request] = answer
-            self._changed.notify_all()
+        if answer.request in self._answers:
+            self._answers[answer.request] = answer
+        self._changed.notify_all()

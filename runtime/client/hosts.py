@@ -3,8 +3,9 @@
 import abc
 import itertools
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -33,6 +34,8 @@ class RemoteDevice:
     position: int
     platform: str
     device_kind: str
+    number: int = 0
+    """Among all devices of the cluster. An island that comes again with another size has others."""
 
     def __str__(self) -> str:
         return f"{self.island}[{self.position}]"
@@ -62,7 +65,7 @@ class StartedRun:
     plan: int
     branches: Branches | None
     has_loops: bool
-    memory: Mapping[Hashable, int]
+    memory: "Mapping[RemoteDevice, int]"
     request: Request | None
 
 
@@ -137,7 +140,10 @@ class Hosts(Machine, abc.ABC):
 class HostedIslands(Hosts):
     """A machine whose islands are those of a topology, each with hosts in processes of its own, and no others."""
 
-    def __init__(self, topology: Topology, platform: str, client: int = 0) -> None:
+    def __init__(
+        self, topology: Topology, platform: str, client: int = 0, first: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """`first` has the number of the first device of each island."""
         super().__init__(platform, client)
         self.topology = topology
         self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = lambda island, cause: None
@@ -151,13 +157,14 @@ class HostedIslands(Hosts):
         self.removed: dict[str, Diagnostic] = {}
         """Islands that were there, and why they are not any more."""
         for island in topology.islands:
-            self.bind_hosted(island)
+            self.bind_hosted(island, first.get(island.name, 0))
 
-    def bind_hosted(self, island: Island) -> None:
-        """Names the devices of an island that hosts have."""
+    def bind_hosted(self, island: Island, first: int) -> None:
+        """Names the devices of an island that hosts have; `first` is the number of the first."""
         self.has_limits |= island.memory is not None
         kind = self.platform if island.kind == "any" else island.kind
-        self.bind(island.name, [RemoteDevice(island.name, at, self.platform, kind) for at in range(island.size)])
+        devices = [RemoteDevice(island.name, at, self.platform, kind, first + at) for at in range(island.size)]
+        self.bind(island.name, devices)
 
     @property
     def lost_islands(self) -> frozenset[str]:

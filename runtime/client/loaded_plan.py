@@ -105,8 +105,8 @@ class LoadedPlan:
             buffer = self.plan.stream(constant.island).buffers[constant.slot]
             devices = self._sides.devices(buffer.layout.mesh)
             label = current_client.get().label
-            self._controller.store.changed(devices, buffer.bytes, label)
-            weakref.finalize(self, self._controller.store.changed, devices, -buffer.bytes, label)
+            self._controller.store.changed(devices, buffer.bytes, label, -1)
+            weakref.finalize(self, self._controller.store.changed, devices, -buffer.bytes, label, -1)
             for device in devices:
                 if device in peaks:
                     peaks[device] -= buffer.bytes

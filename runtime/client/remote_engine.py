@@ -3,7 +3,7 @@
 import secrets
 import threading
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.ranks import RankTable
-from pathways.runtime.client.hosts import Hosts, RunParcel, StartedRun, ask_all
+from pathways.runtime.client.hosts import Hosts, RemoteDevice, RunParcel, StartedRun, ask_all
 from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import UnknownCallback
@@ -94,10 +94,11 @@ class RemoteEngine:
         """Inputs that the plan also returns. Other messages may name such an array before its run reaches the host, so
         its values are sent at once."""
         self._results = len(plan.results)
-        self._memory: dict[Hashable, int] = {
+        self._memory: dict[RemoteDevice, int] = {
             device: plan.stream(name).peak_bytes + self.bytes_between.get(name, 0)
             for name, island in islands.items()
             for device in (island.devices if plan.topology.island(name).memory is not None else ())
+            if isinstance(device, RemoteDevice)
         }
         """Bytes that a run takes on each device that has a limit."""
         self._loading = threading.Lock()

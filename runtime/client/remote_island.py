@@ -24,8 +24,8 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
 
-WORD = 30.0
-"""Seconds in which the controller says why a host is gone whose stream has ended."""
+LOSS_REASON_TIMEOUT_S = 30.0
+"""How long the controller may take to say why a connection to a host has ended."""
 
 
 class RemoteIsland:
@@ -163,11 +163,11 @@ class RemoteIsland:
 
     def lose_late(self, now: float) -> None:
         """Loses the island if a stream has ended long ago, and the controller says nothing."""
-        if self._over is not None and now > self._over[0] + WORD:
+        if self._over is not None and now > self._over[0] + LOSS_REASON_TIMEOUT_S:
             self.lose(self._over[1])
 
     def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
-        """Ends all that waits for the hosts: they are gone, hang (the cause), or one sent what is no message."""
+        """Fails all runs and requests on the island: a host has ended, hangs (`cause`) or sent an invalid message."""
         with self._lock:
             if self.lost is not None:
                 return

@@ -1,8 +1,10 @@
 """Limits the runs of a client that are under way on each island of a shared cluster."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+
+from pathways.runtime.client.monitor import Monitor
+from pathways.runtime.interrupts import uninterrupted
 
 MAX_RUNS_PER_ISLAND = 32
 """A call that needs an island waits while so many runs of its client are under way there."""
@@ -13,8 +15,8 @@ RESUME_AT_RUNS = 24
 class RunWindow:
     """Counts the runs under way on each island, so that a frozen island delays only the calls that need it."""
 
-    def __init__(self, changed: threading.Condition) -> None:
-        """`changed` guards the counts; it is notified when waiting calls can continue."""
+    def __init__(self, changed: Monitor) -> None:
+        """`changed` guards the counts; it is told when waiting calls can continue."""
         self._changed = changed
         self._left: dict[int, dict[str, int]] = {}
         """By run and island: how many hosts have not ended their part."""
@@ -24,30 +26,38 @@ class RunWindow:
         self._times_freed = Counter[str]()
         """How often each island was blocked, and had few runs again."""
 
+    @uninterrupted
     def begin(self, run: int, hosts: Mapping[str, int]) -> None:
         """Counts a run on islands, each with the number of hosts that execute it there."""
-        with self._changed:
+        with self._changed.lock:
             self._left[run] = dict(hosts)
             self._under_way.update(hosts.keys())
 
+    def has(self, run: int) -> bool:
+        """Whether a run is under way on any island."""
+        return run in self._left
+
+    @uninterrupted
     def end_part(self, run: int, island: str) -> None:
         """Notes that one host of an island has ended its part of a run."""
-        with self._changed:
+        with self._changed.lock:
             left = self._left.get(run, {}).get(island, 0) - 1
             if left > 0:
                 self._left[run][island] = left
             else:
                 self._end(run, island)
 
+    @uninterrupted
     def drop(self, run: int) -> None:
         """Forgets a run that no host executes."""
-        with self._changed:
+        with self._changed.lock:
             for island in list(self._left.get(run, ())):
                 self._end(run, island)
 
+    @uninterrupted
     def lose(self, island: str) -> None:
         """Ends all parts of runs on an island whose hosts are lost."""
-        with self._changed:
+        with self._changed.lock:
             for run in [run for run, left in self._left.items() if island in left]:
                 self._end(run, island)
 
@@ -69,10 +79,15 @@ class RunWindow:
 
         Later calls wait too, so that no call overtakes another.
         """
-        with self._changed:
+        if before := self._times_freed_of(islands):
+            before_waiting()
+            self._changed.wait_for(
+                lambda: is_over() or all(self._times_freed[island] > was for island, was in before.items())
+            )
+
+    @uninterrupted
+    def _times_freed_of(self, islands: Collection[str]) -> dict[str, int]:
+        """How often each of these islands was freed for which calls wait, or must from now on."""
+        with self._changed.lock:
             self._blocked.update(island for island in islands if self._under_way[island] >= MAX_RUNS_PER_ISLAND)
-            if before := {island: self._times_freed[island] for island in islands if island in self._blocked}:
-                before_waiting()
-                self._changed.wait_for(
-                    lambda: is_over() or all(self._times_freed[island] > was for island, was in before.items())
-                )
+            return {island: self._times_freed[island] for island in islands if island in self._blocked}

@@ -1,6 +1,6 @@
 """What a client of a shared cluster tells its controller of a run, and when it need not do so at once."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from pathways.runtime.client.hosts import RunParcel, StartedRun
 from pathways.runtime.client.remote_island import RemoteIsland
@@ -13,13 +13,13 @@ something comes from the controller: the end of one of those, say. To wake it fo
 run, and the islands have work meanwhile."""
 
 
-def submitted(run: StartedRun, inside: int, numbered: Mapping[Hashable, int]) -> m.Submit:
+def submitted(run: StartedRun, inside: int) -> m.Submit:
     """Makes the message that submits a run, but for its parcels.
 
-    `inside` is the number of the client in this process, `numbered` has those of devices.
+    `inside` is the number of the client in this process.
     """
     weight = 1.0 if run.request is None else run.request.weight
-    memory = tuple([n for device, size in run.memory.items() for n in (numbered[device], size)])
+    memory = tuple([n for device, size in run.memory.items() for n in (device.number, size)])
     return m.Submit(run.number, run.plan, inside, int(WEIGHT * weight), memory, b"")
 
 

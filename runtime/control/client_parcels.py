@@ -61,25 +61,30 @@ def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, trans
     if carried > MAX_CARRIED_BYTES or len(written) > MAX_BEFORE_BYTES:
         have = f"{carried:,} bytes of arguments, and {len(written):,} in all, before a run"
         raise _bad(have, f"at most {MAX_CARRIED_BYTES:,}, and {MAX_BEFORE_BYTES:,}")
-    made = frame_bytes(replace(run, transfers=transfers))
-    if len(made) > MAX_NUMBERS_BYTES:  # its host would end the controller's connection
-        raise _bad(f"a run of {len(made):,} bytes", f"at most {MAX_NUMBERS_BYTES:,}")
+    made = _run_frame(replace(run, transfers=transfers))
     unloaded = [message.plan for message in before if isinstance(message, m.UnloadPlan)]
     return CheckedParcel(IslandParcel(epoch, written, made), run.results, unloaded)
 
 
 def own_parcels(parcels: Iterable[Parcel]) -> tuple[dict[int, IslandParcel], int, list[int]]:
-    """Writes what the client in this process submits, by island, unchecked; with the first id of the run's results, and
-    the plans that it unloads."""
+    """Writes what the client in this process submits, by island; with the first id of the run's results, and the plans
+    that it unloads. Raises PWC0911 for a run that is larger than any message may be."""
     found: dict[int, IslandParcel] = {}
     unloaded: list[int] = []
     first = 0
     for island, epoch, (*before, run) in parcels:
         assert isinstance(run, m.RunPlan)
         first = run.results
-        found[island] = IslandParcel(epoch, b"".join(map(frame_bytes, before)), frame_bytes(run))
+        found[island] = IslandParcel(epoch, b"".join(map(frame_bytes, before)), _run_frame(run))
         unloaded += [said.plan for said in before if isinstance(said, m.UnloadPlan)]
     return found, first, unloaded
+
+
+def _run_frame(run: m.RunPlan) -> bytes:
+    made = frame_bytes(run)
+    if len(made) > MAX_NUMBERS_BYTES:  # its host would end the controller's connection
+        raise _bad(f"a run of {len(made):,} bytes", f"at most {MAX_NUMBERS_BYTES:,}")
+    return made
 
 
 def check_behind(frame: bytes, client: int) -> m.Message:

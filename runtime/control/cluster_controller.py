@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,8 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.client_numbers import ClientNumbers
 from pathways.runtime.control.cluster_status import status_of_cluster
-from pathways.runtime.control.dispatcher import Dispatcher
+from pathways.runtime.control.dispatcher import Dispatcher, controller_failed
+from pathways.runtime.control.held_up import refuse_hopeless
 from pathways.runtime.control.island_changes import IslandChanges
 from pathways.runtime.control.loop import MOST_UNREAD_BY_HOST, Loop, Peer, Receive, Transport
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
@@ -30,7 +30,7 @@ from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import decode, read_expected
-from pathways.runtime.wire.errors import BadMessage, ControllerFailed, NoCluster
+from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.identity import Identity
 from pathways.runtime.wire.ids import MOST_CLIENTS, client_of
@@ -78,7 +78,7 @@ class ClusterController:
         self.dispatcher = Dispatcher(self.members.all, policy)
         self.changes = IslandChanges(loop, topology, self.members, self.dispatcher, self._tell)
         self.members.begin()
-        loop.every(PATIENCE, lambda: self.dispatcher.refuse_hopeless(self._sessions.values()))
+        loop.every(PATIENCE, lambda: refuse_hopeless(self.dispatcher, self._sessions.values()))
         loop.every(BEAT, self._beat)
 
     def accept(self, sock: socket.socket) -> None:
@@ -226,18 +226,22 @@ class ClusterController:
                 raise
 
     def failed_at(self, message: m.Message, error: Exception) -> bool:
-        """Fails the run that a message is about, and nothing else, where something failed here that never should.
+        """Fails only the run that a message names, after an internal error of the controller.
 
-        Returns False where it is about none.
+        Returns False where it names none.
         """
-        traceback.print_exception(error)
+        cause = controller_failed(f"a {type(message).__name__}", error)
         run = getattr(message, "run", None)
-        if not isinstance(run, int):
+        if not isinstance(run, int) or isinstance(message, m.Hold):
             return False
-        cause = ControllerFailed(what=f"a {type(message).__name__}", problem=f"{type(error).__name__}: {error}")
+        session = self._sessions.get(client_of(run))
         if run in self.dispatcher.runs:
-            self.dispatcher.fail(run, cause)
-        elif (session := self._sessions.get(client_of(run))) is not None:
+            try:
+                self.dispatcher.fail(run, cause)
+                return True
+            except Exception as another:
+                controller_failed("a run that failed", another)
+        if session is not None:
             session.peer.send(m.RunRefused(run, write_diagnostic(cause)))
         return True
 
@@ -254,8 +258,9 @@ class ClusterController:
             case m.Introduce():
                 session.introduced_bytes += size
                 many = len(session.plans) + len(session.inside) >= MOST_INTRODUCED
-                if many or session.introduced_bytes > MAX_INTRODUCED_BYTES:
-                    have = f"{len(session.plans):,} plans of {session.label(0)}, {session.introduced_bytes:,} bytes"
+                if (many or session.introduced_bytes > MAX_INTRODUCED_BYTES) and session.number:
+                    have = f"{len(session.plans):,} plans and {len(session.inside):,} clients of {session.label(0)}, "
+                    have += f"{session.introduced_bytes:,} bytes"
                     raise PathwaysError(BadMessage(have_=have, rule="fewer, or plans that are unloaded"))
                 if message.plan < 0:
                     session.inside[message.number] = message.name

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from pathways.runtime.control.dispatcher import Dispatcher
+from pathways.runtime.control.held_up import reasons_to_wait
 from pathways.runtime.control.member import Member
 from pathways.runtime.control.sessions import ClientSession
 
@@ -46,7 +47,7 @@ def status_of_cluster(
             }
         )
     runs = Counter(run.session.number for run in dispatcher.runs.values())
-    why = dispatcher.why_held_up(sessions)
+    why = reasons_to_wait(dispatcher, sessions)
     clients = [_said_of(s, runs[s.number], why.get(s.number, "")) for s in sessions]
     return {"islands": islands, "clients": clients}
 

@@ -15,7 +15,8 @@ class DeviceNumbers:
     def add(self, island: str, size: int) -> int:
         """Numbers the devices of an island that has come, unless it was there with as many; returns the first number.
 
-        Devices of an island that comes again with another size have no name any more: clients may still free arrays.
+        If the island returns with another size, its old numbers stay valid but map to no device, because clients may
+        still free arrays there.
         """
         numbers = [number for number, (name, _) in enumerate(self._devices) if name == island]
         if len(numbers) != size:
@@ -24,6 +25,9 @@ class DeviceNumbers:
             numbers = [len(self._devices)]
             self._devices += [(island, at) for at in range(size)]
         return numbers[0]
+
+    def __len__(self) -> int:
+        return len(self._devices)
 
     def __getitem__(self, number: int) -> tuple[str, int]:
         return self._devices[number]

@@ -5,8 +5,9 @@ begin, and their messages are sent before the next event is looked at.
 """
 
 import secrets
+import traceback
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
@@ -18,12 +19,11 @@ from pathways.runtime.control.scheduling import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.control.sessions import Behind, ClientSession, ClusterRun, Cost, KnownPlan
-from pathways.runtime.control.wait_texts import before_it, lacking
-from pathways.runtime.errors import MemoryHeld, NeverFits
+from pathways.runtime.errors import NeverFits
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import Parcel, read_parcels
-from pathways.runtime.wire.errors import BadMessage, HostLost
+from pathways.runtime.wire.errors import BadMessage, ControllerFailed, HostLost
 from pathways.runtime.wire.fields import MOST_TRANSFERS
 from pathways.runtime.wire.load_proofs import has_shape, proven
 
@@ -42,7 +42,7 @@ class Dispatcher:
 
     def __init__(self, members: Sequence[Member], policy: SchedulingPolicy) -> None:
         self._members = members
-        self._devices = DeviceNumbers()
+        self.devices = DeviceNumbers()
         self.ledger = Ledger()
         self.scheduler = Scheduler(policy, self.ledger)
         self.runs: dict[int, ClusterRun] = {}
@@ -54,9 +54,12 @@ class Dispatcher:
 
     def add(self, member: Member) -> int:
         """Numbers the devices of an island that has come, and limits their memory; returns the first number."""
-        member.first = self._devices.add(member.name, member.island.size)
+        before = len(self.devices)
+        member.first = self.devices.add(member.name, member.island.size)
         for at in range(member.island.size):
             self.ledger.limits.pop((member.name, at), None)
+            if len(self.devices) > before:  # what lay on the devices that it had is lost, and counted no more
+                self.ledger.held.pop((member.name, at), None)
             if member.island.memory is not None:
                 self.ledger.limit((member.name, at), member.island.memory)
         self._begin(self.scheduler.limits_changed())
@@ -129,7 +132,7 @@ class Dispatcher:
         names = frozenset(self._members[island].name for island in parcels)
         if plan.branches and not self._are_on(plan.branches, parcels):
             raise PathwaysError(BadMessage(have_="branches on other hosts than the run's", rule="branches of the plan"))
-        memory = self._devices.memory(message.memory, names, self.ledger.limits)
+        memory = self.devices.memory(message.memory, names, self.ledger.limits)
         request = Request(
             message.run, session.label(message.inside), plan.name,
             names, max(message.weight, 1) / WEIGHT,
@@ -139,7 +142,7 @@ class Dispatcher:
         for device, size in request.bytes.items():
             limit = self.ledger.limits[device]
             if size > limit:
-                island, more = self._devices[self._devices.number(device)][0], readable(size - limit)
+                island, more = self.devices[self.devices.number(device)][0], readable(size - limit)
                 cause = NeverFits(program=plan.name, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
                 self._refuse(run, cause)
                 for number, parcel in parcels.items():
@@ -191,19 +194,27 @@ class Dispatcher:
             member.send(data)
 
     def hold(self, session: ClientSession, message: m.Hold) -> None:
-        """Counts what a client holds on devices."""
+        """Counts what a client holds on devices: what a run makes that has yet to begin, when it begins."""
+        run = self.runs.get(message.run)
+        if run is not None and run.session is session and run.life.state in ("behind", "in line"):
+            self._count_waiting(session, _size_of(message))
+            run.holds.append(message)
+        else:
+            self._hold(session, message)
+
+    def _hold(self, session: ClientSession, message: m.Hold) -> None:
         held = session.held[session.label(message.inside)]
-        for number, size in self._devices.pairs(message.memory):
+        for number, size in self.devices.pairs(message.memory):
             if abs(held[number] + size) > MOST_HELD:
                 have = f"{size:,} bytes more that {session.label(message.inside)} holds on device {number}"
                 raise PathwaysError(BadMessage(have_=have, rule=f"at most {MOST_HELD:,} in all"))
             held[number] += size
             said = sum(each[number] for each in session.held.values())
-            limit = self.ledger.limits.get(self._devices[number], MOST_HELD)
+            limit = self.ledger.limits.get(self.devices[number], MOST_HELD)
             more = max(0, min(said, limit)) - session.counted[number]
             session.counted[number] += more
             if more:
-                self._begin(self.scheduler.hold((self._devices[number],), more))
+                self._begin(self.scheduler.hold((self.devices[number],), more))
 
     def _line_up(self, session: ClientSession, run: ClusterRun) -> None:
         if run.life.state == "behind" and session.is_next(run):
@@ -214,8 +225,13 @@ class Dispatcher:
         """Sends runs whose turn has come to their hosts, and those whose turn has come for that."""
         waiting = list(numbers)
         while waiting:
-            run = self.runs[waiting.pop(0)]
-            waiting += self._dispatch(run)
+            run = self.runs.get(waiting.pop(0))
+            if run is None:  # it has failed meanwhile
+                continue
+            try:
+                waiting += self._dispatch(run)
+            except Exception as error:  # of this package: the others go on
+                waiting += self._failed(run, controller_failed("a run", error))
 
     def _dispatch(self, run: ClusterRun) -> list[int]:
         """Sends a run to its hosts; returns the runs whose turn comes next."""
@@ -258,6 +274,10 @@ class Dispatcher:
                 line.popleft()
             if line and isinstance(line[0], ClusterRun):
                 following[line[0]] = None
+        for held in run.holds:
+            session.waiting_bytes -= _size_of(held)
+            self._hold(session, held)
+        run.holds.clear()
         for each in following:
             self._line_up(session, each)
 
@@ -331,14 +351,15 @@ class Dispatcher:
 
     def fail(self, number: int, cause: Diagnostic) -> None:
         """Refuses a run, wherever it is, of which something of this package has failed: its client must not wait."""
-        run = self.runs.get(number)
-        if run is not None:
-            is_on_hosts = run.life.state == "on hosts"
-            run.left.clear()
-            following = self._drop(run, cause)
-            if not is_on_hosts:
-                self._leave_line(run)
-            self._begin(following)
+        if (run := self.runs.get(number)) is not None:
+            self._begin(self._failed(run, cause))
+
+    def _failed(self, run: ClusterRun, cause: Diagnostic) -> list[int]:
+        run.left.clear()
+        following = self._drop(run, cause)
+        if any(run in run.session.lines[island] for island in run.parcels):
+            self._leave_line(run)
+        return following
 
     def left_by(self, session: ClientSession, cause: Diagnostic) -> None:
         """Forgets a client: what waits is dropped, loops end, and what else is under way ends by itself."""
@@ -352,44 +373,18 @@ class Dispatcher:
                 run.relay.cancel(cause)
         session.lines.clear()
         for number, size in session.counted.items():
-            following += self.scheduler.hold((self._devices[number],), -size)
+            following += self.scheduler.hold((self.devices[number],), -size)
         session.held.clear()
         session.counted.clear()
         self._begin(n for n in following if n in self.runs)
 
-    def why_held_up(self, sessions: Collection[ClientSession]) -> dict[int, str]:
-        """Says of the process of each client, by its number, what the first of its runs in line waits for."""
-        said: dict[int, str] = {}
-        for number in list(self.scheduler.waiting):
-            run = self.runs.get(number)
-            if run is not None and run.session.number not in said:
-                said[run.session.number] = self._why_waits(run.request, sessions)
-        return said
 
-    def _why_waits(self, request: Request, sessions: Collection[ClientSession]) -> str:
-        short = self.ledger.short_of(request.bytes)
-        if short is None:
-            return before_it(self.scheduler.goes_before(request.number))
-        at = self._devices.number(short)
-        held = {label: sizes[at] for session in sessions for label, sizes in session.held.items()}
-        return lacking(self._devices[at][0], request.bytes[short] - self.ledger.free(short), held)
+def _size_of(message: m.Hold) -> int:
+    """Bytes of memory that it takes, about."""
+    return 64 + 16 * len(message.memory)
 
-    def refuse_hopeless(self, sessions: Collection[ClientSession]) -> None:
-        """Refuses runs that wait for memory which only their own client's arrays have (PWC0507)."""
-        for number, request in list(self.scheduler.waiting.items()):
-            device = self.scheduler.lacks_memory(number)
-            if device is None or number not in self.runs:
-                continue
-            at = self._devices.number(device)
-            run = self.runs[number]
-            owners = [each for each in sessions if sum(held[at] for held in each.held.values()) > 0]
-            if owners == [run.session]:
-                mine = sum(held[at] for held in run.session.held.values())
-                cause = MemoryHeld(
-                    program=request.program, island=self._devices[at][0], size=readable(request.bytes[device]),
-                    free=readable(self.ledger.free(device)), limit=readable(self.ledger.limits[device]),
-                    held=readable(mine), client=request.client,
-                )  # fmt: skip
-                following = self._drop(run, cause)
-                self._leave_line(run)
-                self._begin(following)
+
+def controller_failed(what: str, error: Exception) -> ControllerFailed:
+    """Prints an error that should never happen, and says it to who waits."""
+    traceback.print_exception(error)
+    return ControllerFailed(what=what, problem=f"{type(error).__name__}: {error}")

@@ -131,7 +131,7 @@ class IslandChanges:
                 change.answer(member.name, change.cause)
 
     def _end_coming(self, change: _Change) -> None:
-        """Answers who has added an island; one whose hosts have ended before they came is ended: its name is free."""
+        """Answers who has added an island. If its hosts ended before they joined, removes it: its name is free."""
         member = change.member
         cause = None if member.is_up else member.leaves or member.lost
         if cause is None or member.leaves is not None:

@@ -219,7 +219,7 @@ class Peer:
 
 
 class Loop:
-    """Sockets and timers, one thing at a time: whatever thread does it has the loop's lock."""
+    """Runs callbacks of sockets and timers one at a time, under the loop's lock, on any thread."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -228,7 +228,7 @@ class Loop:
         self._soon: deque[Callable[[], None]] = deque()
         self.written: list[Peer] = []
         """Peers to which something was posted that is not written yet."""
-        self._ended = False
+        self._ended = self._is_closed = False
         self._lock = threading.Lock()
         self._waits_until = 0.0
         """The time of the timer for which `run` waits; infinity where there is none."""
@@ -238,7 +238,7 @@ class Loop:
 
     @uninterrupted
     def call(self, work: Callable[[], None]) -> None:
-        """Does something from any thread: now, or by the thread that has the lock when that has done what it does."""
+        """Does something now if the loop's lock is free; else the thread that holds the lock does it next."""
         self._soon.append(work)
         while self._soon and self._lock.acquire(blocking=False):
             try:
@@ -247,7 +247,8 @@ class Loop:
             finally:
                 self._lock.release()
             if is_late or self._ended:
-                self._wake.send(b"\0")
+                with contextlib.suppress(OSError):  # it was closed meanwhile
+                    self._wake.send(b"\0")
 
     def interrupt(self, work: Callable[[], None]) -> None:
         """Does something soon: for signals, which come in the middle of anything."""
@@ -335,6 +336,8 @@ class Loop:
 
         The sockets are only closed: to take them out of the selector would take them out of the other process's, too.
         """
+        if self._is_closed:
+            return
         for key in list(self.selector.get_map().values()):
             cast("socket.socket", key.fileobj).close()
         self.selector.close()
@@ -342,6 +345,7 @@ class Loop:
 
     def close(self) -> None:
         """Gives back what it has of the system, when it has ended."""
+        self._is_closed = True
         for key in list(self.selector.get_map().values()):
             if isinstance(key.data, Peer):
                 key.data.end("the loop has ended")

@@ -21,7 +21,8 @@ def _ignore(island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None
 
 
 class OwnClient:
-    """Both ends of the way between a client and its controller: `send` is the controller's, the rest the client's.
+    """Both ends of the way between a client and its controller: the controller calls `send` and `pass_on`, the client
+    the other methods.
 
     The client uses it as a connection (wire/connection.py). What comes to it is taken by a thread of its own, so that
     nothing of the client's is done under the loop's lock.
@@ -65,15 +66,15 @@ class OwnClient:
 
         def work() -> None:
             self._take(held)
-            self._do(lambda: self._submit(run, parcels))
+            self._submit(run, parcels)
 
         self._loop.call(work)
 
     def _submit(self, run: m.Submit, parcels: Iterable[Parcel]) -> None:
         try:
             self._controller.dispatcher.submit_own(self._session, run, parcels)
-        except PathwaysError:
-            raise
+        except PathwaysError as error:
+            self.send(m.RunRefused(run.run, write_diagnostic(error.diagnostic)))
         except Exception as error:
             self._controller.failed_at(run, error)
 

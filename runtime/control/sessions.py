@@ -93,6 +93,8 @@ class ClusterRun:
     """The numbers of hosts that have not ended it."""
     relay: Relay | None = None
     life: Life = field(default_factory=lambda: Life(RUN))
+    holds: list[m.Hold] = field(default_factory=list[m.Hold])
+    """What its arrays will take, to be counted when it begins."""
 
 
 @dataclass(eq=False)

@@ -347,7 +347,7 @@ class Host:
         self._runs += 1
         flight.thread = 0
         note("run", message.run, "was enqueued")
-        if not self._line.flights and is_done(frame, results):
+        if not self._line.flights and is_done(part, results):
             flight.end()  # a small one: to wake the thread of the line takes longer than the run
         else:
             self._line.put(flight, eager=True)

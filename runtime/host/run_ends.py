@@ -8,11 +8,10 @@ import msgspec
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.layouts import Shards
-from pathways.runtime.host.load.loaded_part import PartResult
+from pathways.runtime.host.load.loaded_part import HostPart, PartResult
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.posting import ClientPost
 from pathways.runtime.host.run.failures import why_failed
-from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.store import Poison
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
@@ -56,9 +55,9 @@ def told_directly(said: m.Done | m.Failed, plan: Plan, clients: Mapping[int, Cli
     return msgspec.structs.replace(said, is_told=True)
 
 
-def is_done(frame: Frame, results: Sequence[tuple[PartResult, Any]]) -> bool:
-    """Whether a run of one launch is done already, as its results show."""
-    return len(frame.tokens) == 1 and bool(results) and all(_is_ready(value) for _, value in results)
+def is_done(part: HostPart, results: Sequence[tuple[PartResult, Any]]) -> bool:
+    """Whether a run is done already, as the results show that its only launch has made."""
+    return part.shows_end and all(_is_ready(value) for _, value in results)
 
 
 def _is_ready(value: Any) -> bool:

@@ -169,10 +169,14 @@ class Relayed(Message, frozen=True):
 
 
 class Hold(Message, frozen=True):
-    """A client to the controller: it holds so many bytes more on devices, in pairs; negative: fewer."""
+    """A client to the controller: it holds so many bytes more on devices, in pairs; negative: fewer.
+
+    `run`: the run that makes the arrays, if it has not ended. Until it begins they take no memory. 0: none.
+    """
 
     inside: Count
     memory: MemoryPairs
+    run: Int = 0
 
 
 class Cancel(Message, frozen=True):

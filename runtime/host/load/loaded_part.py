@@ -86,6 +86,8 @@ class HostPart(LoadedPart):
     results: list[PartResult]
     digest: str = ""
     """Of the plan and of what is enqueued here: hosts of one island have the same."""
+    shows_end: bool = False
+    """Whether a run is one launch, which makes a result: when the results are there, the run is done."""
 
 
 def load_part(
@@ -135,7 +137,18 @@ def load_host_part(
         _inputs(part, prepared, loaded.sides),
         _results(part, prepared, {slot for slot, _ in loaded.constants}),
         agreement_digest(part) if neighbors.in_step else "",
+        shows_end(part),
     )  # fmt: skip
+
+
+def shows_end(part: PlanPart) -> bool:
+    """Whether what a host does in a run is one launch, of which a result is an output."""
+    runs = list(part.plan.runs())
+    if len(runs) != 1 or part.plan.bodies:
+        return False
+    (run,) = runs
+    island = part.plan.meshes[run.mesh].island
+    return any((port.island, port.slot) in {(island, slot) for slot in run.outputs} for port in part.plan.results)
 
 
 def agreement_digest(part: PlanPart) -> str:

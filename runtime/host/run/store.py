@@ -99,8 +99,9 @@ class Store:
     """All buffers that clients of this process hold."""
 
     buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
-    changed: Callable[[tuple[Hashable, ...], int, str], None] = lambda _devices, _size, _client: None
-    """Tells the scheduler that a client holds so many bytes more on each of these devices; negative: fewer."""
+    changed: Callable[[tuple[Hashable, ...], int, str, int], None] = lambda _devices, _size, _client, _run: None
+    """Tells the scheduler that a client holds so many bytes more on each of these devices, in an array of this run;
+    negative: fewer."""
     forked: bool = False
     # Reentrant: a handle may die, and release, at any allocation under the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -129,7 +130,7 @@ class Store:
         with self._lock:
             same, buffer.counted = buffer.counted == held, held
         if not same:
-            self.changed(buffer.devices, buffer.bytes if held else -buffer.bytes, buffer.client.label)
+            self.changed(buffer.devices, buffer.bytes if held else -buffer.bytes, buffer.client.label, buffer.run)
 
     @uninterrupted
     def replace(self, buffer: StoredBuffer, was: Any, now: Any, *, held: bool) -> bool:

@@ -2,20 +2,24 @@
 
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.clusters import PATIENCE
 from support.processes import start_python
 
+import pathways as pw
 from pathways.api.process import process_policy
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.client.cluster import Cluster
-from pathways.runtime.control import members
+from pathways.runtime.control import cluster_controller, members
+from pathways.runtime.launch.local_hosts import LocalLauncher
 
 HANGS = "import threading; threading.Event().wait()"
 FAILS = "import sys; print('no room'); sys.exit(3)"
@@ -62,3 +66,48 @@ def test_hosts_whose_controller_is_killed_leave_no_folder(count: int) -> None:
     while folder.exists():
         assert time.monotonic() < until, [path.name for path in folder.iterdir()]
         threading.Event().wait(0.02)
+
+
+def folders() -> set[str]:
+    return {path.name for path in Path(tempfile.gettempdir()).glob("pathways-*")}
+
+
+def test_a_cluster_that_cannot_start_for_the_system_is_refused_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Unix socket would have a path that is too long."""
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with pytest.raises(PathwaysError, match="too long") as caught:
+        Cluster(parse_topology("islands=1,devices=1"), "cpu", process_policy())
+    assert caught.value.code == "PWC0918" and not list(deep.iterdir())
+
+
+def test_an_interrupt_while_a_cluster_ends_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = folders()
+    monkeypatch.setattr(LocalLauncher, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt), pw.cluster(islands=1, devices=1):
+        assert folders() > before
+    assert folders() == before
+
+
+def test_a_process_may_have_any_number_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_controller, "MOST_INTRODUCED", 8)
+    with pw.cluster(islands=1, devices=1):
+        for number in range(20):
+            with pw.Client(f"client{number}"):
+                assert float(pw.program(lambda x: x + 1)(np.float32(1))) == 2.0
+
+
+def test_a_run_that_waits_for_memory_does_not_wait_for_its_own_results() -> None:
+    x = np.ones((256, 1024), np.float32)  # 1 MiB
+    with pw.cluster("islands=1,devices=1,memory=4MiB"):
+        step = pw.program(lambda x: (x + 1, x * 2))  # 3 MiB of 4
+        for _ in range(6):
+            first, second = step(x)
+            del first
+            assert float(np.asarray(second)[0, 0]) == 2.0

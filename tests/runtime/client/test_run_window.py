@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from pathways.runtime.client.monitor import Monitor
 from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND, RESUME_AT_RUNS, RunWindow
 
 PATIENCE_S = 60.0
@@ -32,8 +33,8 @@ class Waiting:
         return not self.thread.is_alive()
 
 
-def filled(*islands: str, runs: int = MAX_RUNS_PER_ISLAND) -> tuple[RunWindow, threading.Condition]:
-    changed = threading.Condition()
+def filled(*islands: str, runs: int = MAX_RUNS_PER_ISLAND) -> tuple[RunWindow, Monitor]:
+    changed = Monitor()
     window = RunWindow(changed)
     for run in range(runs):
         window.begin(run, dict.fromkeys(islands, 1))
@@ -67,7 +68,7 @@ def test_a_waiting_call_goes_on_when_few_runs_are_left_and_others_wait_until_the
     for run in range(MAX_RUNS_PER_ISLAND - RESUME_AT_RUNS - 1):
         window.end_part(run, "a")
     assert waits(window, "a"), "a later call does not pass the first"
-    with changed:
+    with changed.lock:
         assert first.thread.is_alive()
     window.drop(MAX_RUNS_PER_ISLAND - 1)
     assert first.goes_on() and not waits(window, "a")
@@ -83,7 +84,7 @@ def test_an_island_that_has_done_its_parts_is_not_delayed_by_a_frozen_one() -> N
 
 
 def test_a_run_is_under_way_until_all_hosts_of_the_island_have_ended_it() -> None:
-    window = RunWindow(threading.Condition())
+    window = RunWindow(Monitor())
     for run in range(MAX_RUNS_PER_ISLAND):
         window.begin(run, {"a": 2})
         window.end_part(run, "a")
@@ -122,6 +123,6 @@ def test_a_call_stops_waiting_when_the_cluster_has_ended(islands: list[str]) -> 
     waiting = Waiting(window, islands, over.is_set)
     assert waiting.has_begun.wait(PATIENCE_S)
     over.set()
-    with changed:
+    with changed.lock:
         changed.notify_all()
     assert waiting.goes_on()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pathways.runtime.client.ended_arrays import MAX_UNLOADED_WITH_RUN, MOST_FREED, EndedArrays
-from pathways.runtime.client.hosts import RunParcel, StartedRun
+from pathways.runtime.client.hosts import RemoteDevice, RunParcel, StartedRun
 from pathways.runtime.client.submitted import AHEAD, MOST_KEPT, are_ahead, parcels_of, submitted
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
@@ -17,11 +17,11 @@ def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
     ended.add(5)
     ended.add_plan(6)
     host: Any = SimpleNamespace(epoch=3, take_ended=ended.take_with_run)
-    run = StartedRun(8, 7, None, False, {"device": 100}, None)
+    run = StartedRun(8, 7, None, False, {RemoteDevice("pod", 0, "cpu", "cpu", 2): 100}, None)
     start, argument = m.RunPlan(7, 8, 0, 9, (5,)), m.PutArray(4, 7, 0, b"x")
 
     def parcels(*before: m.Message) -> list[tuple[int, int, list[m.Message]]]:
-        assert submitted(run, 0, {"device": 2}).memory == (2, 100)
+        assert submitted(run, 0).memory == (2, 100)
         blob = pack_parcels(parcels_of({1: RunParcel(host, before, start)}))
         return [(island, epoch, read_frames(frames)) for island, epoch, frames in read_parcels(blob)]
 

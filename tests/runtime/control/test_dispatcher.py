@@ -8,6 +8,7 @@ import pytest
 from support.fake_cluster import PLAN, FakeCluster, refused
 
 from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.runtime.control.held_up import reasons_to_wait, refuse_hopeless
 from pathways.runtime.control.sessions import ClientSession
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import frame_bytes
@@ -83,12 +84,12 @@ def test_a_waiting_run_reports_the_memory_that_it_lacks() -> None:
     one, other, third = cluster.client(), cluster.client(), cluster.client()
     cluster.dispatcher.hold(other, m.Hold(0, (0, 60)))
     cluster.submit(one, 1, [0], memory=50)
-    assert cluster.dispatcher.why_held_up(cluster.sessions) == {
+    assert reasons_to_wait(cluster.dispatcher, cluster.sessions) == {
         one.number: "lacks 10 B on island0; client of test 2 holds 60 B"
     }
     cluster.submit(third, 1, [0])  # needs no memory: may overtake the first, which waits for memory of clients
     cluster.dispatcher.hold(other, m.Hold(0, (0, -60)))
-    assert cluster.dispatcher.why_held_up(cluster.sessions) == {}
+    assert reasons_to_wait(cluster.dispatcher, cluster.sessions) == {}
 
 
 def test_a_waiting_run_reports_the_runs_ahead_of_it() -> None:
@@ -97,7 +98,7 @@ def test_a_waiting_run_reports_the_runs_ahead_of_it() -> None:
     for number in range(12):
         cluster.submit(one, number, [0])
         cluster.submit(other, number, [0])
-    why = cluster.dispatcher.why_held_up(cluster.sessions)
+    why = reasons_to_wait(cluster.dispatcher, cluster.sessions)
     assert set(why) == {one.number, other.number}
     assert all(text.startswith("behind ") and "client of test" in text for text in why.values())
 
@@ -125,10 +126,10 @@ def test_a_run_that_lacks_memory_held_only_by_its_client_is_refused() -> None:
     cluster.dispatcher.hold(one, m.Hold(0, (0, 60)))
     waits = cluster.submit(one, 2, [0], memory=50)
     cluster.dispatcher.hold(other, m.Hold(0, (0, 10)))
-    cluster.dispatcher.refuse_hopeless(cluster.sessions)
+    refuse_hopeless(cluster.dispatcher, cluster.sessions)
     assert refused(one) == {too_large: "PWC0506"}
     cluster.dispatcher.hold(other, m.Hold(0, (0, -10)))
-    cluster.dispatcher.refuse_hopeless(cluster.sessions)
+    refuse_hopeless(cluster.dispatcher, cluster.sessions)
     assert refused(one) == {too_large: "PWC0506", waits: "PWC0507"}
     cluster.dispatcher.hold(one, m.Hold(0, (0, -60)))
     cluster.submit(one, 3, [0], memory=50)

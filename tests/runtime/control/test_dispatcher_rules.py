@@ -6,10 +6,11 @@ import pytest
 from support.fake_cluster import PLAN, FakeCluster, FakePeer, refused
 
 from pathways.dialect.diagnostic_json import read_diagnostic
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import InternalError, PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control import dispatcher
 from pathways.runtime.control.dispatcher import MOST_HELD, Dispatcher
+from pathways.runtime.control.held_up import reasons_to_wait, refuse_hopeless
 from pathways.runtime.control.member import member_after
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.control.sessions import ClientSession, KnownPlan
@@ -313,7 +314,7 @@ def test_the_first_waiting_run_of_a_client_is_explained() -> None:
     cluster.dispatcher.hold(other, m.Hold(0, (0, 60, 1, 60)))
     cluster.submit(client, 1, [0], memory=50)
     cluster.submit(client, 2, [1], memory=70)
-    said = cluster.dispatcher.why_held_up(cluster.sessions)
+    said = reasons_to_wait(cluster.dispatcher, cluster.sessions)
     assert said == {client.number: "lacks 10 B on island0; client of test 2 holds 60 B"}
 
 
@@ -325,10 +326,10 @@ def test_hopeless_runs_are_refused_also_behind_runs_that_only_wait() -> None:
     cluster.dispatcher.hold(client, m.Hold(0, (1, 60)))
     cluster.dispatcher.hold(other, m.Hold(0, (1, 1)))
     never, after = cluster.submit(client, 2, [1], memory=50), cluster.submit(client, 3, [1])
-    cluster.dispatcher.refuse_hopeless(cluster.sessions)
+    refuse_hopeless(cluster.dispatcher, cluster.sessions)
     assert not refused(client), "another client holds a byte, and may free it"
     cluster.dispatcher.hold(other, m.Hold(0, (1, -1)))
-    cluster.dispatcher.refuse_hopeless(cluster.sessions)
+    refuse_hopeless(cluster.dispatcher, cluster.sessions)
     (said,) = [x for x in client.peer.got if isinstance(x, m.RunRefused)]  # pyright: ignore[reportAttributeAccessIssue]
     cause: Any = read_diagnostic(said.cause)
     assert (said.run, cause.code, cause.island, cause.held, cause.free) == (never, "PWC0507", "island1", "60 B", "40 B")
@@ -376,3 +377,49 @@ def test_arguments_of_a_refused_run_arrive_after_the_runs_before_it(refused_as: 
     runs = [message.run for message in peer.got if isinstance(message, m.RunPlan)]
     assert peer.got.index(FREED) < peer.got.index(PUT)
     assert first in runs and second not in runs and not client.waiting_bytes
+
+
+def test_what_a_run_makes_is_counted_when_the_run_begins() -> None:
+    """Else a run that waits for memory would wait for its own results."""
+    cluster = FakeCluster(1, memory=100)
+    client = cluster.client()
+    first = cluster.submit(client, 1, [0], memory=80)
+    waiting = cluster.submit(client, 2, [0], memory=80)
+    cluster.dispatcher.hold(client, m.Hold(0, (0, 60), waiting))
+    assert cluster.dispatcher.ledger.held[("island0", 0)] == 0
+    cluster.collect_messages()
+    assert cluster.end(0) == first
+    assert cluster.dispatcher.runs[waiting].life.state == "on hosts"
+    assert cluster.dispatcher.ledger.held[("island0", 0)] == 60 and client.waiting_bytes == 0
+    cluster.dispatcher.hold(cluster.client(), m.Hold(0, (0, 5), waiting))  # another client's run: counted at once
+    assert cluster.dispatcher.ledger.held[("island0", 0)] == 65
+
+
+def test_an_island_of_another_size_begins_with_nothing_held() -> None:
+    cluster = FakeCluster(1, memory=100)
+    client, member = cluster.client(), cluster.members[0]
+    cluster.dispatcher.hold(client, m.Hold(0, (0, 60)))
+    assert cluster.dispatcher.add(member) == 0 and cluster.dispatcher.ledger.held[("island0", 0)] == 60
+    member.island = Island("island0", devices=2, memory=100)
+    assert cluster.dispatcher.add(member) == member.first == 1
+    assert [cluster.dispatcher.ledger.held[("island0", at)] for at in range(2)] == [0, 0]
+    cluster.dispatcher.hold(client, m.Hold(0, (0, -60)))  # the old array is freed: nothing of the new devices
+    assert [cluster.dispatcher.ledger.held[("island0", at)] for at in range(2)] == [0, 0]
+
+
+def test_a_run_that_fails_while_it_begins_leaves_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster(1)
+    client = cluster.client()
+    real = cluster.dispatcher.scheduler.enqueued
+
+    def fails_once(*given: Any) -> list[int]:
+        monkeypatch.undo()
+        raise InternalError("a test says so")
+
+    monkeypatch.setattr(cluster.dispatcher.scheduler, "enqueued", fails_once)
+    bad = cluster.submit(client, 1, [0])
+    good = cluster.submit(client, 2, [0])
+    assert cluster.dispatcher.scheduler.enqueued == real
+    assert bad not in cluster.dispatcher.runs and cluster.dispatcher.runs[good].life.state == "on hosts"
+    assert not client.lines[0]
+    assert refused(client) == {bad: "PWC0929"}

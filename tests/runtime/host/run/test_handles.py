@@ -36,7 +36,7 @@ class World:
         self.bytes: dict[Any, int] = {}
         self.store = Store(changed=self.count)
 
-    def count(self, devices: Any, size: int, client: str) -> None:
+    def count(self, devices: Any, size: int, client: str, run: int) -> None:
         for device in devices:
             self.bytes[device] = self.bytes.get(device, 0) + size
 

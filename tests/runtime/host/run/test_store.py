@@ -65,7 +65,7 @@ def held(store: Store, array: Any) -> tuple[StoredBuffer, Handle]:
 def test_bytes_are_counted_while_they_are_on_a_device() -> None:
     """Bytes of a suspended array are not counted, and bytes of a shared array are counted once."""
     counted: list[int] = []
-    store = Store(changed=lambda _devices, size, _client: counted.append(size))
+    store = Store(changed=lambda _devices, size, _client, _run: counted.append(size))
     buffer, first = held(store, object())
     second, _ = store.share(first)
     assert counted == [4] and store.owners_on("d0") == {MAIN.label: 4} and store.owners_on("d1") == {}
@@ -82,7 +82,7 @@ def test_bytes_are_counted_while_they_are_on_a_device() -> None:
 
 def test_a_promise_takes_no_memory_until_it_is_fulfilled() -> None:
     counted: list[int] = []
-    store = Store(changed=lambda _devices, size, _client: counted.append(size))
+    store = Store(changed=lambda _devices, size, _client, _run: counted.append(size))
     promise = Promise(0, "f", MAIN, False)
     buffer, handle = held(store, promise)
     assert counted == [] and store.owners_on("d0") == {}
