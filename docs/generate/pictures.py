@@ -10,7 +10,8 @@ from pathlib import Path
 from generate.concept_pictures import controller, slices, transfer
 from generate.diagrams import layers, phases, states_table
 from generate.schedule_picture import schedules
-from pathways.runtime.states import ALL
+from generate.states_picture import states_picture
+from pathways.runtime.states import ALL, States
 
 DOCS = Path(__file__).parents[1]
 PICTURES = {
@@ -27,13 +28,23 @@ _MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)
 def made() -> Mapping[Path, str]:
     """Every file of `docs/` that this makes, or makes a part of, and what it should be."""
     files = {DOCS / "pictures" / f"{name}.svg": draw() for name, draw in PICTURES.items()}
-    tables = {"states": "\n\n".join(states_table(states) for states in ALL)}
+    files |= {DOCS / "pictures" / f"{_file_of(states)}.svg": states_picture(states) for states in ALL}
+    tables = {"states": "\n\n".join(_section(states) for states in ALL)}
     for page in sorted(DOCS.glob("*.md")):
         text = page.read_text()
         filled = _MADE.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", text)
         if "<!-- made: " in text:
             files[page] = filled
     return files
+
+
+def _file_of(states: States) -> str:
+    return f"states-of-{states.what.replace(' ', '-')}"
+
+
+def _section(states: States) -> str:
+    """The picture of a table of states, and the table."""
+    return f"![The states of {states.what}](pictures/{_file_of(states)}.svg)\n\n{states_table(states)}"
 
 
 def main() -> None:
