@@ -8,6 +8,7 @@ from pathways.runtime.wire.fields import (
     MemoryPairs,
     Name,
     PlanOrNone,
+    RunOrNone,
     SharedBranches,
     ShortText,
     Weight,
@@ -176,7 +177,7 @@ class Hold(Message, frozen=True):
 
     inside: Count
     memory: MemoryPairs
-    run: Int = 0
+    run: RunOrNone = 0
 
 
 class Cancel(Message, frozen=True):

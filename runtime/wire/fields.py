@@ -129,6 +129,8 @@ Folder: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
 """A path as `os.fsencode` gives it: not every path is UTF-8."""
 CauseText: TypeAlias = Annotated[str, Cause()]
 Count: TypeAlias = Annotated[Int, Number(0, 1 << 31)]
+RunOrNone: TypeAlias = Annotated[Int, Number(0, (1 << 63) - 1)]
+"""The number of a run, which the controller looks for among those of the client; 0: none."""
 PositionOrNone: TypeAlias = Annotated[Int, Number(-1, 1 << 31)]
 Weight: TypeAlias = Annotated[Int, Number(0, 1 << 60)]
 FirstTransfer: TypeAlias = Annotated[Int, Number(0, MOST_TRANSFERS)]

@@ -85,7 +85,7 @@ def test_a_wait_on_a_shared_cluster_names_the_client_that_holds_memory() -> None
     ):
         held = [pw.program(lambda x: copy(x))(larger).block_until_ready() for _ in range(2)]
         with run_slow_program("cluster", PATHWAYS_ADDRESS=cluster.address) as shown:
-            rows = ("a run waits for its turn", "lacks 8.0 KiB on island0; main of holder 1 holds 8.0 KiB")
+            rows = ("a run waits for its turn", "lacks 4.0 KiB on island0; main of holder 1 holds 8.0 KiB")
             shown.wait_until(lambda: all(map(shown.shows, rows)), f"one of {rows}")
             held.clear()
             left = shown.end()
