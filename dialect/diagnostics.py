@@ -211,5 +211,4 @@ class InternalError(Exception):
     """A bug inside this package: never the user's fault."""
 
     def __init__(self, what: str) -> None:
-        self.what = what
         super().__init__(f"internal error: {what}. This should never happen; please file a bug.")

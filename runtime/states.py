@@ -44,11 +44,13 @@ class Life:
 
     def turn(self, event: str) -> None:
         """Takes an event. Raises InternalError, with the last events, for one that cannot happen in this state."""
-        try:
-            self.state = self._states.after(self.state, event)
-        except InternalError as error:
-            raise InternalError(f"{error.what}; before: {', '.join(self._events) or 'nothing'}") from None
-        self._events = (*self._events[1 - MOST_TOLD :], event)
+        after = self._states.table[self.state].get(event)
+        if after is None:
+            before = ", ".join(self._events) or "nothing"
+            raise InternalError(f"{self._states.what} that is {self.state} cannot {event}; before: {before}")
+        self.state = after
+        events = self._events
+        self._events = (*events, event) if len(events) < MOST_TOLD else (*events[1:], event)
 
     @property
     def is_over(self) -> bool:

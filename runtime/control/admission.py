@@ -150,7 +150,8 @@ class Turns:
 
     def _process(self) -> None:
         while self._events:
-            for number in self._started(*self._events.popleft()):
+            event, of = self._events.popleft()
+            for number in self._started(event, of):
                 ticket = self._tickets.get(number)
                 if ticket is None:  # given up while its turn came
                     self._events.append((lambda scheduler, n=number: scheduler.cancel(n), None))

@@ -328,7 +328,7 @@ class Host:
             if entry.slot >= 0:
                 frame.values[entry.slot] = argument
         self._watchdog.ensure()
-        run = Enqueuer(self.machine, flight, observers)
+        run = Enqueuer(self.machine, flight, observers, frames={})
         frame.base = run.begin(None, part.prepared.launches)
         flight.thread = threading.get_ident()
         self._flights.enqueuing[flight.number] = flight

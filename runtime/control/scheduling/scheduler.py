@@ -157,7 +157,7 @@ class Scheduler:
         """Puts a run in the lines of its islands; `changed` are islands where others may start, too."""
         if not request.islands:  # a second `resume` of a client, for example: it has nothing to wait for
             return [request.number, *self._start({*changed, *self._begin(request)})]
-        if not self.contended and self._may_start(request):
+        if not (self._fresh.requests or self._paused.requests) and self._may_start(request):
             self._begin(request)  # at once: no other run waits that could be first, or start now, too
             return [request.number]
         lines.add(request, (self.policy.rank(request), request.number))
@@ -172,7 +172,7 @@ class Scheduler:
 
     def _rank_again(self, client: str) -> set[str]:
         """Moves the waiting runs of a client in their lines, after an event of the client; returns their islands."""
-        if not self.contended:
+        if not (self._fresh.requests or self._paused.requests):
             return set()
         changed = self._fresh.rank_again(client, self.policy.rank)
         return changed | self._paused.rank_again(client, self.policy.rank)
@@ -186,7 +186,7 @@ class Scheduler:
         """Starts the runs that an event on these islands allows to start. It cannot affect runs of other islands: the
         memory of a run is on its own islands."""
         started: list[int] = []
-        if not self.contended:
+        if not (self._fresh.requests or self._paused.requests):
             return started
         changed = set(islands)
         changed |= self._fresh.spanned_with(changed)

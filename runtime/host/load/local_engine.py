@@ -38,6 +38,7 @@ class LocalEngine:
         self._executables = executables
         prepared, self._waves = loaded.prepared, loaded.waves
         self.sides, self.offsets, self.types, self.size = loaded.sides, prepared.offsets, prepared.types, prepared.size
+        self._launches, self._queues = prepared.launches, loaded.queues
         self.turns = float(max(1, sum(len(w.parts) for w in self._waves)))
         tasks = any(w.tasks for w in self._waves)
         self.awaits = len(self._waves) > 1 or tasks
@@ -73,7 +74,7 @@ class LocalEngine:
 
         `ahead`: does not wait for callbacks, of a plan that `is_quick`; returns what the caller must wait for.
         """
-        frame.base = run.begin(None, self._loaded.prepared.launches)
+        frame.base = run.begin(None, self._launches)
         try:
             if ahead or not self.awaits:
                 (first,) = self._waves
@@ -85,7 +86,7 @@ class LocalEngine:
             return ()
         finally:
             if frame.early:
-                frame.tokens[:0] = unfinished(frame.early, self._loaded.queues)
+                frame.tokens[:0] = unfinished(frame.early, self._queues)
             if self.awaits:
                 frame.tokens.extend(run.ends.tokens())
                 self.turns += (run.turns - self.turns) / 8

@@ -57,11 +57,9 @@ class Dispatch(Enqueuer):
     turns: int = 1
     """The number of turns that it has had."""
 
-    def watching(self) -> Sequence[Observer]:
-        return (*self.control.observers, *self.observers)
-
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
-        super().enqueue(part, frame, last=last)
+        seen = self.control.observers
+        self.enqueue_steps(part, frame, (*seen, *self.observers) if self.observers else seen)
         if self.control.turns.contended and not last:
             self._pause()
 

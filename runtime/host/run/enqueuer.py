@@ -34,8 +34,8 @@ class Enqueuer:
     flight: Flight
     observers: Sequence[Observer] = ()
     ends: BodyEnds = field(default_factory=BodyEnds)
-    _frames: dict[int, Frame] = field(default_factory=dict[int, Frame])
-    """What is under way: the program, and bodies."""
+    frames: dict[int, Frame] | None = None
+    """What is under way, the program and bodies, where `tokens` may be asked for."""
 
     def begin(self, who: Any, launches: Sequence[Launch]) -> int:
         """Takes launch ids for what the program (None) or a body is about to launch; returns the first."""
@@ -45,16 +45,18 @@ class Enqueuer:
 
     def tokens(self) -> list[Any]:
         """All that is done when what was enqueued here is. Another thread may ask, while this one waits."""
-        return [t for f in tuple(self._frames.values()) for t in (*f.tokens, *f.early)] + self.ends.tokens()
-
-    def watching(self) -> Sequence[Observer]:
-        """Lists who observes the run now."""
-        return self.observers
+        frames = tuple((self.frames or {}).values())
+        return [t for f in frames for t in (*f.tokens, *f.early)] + self.ends.tokens()
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
         """Enqueues a part of the program, or of a body; `last`: nothing follows it there."""
-        self._frames[id(frame)] = frame
-        if observers := self.watching():
+        if self.frames is not None:
+            self.frames[id(frame)] = frame
+        self.enqueue_steps(part, frame, self.observers)
+
+    def enqueue_steps(self, part: Part, frame: Frame, observers: Sequence[Observer]) -> None:
+        """Enqueues steps, and tells the observers of each."""
+        if observers:
             enqueue_observed(observers, part.steps, frame, self.flight)
         else:
             for step in part.steps:
@@ -63,5 +65,6 @@ class Enqueuer:
 
     def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
         """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
-        self._frames.pop(id(frame), None)
+        if self.frames is not None:
+            self.frames.pop(id(frame), None)
         self.ends.note(who, frame, whole=whole)

@@ -146,7 +146,7 @@ def test_runs_on_lost_devices_are_abandoned_and_those_behind_them_end() -> None:
     good.there.set()
     ends.wait_for(1)
     late = flight(2, ends)
-    late.life.turn("be abandoned")
+    late.turn("be abandoned")
     flights.line("pod").put(late, eager=False)
     assert 2 in ends.seconds and flights.count == 0
     stuck.there.set()
@@ -217,7 +217,7 @@ def test_the_last_whole_run_of_a_body_stands_for_its_earlier_runs() -> None:
 
 def test_a_host_knows_the_tokens_of_what_is_under_way_and_of_ended_bodies() -> None:
     machine: Any = SimpleNamespace(take_launches=lambda count: 40 + count)
-    enqueuer = Enqueuer(machine, flight(), ())
+    enqueuer = Enqueuer(machine, flight(), (), frames={})
     assert enqueuer.begin("body", [launch("f"), launch("g")]) == 42
     assert named(enqueuer.flight.parts_of("body")) == [(42, "f"), (43, "g")]
     program, body, order = frame("1", "2"), frame("3", "4"), list[Any]()
