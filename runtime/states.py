@@ -28,8 +28,8 @@ class States:
         return not self.table[state]
 
 
-MOST_TOLD = 8
-"""The last events of an object that an error tells."""
+MAX_EVENTS_KEPT = 8
+"""The most events that an object keeps for errors."""
 
 
 class Life:
@@ -50,7 +50,7 @@ class Life:
             raise InternalError(f"{self._states.what} that is {self.state} cannot {event}; before: {before}")
         self.state = after
         events = self._events
-        self._events = (*events, event) if len(events) < MOST_TOLD else (*events[1:], event)
+        self._events = (*events, event) if len(events) < MAX_EVENTS_KEPT else (*events[1:], event)
 
     @property
     def is_over(self) -> bool:

@@ -66,8 +66,6 @@ class Attached(HostedIslands):
         self.ranks = ranks_in(self.topology)
         self._places = places
         self._by_number = dict(enumerate(welcome.hosts))
-        self._there: dict[str, RemoteIsland] = {}
-        """What `hosts` has, too."""
         self._changed = Monitor()
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
         self._window = RunWindow(self._changed)
@@ -108,9 +106,9 @@ class Attached(HostedIslands):
 
     @uninterrupted
     def _seen(self, name: str) -> tuple[HostPlace, RemoteIsland | None]:
-        """What the controller has said of an island, and the way to its hosts, at one moment."""
+        """Reads where the controller says that an island is, and the connected hosts, at one moment."""
         with self._changed.lock:
-            return replace(self._places[name]), self._there.get(name)
+            return replace(self._places[name]), self.hosts.get(name)
 
     def _is_known(self, name: str) -> bool:
         place = self._places[name]
@@ -138,7 +136,7 @@ class Attached(HostedIslands):
         with self._changed.lock:
             wanted = self._places[name].epoch == place.epoch and self._current(name) is None
             if wanted:
-                self.hosts[name] = self._there[name] = self._met(name, place, made)
+                self.hosts[name] = self._met(name, place, made)
             return wanted
 
     def _connected(self, name: str, address: str) -> Connection:
@@ -163,7 +161,7 @@ class Attached(HostedIslands):
             self._control.flush()
 
     def _current(self, name: str) -> RemoteIsland | None:
-        host = self._there.get(name)
+        host = self.hosts.get(name)
         return host if host is not None and host.lost is None and host.epoch == self._places[name].epoch else None
 
     def add(self, island: Island) -> None:
@@ -200,7 +198,7 @@ class Attached(HostedIslands):
     @uninterrupted
     def known(self) -> Sequence[str]:
         with self._changed.lock:
-            return [name for name, place in self._places.items() if place.addresses or name in self._there]
+            return [name for name, place in self._places.items() if place.addresses or name in self.hosts]
 
     def get_ready(self, hosts: Iterable[RemoteIsland]) -> None:
         """Waits while too many runs are under way on these islands. Raises PWC0917 if the controller is lost."""
@@ -238,7 +236,7 @@ class Attached(HostedIslands):
 
     def _to_current(self, parcel: RunParcel) -> RunParcel:
         """Addresses a parcel to the hosts that an island has now. New hosts get no arrays that would never be freed."""
-        host = self._there[parcel.host.island]
+        host = self.hosts[parcel.host.island]
         kept = [x for x in parcel.before if host is parcel.host or isinstance(x, m.PutPoison)]
         return RunParcel(host, kept, parcel.message)
 
@@ -295,7 +293,7 @@ class Attached(HostedIslands):
     def _end(self, cause: Diagnostic) -> None:
         with self._changed.lock:
             self.ended = self.ended or cause
-            hosts = list(self._there.values())
+            hosts = list(self.hosts.values())
             self._changed.notify_all()
         for host in hosts:
             host.lose("", cause)
@@ -309,7 +307,7 @@ class Attached(HostedIslands):
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
                 cause = read_diagnostic(message.cause)
-                for host in list(self._there.values()):
+                for host in list(self.hosts.values()):
                     host.refuse(message.run, cause)
                 self._window.drop(message.run)
             case m.HostGone():
@@ -334,7 +332,7 @@ class Attached(HostedIslands):
 
     def _from_host(self, island: int, epoch: int, rank: int, said: m.Message) -> None:
         """Takes what a host has told the controller for this client."""
-        host = self._there.get(self._by_number[island])
+        host = self.hosts.get(self._by_number[island])
         if host is not None and host.epoch == epoch:
             host.members[rank].receive(said)
         elif isinstance(said, m.Done | m.Failed):
@@ -344,7 +342,7 @@ class Attached(HostedIslands):
         with self._changed.lock:
             place = self._places[name]
             place.addresses, place.cause = {}, cause
-            host = self._there.get(name)
+            host = self.hosts.get(name)
         if host is not None and host.epoch == epoch:
             self.faults += isinstance(cause, Hang)  # which a fault on purpose may be
             host.lose("", cause)
@@ -364,7 +362,7 @@ class Attached(HostedIslands):
                 reason = f"nothing was heard of it for {seconds:.1f} seconds"
                 self._end(ControllerLost(address=self.address, reason=reason))
                 return
-            for host in list(self._there.values()):
+            for host in list(self.hosts.values()):
                 host.free_now()
                 host.lose_late(time.monotonic())
             if held := self._held_since():
@@ -394,5 +392,5 @@ class Attached(HostedIslands):
             return
         self._closed.set()
         self._control.close()
-        for host in list(self._there.values()):
+        for host in list(self.hosts.values()):
             host.lose("the connection has been closed")

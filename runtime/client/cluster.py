@@ -17,7 +17,7 @@ from pathways.dialect.topology import Topology
 from pathways.runtime.client.attached import Attached
 from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.loop import MAX_CONNECTING, Loop
 from pathways.runtime.control.member import all_ranks
 from pathways.runtime.control.own_client import OwnClient
 from pathways.runtime.control.scheduling import SchedulingPolicy
@@ -29,12 +29,10 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import Parcel
 from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
 
-LOOK = 0.1
-"""Seconds between two looks at hosts that start."""
+START_POLL_S = 0.1
+"""Seconds between two checks of the hosts that start."""
 HOST_EXIT_TIMEOUT_S = 30.0
-"""How long `close` waits for killed host processes to exit."""
-BACKLOG = 1024
-"""Hosts that may come at once."""
+"""Limits the wait of `close` for killed host processes to exit."""
 
 
 class Cluster(Attached):
@@ -66,7 +64,7 @@ class Cluster(Attached):
         stack.callback(self._close_loop)
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(str(folder / CONTROLLER))
-        listener.listen(BACKLOG)
+        listener.listen(MAX_CONNECTING)
         launcher = LocalLauncher(folder, platform, ranks_in(topology), is_temporary=True)
         stack.callback(launcher.wait, HOST_EXIT_TIMEOUT_S)
         self._controller = ClusterController(
@@ -100,7 +98,7 @@ class Cluster(Attached):
             return all(place.addresses for place in self._places.values())
 
         with Activity("starting", len(ranks), "hosts") as starting:
-            while not self._changed.wait_for(is_over, LOOK):
+            while not self._changed.wait_for(is_over, START_POLL_S):
                 starting.done = sum(rank.peer is not None for rank in ranks)
         for name in self._places:
             self.host(name)

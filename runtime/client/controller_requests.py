@@ -1,4 +1,4 @@
-"""What a client asks of a controller, and its answers."""
+"""Asks a controller, and waits for its answers."""
 
 import itertools
 import json

@@ -5,6 +5,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
@@ -19,7 +20,6 @@ from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.remote_array import RemoteRun
-from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
 from pathways.runtime.wire.ids import MOST_RUNS
@@ -233,14 +233,19 @@ def ask_each(
 ) -> dict[str, m.Answer | PathwaysError]:
     """Asks hosts, by name, at once; gives the error of each that does not answer. `make` makes the request of one."""
 
-    def ask(name: str) -> m.Answer | PathwaysError:
+    found: dict[str, m.Answer | PathwaysError] = {}
+    waits: dict[str, Callable[[], m.Answer]] = {}
+    for name, host in hosts.items():
         try:
-            return hosts[name].ask(lambda number: make(name, number))
+            waits[name] = host.request(partial(make, name))
         except PathwaysError as error:
-            return error
-
-    with ThreadPool(max(1, len(hosts)), "pathways-ask") as pool:
-        return dict(zip(hosts, pool.map(ask, hosts), strict=True))
+            found[name] = error
+    for name, wait in waits.items():
+        try:
+            found[name] = wait()
+        except PathwaysError as error:
+            found[name] = error
+    return {name: found[name] for name in hosts}
 
 
 def ask_all(

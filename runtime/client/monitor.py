@@ -1,4 +1,4 @@
-"""What threads of a client wait for: a lock, and who is told when something has changed.
+"""Waits for changes of what a lock guards.
 
 As a Condition, but that Ctrl-C never leaves the lock held, or given back twice: its own code is Python, and may be
 interrupted between any two lines. The thread of a controller's loop would stand still then, and with it all islands.
@@ -25,13 +25,6 @@ class Monitor:
             waiting, self._waiting = self._waiting, []
         for gate in waiting:
             gate.open()
-
-    @uninterrupted
-    def do(self, work: Callable[[], None]) -> None:
-        """Does something that never waits under the lock, then has all who wait look again."""
-        with self.lock:
-            work()
-        self.notify_all()
 
     def wait_for(self, question: Callable[[], bool], seconds: float | None = None) -> bool:
         """Waits until the answer is True, as far as it is asked again at each change; returns the last answer.

@@ -25,7 +25,7 @@ from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
 
 LOSS_REASON_TIMEOUT_S = 30.0
-"""How long the controller may take to say why a connection to a host has ended."""
+"""Limits the time in which the controller says why a connection to a host has ended."""
 
 
 class RemoteIsland:
@@ -83,12 +83,20 @@ class RemoteIsland:
 
     def ask(self, make: Callable[[int], m.Message]) -> m.Answer:
         """Asks all hosts; gives the answer of the first, which is theirs, too. Raises as `RemoteHost.ask`."""
-        return self.ask_each(make)[0]
+        return self.request(make)()
+
+    def request(self, make: Callable[[int], m.Message]) -> Callable[[], m.Answer]:
+        """As `ask`, but does not wait: what it gives does."""
+        wait = self._request_each(make)
+        return lambda: wait()[0]
 
     def ask_each(self, make: Callable[[int], m.Message]) -> Sequence[m.Answer]:
         """Asks all hosts at once; gives their answers, by rank. Raises as `RemoteHost.ask`."""
+        return self._request_each(make)()
+
+    def _request_each(self, make: Callable[[int], m.Message]) -> Callable[[], Sequence[m.Answer]]:
         waits = [member.request(make) for member in self.members]
-        return [wait() for wait in waits]
+        return lambda: [wait() for wait in waits]
 
     def expect(self, number: int, run: RemoteRun) -> bool:
         """Notes a run that is about to be started; fails it, and returns False, where the island is lost."""

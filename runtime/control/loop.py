@@ -40,6 +40,8 @@ JOINED_BYTES = 1 << 16
 """Pieces of a backlog are joined to one write until they have this size."""
 MOST_FRAME = 1 << 26
 """The most bytes of any message to a controller: data do not come here."""
+MAX_CONNECTING = 1024
+"""The most processes that may wait to be accepted."""
 ACCEPT_PAUSE_S = 0.2
 """Seconds for which accepting pauses when the system has no room for another socket."""
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

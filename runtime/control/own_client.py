@@ -87,13 +87,10 @@ class OwnClient:
 
     def _take(self, messages: Iterable[m.Message]) -> None:
         for message in messages:
-            self._do(lambda message=message: self._controller.hear(self._session, message))
-
-    def _do(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except PathwaysError as error:  # as what is wrong with a message on a stream, which ends then
-            self.send(m.RunRefused(0, write_diagnostic(error.diagnostic)))
+            try:
+                self._controller.hear(self._session, message)
+            except PathwaysError as error:  # as what is wrong with a message on a stream, which ends then
+                self.send(m.RunRefused(0, write_diagnostic(error.diagnostic)))
 
     def receive(self) -> m.Message:
         """Waits for what the controller says next. Raises ConnectionEnded when it is closed."""

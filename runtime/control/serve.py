@@ -14,7 +14,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology, load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.loop import Loop
+from pathways.runtime.control.loop import MAX_CONNECTING, Loop
 from pathways.runtime.control.loop_listener import LoopListener
 from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
 from pathways.runtime.launch.joining import JoiningLauncher
@@ -27,9 +27,6 @@ from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, sho
 from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.port import listening_at
 from pathways.runtime.wire.tls import Keys, checked_keys
-
-BACKLOG = 1024
-"""Processes that may come at once."""
 
 
 def serve_cluster() -> None:
@@ -54,7 +51,7 @@ def serve_cluster() -> None:
             at = show_address(port[0].getsockname()) if port is not None else ""
             launcher = _launcher(chosen, topology, at, stack)
             listener.bind(str(folder / CONTROLLER))
-            listener.listen(BACKLOG)
+            listener.listen(MAX_CONNECTING)
             policy = find_scheduling_policy(chosen.policy)
             controller = ClusterController(loop, topology, chosen.platform, policy, launcher, str(folder))
 
@@ -80,7 +77,7 @@ def _port(chosen: argparse.Namespace) -> tuple[socket.socket, Keys] | None:
         return None
     keys = checked_keys(member_folder(chosen.keys, "controller"), "controller")
     sock = listening_at(chosen.bind)
-    sock.listen(BACKLOG)
+    sock.listen(MAX_CONNECTING)
     return sock, keys
 
 

@@ -30,6 +30,9 @@ class FakeHost:
         self.members, self.name = (self,), name
         self.asked: list[m.Message] = []
 
+    def request(self, make: Callable[[int], m.Message]) -> Callable[[], m.Answer]:
+        return lambda: self.ask(make)
+
     def ask(self, make: Callable[[int], m.Message]) -> m.Answer:
         message = make(1)
         if isinstance(message, m.TellTime):

@@ -6,7 +6,7 @@ import pytest
 from support.fake_cluster import PLAN, FakeCluster, FakePeer, refused
 
 from pathways.dialect.diagnostic_json import read_diagnostic
-from pathways.dialect.diagnostics import InternalError, PathwaysError
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control import dispatcher
 from pathways.runtime.control.dispatcher import MOST_HELD, Dispatcher
@@ -377,49 +377,3 @@ def test_arguments_of_a_refused_run_arrive_after_the_runs_before_it(refused_as: 
     runs = [message.run for message in peer.got if isinstance(message, m.RunPlan)]
     assert peer.got.index(FREED) < peer.got.index(PUT)
     assert first in runs and second not in runs and not client.waiting_bytes
-
-
-def test_what_a_run_makes_is_counted_when_the_run_begins() -> None:
-    """Else a run that waits for memory would wait for its own results."""
-    cluster = FakeCluster(1, memory=100)
-    client = cluster.client()
-    first = cluster.submit(client, 1, [0], memory=80)
-    waiting = cluster.submit(client, 2, [0], memory=80)
-    cluster.dispatcher.hold(client, m.Hold(0, (0, 60), waiting))
-    assert cluster.dispatcher.ledger.held[("island0", 0)] == 0
-    cluster.collect_messages()
-    assert cluster.end(0) == first
-    assert cluster.dispatcher.runs[waiting].life.state == "on hosts"
-    assert cluster.dispatcher.ledger.held[("island0", 0)] == 60 and client.waiting_bytes == 0
-    cluster.dispatcher.hold(cluster.client(), m.Hold(0, (0, 5), waiting))  # another client's run: counted at once
-    assert cluster.dispatcher.ledger.held[("island0", 0)] == 65
-
-
-def test_an_island_of_another_size_begins_with_nothing_held() -> None:
-    cluster = FakeCluster(1, memory=100)
-    client, member = cluster.client(), cluster.members[0]
-    cluster.dispatcher.hold(client, m.Hold(0, (0, 60)))
-    assert cluster.dispatcher.add(member) == 0 and cluster.dispatcher.ledger.held[("island0", 0)] == 60
-    member.island = Island("island0", devices=2, memory=100)
-    assert cluster.dispatcher.add(member) == member.first == 1
-    assert [cluster.dispatcher.ledger.held[("island0", at)] for at in range(2)] == [0, 0]
-    cluster.dispatcher.hold(client, m.Hold(0, (0, -60)))  # the old array is freed: nothing of the new devices
-    assert [cluster.dispatcher.ledger.held[("island0", at)] for at in range(2)] == [0, 0]
-
-
-def test_a_run_that_fails_while_it_begins_leaves_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = FakeCluster(1)
-    client = cluster.client()
-    real = cluster.dispatcher.scheduler.enqueued
-
-    def fails_once(*given: Any) -> list[int]:
-        monkeypatch.undo()
-        raise InternalError("a test says so")
-
-    monkeypatch.setattr(cluster.dispatcher.scheduler, "enqueued", fails_once)
-    bad = cluster.submit(client, 1, [0])
-    good = cluster.submit(client, 2, [0])
-    assert cluster.dispatcher.scheduler.enqueued == real
-    assert bad not in cluster.dispatcher.runs and cluster.dispatcher.runs[good].life.state == "on hosts"
-    assert not client.lines[0]
-    assert refused(client) == {bad: "PWC0929"}
