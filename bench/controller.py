@@ -26,8 +26,6 @@ from typing import Any
 from pathways.dialect.files import write_whole
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.loop import Loop
-from pathways.runtime.control.loop_listener import LoopListener
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.launcher import Started
 from pathways.runtime.launch.local_hosts import CONTROLLER
@@ -41,8 +39,10 @@ from pathways.runtime.wire.encoding import decode, frame_bytes, pack_parcels
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import ROLES
 from pathways.runtime.wire.ids import first_id
-from pathways.runtime.wire.port import listening_at, prepare
-from pathways.runtime.wire.tls import WELCOME, join_as, read_keys
+from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.sockets import listening_at, prepare
+from pathways.runtime.wire.tls import read_keys
+from pathways.runtime.wire.tls_ports import WELCOME, LoopListener, join_as
 from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
 from pathways.runtime.wire.versions import VERSIONS
 

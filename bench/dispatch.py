@@ -22,9 +22,6 @@ faster. `arithmetic` is the ratio to expect: the medians with no latency, and on
 
 import argparse
 import itertools
-import queue
-import threading
-import time
 
 import jax
 import numpy as np
@@ -36,71 +33,16 @@ import pathways as pw
 from pathways.api.process import process
 from pathways.runtime.client.cluster import Cluster
 from pathways.runtime.control import cluster_controller
-from pathways.runtime.control.loop import Peer
-from pathways.runtime.launch import reach
+from pathways.runtime.wire import connection
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.peer import Peer
 
 WIDTH = 16
 WAYS = ("host to host", "programs", "no data")
 
 
-def far(seconds):
-    """Connections whose messages are under way so long, in both directions, and keep their order."""
-
-    class Far(Connection):
-        def __init__(self, sock):
-            super().__init__(sock)
-            self._out, self._in = queue.SimpleQueue(), queue.SimpleQueue()
-            self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._hear_all)]
-
-        def post(self, *messages):
-            self._start()
-            for message in messages:
-                self._out.put((time.monotonic() + seconds, message))
-
-        post_soon = post
-
-        def receive(self):
-            self._start()
-            due, message = self._in.get()
-            wait_until(due)
-            if isinstance(message, BaseException):
-                raise message
-            return message
-
-        def close(self):
-            super().close()
-            self._out.put((0.0, None))
-
-        def _start(self):
-            threads, self._threads = self._threads, []
-            for thread in threads:
-                thread.start()
-
-        def _send(self):
-            try:
-                while (next_one := self._out.get())[1] is not None:
-                    wait_until(next_one[0])
-                    super().post(next_one[1])
-            except ConnectionEnded:  # who reads hears of it
-                return
-
-        def _hear_all(self):
-            message = None
-            while not isinstance(message, BaseException):
-                try:
-                    message = super().receive()
-                except BaseException as error:  # raised where messages are received
-                    message = error
-                self._in.put((time.monotonic() + seconds, message))
-
-    return Far
-
-
 def far_peer(seconds):
-    """As `far`, of the streams between the controller and hosts."""
+    """Streams whose messages are under way so long, in both directions, and keep their order."""
 
     class FarPeer(Peer):
         @property
@@ -112,16 +54,10 @@ def far_peer(seconds):
         def receive(self, heard):
             self._heard = heard
 
-        def post(self, data):
-            self._loop.after(seconds, lambda: Peer.post(self, data))
+        def write(self, data):
+            self._loop.after(seconds, lambda: self._loop.soon(lambda: Peer.write(self, data)))
 
     return FarPeer
-
-
-def wait_until(due):
-    left = due - time.monotonic()
-    if left > 0:
-        time.sleep(left)
 
 
 def round_trip(hosts, rounds):
@@ -198,8 +134,7 @@ def trips(way, count):
 
 def measure(latency, hosts, rounds):
     """Medians of all ways, by number of hosts, and of a round trip."""
-    reach.Connection = far(latency / 1e3) if latency else Connection
-    cluster_controller.Peer = far_peer(latency / 1e3) if latency else Peer
+    connection.Peer = cluster_controller.Peer = far_peer(latency / 1e3) if latency else Peer
     with pw.cluster(islands=max(hosts), devices=1):
         machine = process().machine
         assert isinstance(machine, Cluster)

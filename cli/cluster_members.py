@@ -14,7 +14,8 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, show_address
 from pathways.runtime.wire.certificates import make_folders, member_folder
 from pathways.runtime.wire.credentials import TICKET
-from pathways.runtime.wire.tls import checked_keys, join_as
+from pathways.runtime.wire.tls import checked_keys
+from pathways.runtime.wire.tls_ports import join_as
 
 _KEYS = """
 \b

@@ -41,7 +41,9 @@ from pathways.runtime.launch.reach import ADDRESS, chosen_address, chosen_keys, 
 from pathways.runtime.status import Status, read_status, status_of
 from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.encoding import decode
 from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.loop import Loop
 
 
 @dataclass
@@ -228,7 +230,14 @@ def attach(address: str | None, name: str | None = None, keys: str | Path | None
     def connect(said: str, host: str) -> Connection:
         return connect_to_host(said, host, folder, elsewhere=is_elsewhere)
 
-    return Attached(where, control, welcome, connect)
+    loop = Loop()
+    stream = control.hand_over(loop)
+    machine = Attached(loop, where, stream, welcome, connect)
+    stream.begin(
+        lambda _, kind, payload: machine.hear(decode(kind, payload)), lambda _, reason: machine.control_ended(reason)
+    )
+    loop.start()
+    return machine
 
 
 def attached_process(machine: Attached) -> Process:

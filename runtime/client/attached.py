@@ -32,7 +32,6 @@ from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.interrupts import uninterrupted
-from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import Parcel, pack_parcels, read_frames
@@ -41,10 +40,11 @@ from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RUNS, first_id
 from pathways.runtime.wire.load_proofs import Branches, digest_of
+from pathways.runtime.wire.loop import Loop
 
-UNREACHED = 15.0
-"""Seconds for which a host is tried that is there, as the controller says, and is not reached."""
-TEND = 0.25
+CONNECT_TIMEOUT_S = 15.0
+"""Limits the time to reach a host that is there, as the controller says."""
+TEND_POLL_S = 0.25
 """Seconds between two looks at what is to be said where nothing else is."""
 
 
@@ -53,18 +53,20 @@ class Attached(HostedIslands):
 
     schedules_here: ClassVar[bool] = False
 
-    def __init__(self, address: str, control: ToController, welcome: m.Welcome, connect: Connect) -> None:
-        """`control` is the way to the controller, and `connect` makes one to a host."""
-        self.address, self._control, self._connect = address, control, connect
-        places = {island: host_place(number, said) for number, (island, said) in enumerate(welcome.hosts.items())}
-        first = {island: place.first for island, place in places.items()}
+    def __init__(
+        self, loop: Loop, address: str, control: ToController, welcome: m.Welcome, connect: Connect
+    ) -> None:  # fmt: skip
+        """`control` is the way to the controller: `hear` and `control_ended` are called on the thread of the loop.
+        `connect` connects to a host."""
+        self._loop, self.address, self._control, self._connect = loop, address, control, connect
+        self._places = {name: host_place(number, said) for number, (name, said) in enumerate(welcome.hosts.items())}
+        first = {name: place.first for name, place in self._places.items()}
         super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client, first)
         self._ticket = welcome.ticket
         self.policy = welcome.policy
         self.ended: Diagnostic | None = None
         """Why there is no controller any more."""
         self.ranks = ranks_in(self.topology)
-        self._places = places
         self._by_number = dict(enumerate(welcome.hosts))
         self._changed = Monitor()
         """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
@@ -79,8 +81,8 @@ class Attached(HostedIslands):
         for name, place in self._places.items():
             if place.away:
                 self._stays_away(name, place)
-        start_thread("pathways-controller", self._read)
-        start_thread("pathways-tend", self._tend)
+        self._silence = Silence(host_timeout())
+        loop.call(lambda: loop.every(TEND_POLL_S, self._tend))
 
     def host(self, name: str) -> RemoteIsland:
         tried: dict[int, float] = {}
@@ -99,7 +101,7 @@ class Attached(HostedIslands):
             except (OSError, ConnectionEnded):
                 pass  # it is gone again: the controller will say so
             except PathwaysError as error:
-                if error.code != NoPeer.code or time.monotonic() > tried[place.epoch] + UNREACHED:
+                if error.code != NoPeer.code or time.monotonic() > tried[place.epoch] + CONNECT_TIMEOUT_S:
                     raise
             if self._closed.wait(0.01):
                 raise PathwaysError(ControllerLost(address=self.address, reason="the connection has been closed"))
@@ -147,18 +149,18 @@ class Attached(HostedIslands):
         return connection
 
     def _met(self, name: str, place: HostPlace, connections: dict[str, Connection]) -> RemoteIsland:
-        """What has an island, now that its hosts have let this client in."""
-        sink = ToIsland(self._control, place.number, place.epoch)
+        """Makes the far end of an island whose hosts have let this client in."""
+        ways = {host: connection.hand_over(self._loop) for host, connection in connections.items()}
         return RemoteIsland(
-            name, connections, self._lost, lambda run: self._part_ended(run, name),
-            numbers=self.numbers, ordered=sink, epoch=place.epoch,
+            name, ways, self._lost, lambda run: self._part_ended(run, name),
+            numbers=self.numbers, ordered=ToIsland(self._control, place.number, place.epoch), epoch=place.epoch,
         )  # fmt: skip
 
     def _part_ended(self, run: int, island: str) -> None:
         """Counts a run less on an island, and sends what waited for news (`are_ahead`)."""
         self._window.end_part(run, island)
         with contextlib.suppress(ConnectionEnded):
-            self._control.flush()
+            self._control.flush_kept()
 
     def _current(self, name: str) -> RemoteIsland | None:
         host = self.hosts.get(name)
@@ -228,11 +230,11 @@ class Attached(HostedIslands):
         """Sends a run to the controller, by one write with all that is to be said: each wakes it."""
         said = [*self._held_for_run(), replace_field(run, blob=pack_parcels(parcels))]
         if self._control.kept >= MOST_KEPT or not are_ahead(hosts):
-            self._control.post_soon(*said)
+            self._control.post(*said)
             return
-        self._control.post_later(*said)
+        self._control.keep(*said)
         if not are_ahead(hosts):  # those have all ended meanwhile, and nothing may come
-            self._control.flush()
+            self._control.flush_kept()
 
     def _to_current(self, parcel: RunParcel) -> RunParcel:
         """Addresses a parcel to the hosts that an island has now. New hosts get no arrays that would never be freed."""
@@ -274,23 +276,21 @@ class Attached(HostedIslands):
         return self._asked.ask(self._post, lambda number: m.Ask(number, what))
 
     def _post(self, *messages: m.Message) -> None:
-        """Sends messages to the controller; where that is gone, who waits hears it from the thread that reads."""
+        """Sends messages to the controller; where that is gone, who waits hears it from the loop."""
         with contextlib.suppress(ConnectionEnded):
-            self._control.post_soon(*messages)
+            self._control.post(*messages)
 
-    def _read(self) -> None:
-        """Takes what the controller says until its stream ends."""
+    def hear(self, message: m.Message) -> None:
+        """Takes what the controller says."""
         try:
-            while True:
-                self._take(self._control.receive())
-                self._control.flush()
-        except ConnectionEnded as error:
-            reason = "the connection has been closed" if self._closed.is_set() else str(error)
-            self._end(ControllerLost(address=self.address, reason=reason))
+            self._take(message)
+            self._control.flush_kept()
         except Exception as error:  # whatever it sent, nothing more can be made of it
-            self._end(ControllerLost(address=self.address, reason=str(error)))
+            self.control_ended(str(error))
 
-    def _end(self, cause: Diagnostic) -> None:
+    def control_ended(self, reason: str) -> None:
+        """Notes that the way to the controller has ended."""
+        cause = ControllerLost(address=self.address, reason=reason)
         with self._changed.lock:
             self.ended = self.ended or cause
             hosts = list(self.hosts.values())
@@ -349,24 +349,21 @@ class Attached(HostedIslands):
         self._window.lose(name)  # after the host: a run that begins now fails at once, and is not counted
 
     def _lost(self, host: RemoteIsland) -> None:
-        island = self.named(host.island)
-        assert island is not None and host.lost is not None
-        self.on_lost(island, host.lost)
+        if host.lost is not None and (island := self.named(host.island)) is not None:
+            self.on_lost(island, host.lost)
 
     def _tend(self) -> None:
         """Says which arrays have ended, and what is held, where no run says it; and gives up a controller that is not
         heard of for too long: frozen, say."""
-        silence = Silence(host_timeout())
-        while not self._closed.wait(TEND):
-            for seconds in silence.judge(time.monotonic(), {"": self._control.heard}).values():
-                reason = f"nothing was heard of it for {seconds:.1f} seconds"
-                self._end(ControllerLost(address=self.address, reason=reason))
-                return
-            for host in list(self.hosts.values()):
-                host.free_now()
-                host.lose_late(time.monotonic())
-            if held := self._held_since():
-                self._post(*held)
+        if self.ended is not None:
+            return
+        for seconds in self._silence.judge(time.monotonic(), {"": self._control.heard}).values():
+            return self.control_ended(f"nothing was heard of it for {seconds:.1f} seconds")
+        for host in list(self.hosts.values()):
+            host.free_now()
+            host.lose_late(time.monotonic())
+        if held := self._held_since():
+            self._post(*held)
 
     def _held_for_run(self) -> list[m.Message]:
         """As `_held_since`, where runs may wait for memory; else `_tend` tells the controller, a little later."""
@@ -384,13 +381,20 @@ class Attached(HostedIslands):
 
     def keep_for_ever(self) -> None:
         super().keep_for_ever()
-        self._control.abandon()
+        self._loop.abandon()
 
     def close(self) -> None:
         """Leaves the cluster: whatever this client has there goes."""
         if self.is_forked:
             return
+        reason = "the connection has been closed"
         self._closed.set()
         self._control.close()
         for host in list(self.hosts.values()):
-            host.lose("the connection has been closed")
+            host.lose(reason)
+        self.control_ended(reason)
+        self._end_loop()
+
+    def _end_loop(self) -> None:
+        """Ends the loop, and all streams with it."""
+        self._loop.call(self._loop.end)

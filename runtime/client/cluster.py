@@ -4,7 +4,6 @@ import contextlib
 import shutil
 import socket
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -17,17 +16,16 @@ from pathways.dialect.topology import Topology
 from pathways.runtime.client.attached import Attached
 from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.loop import MAX_CONNECTING, Loop
 from pathways.runtime.control.member import all_ranks
 from pathways.runtime.control.own_client import OwnClient
 from pathways.runtime.control.scheduling import SchedulingPolicy
 from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
 from pathways.runtime.launch.reach import connect_to_host
-from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import Parcel
 from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
+from pathways.runtime.wire.loop import MAX_CONNECTING, Loop
 
 START_POLL_S = 0.1
 """Seconds between two checks of the hosts that start."""
@@ -60,7 +58,7 @@ class Cluster(Attached):
         """Starts the controller, which starts the hosts; the stack has what ends them."""
         folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        self._loop, self._over, self._is_running = Loop(), threading.Event(), False
+        self._loop, self._is_running = Loop(), False
         stack.callback(self._close_loop)
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(str(folder / CONTROLLER))
@@ -74,17 +72,12 @@ class Cluster(Attached):
         stack.callback(self._stop)
         self._loop.listen(listener, self._controller.accept)
         self._own = OwnClient(self._loop, self._controller)
-        start_thread("pathways-loop", self._run)
-        self._is_running = True
-        welcome = self._own.receive()
-        assert isinstance(welcome, m.Welcome)
-        super().__init__(str(folder), self._own, welcome, _connect)
+        super().__init__(self._loop, str(folder), self._own, self._own.welcome, _connect)
         stack.callback(super().close)
-        self._own.on_end = self._from_host
-
-    def _run(self) -> None:
-        self._loop.run()
-        self._over.set()
+        self._own.on_end_of_run = self._from_host
+        self._own.begin(self.hear)
+        self._loop.start()
+        self._is_running = True
 
     def _wait_for_start(self) -> None:
         """Waits until all hosts are there. Raises PWC0910 as soon as one has ended before."""
@@ -106,18 +99,17 @@ class Cluster(Attached):
     def _submit(self, run: m.Submit, parcels: Sequence[Parcel], hosts: Sequence[RemoteIsland]) -> None:
         self._own.submit(self._held_for_run(), run, parcels)
 
-    def keep_for_ever(self) -> None:
-        super().keep_for_ever()
-        self._loop.abandon()
-
     def _stop(self) -> None:
         """Has the controller end all hosts, and waits for the end of its loop."""
         self._loop.call(self._controller.close)
         if self._is_running:
-            self._over.wait(HOST_EXIT_TIMEOUT_S)
+            self._loop.over.wait(HOST_EXIT_TIMEOUT_S)
+
+    def _end_loop(self) -> None:
+        """Does nothing: the controller ends the loop, behind its hosts (`_stop`)."""
 
     def _close_loop(self) -> None:
-        if self._over.is_set() or not self._is_running:  # else Ctrl-C came while its thread was waited for
+        if not self._is_running:  # else its thread closes it
             self._loop.close()
 
     def close(self) -> None:

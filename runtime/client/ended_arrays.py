@@ -16,7 +16,7 @@ MAX_UNLOADED_WITH_RUN = 1 << 8
 class Sink(Protocol):
     """Where messages to a host go that must keep their order among its runs."""
 
-    def post_soon(self, *messages: m.Message) -> None:
+    def post(self, *messages: m.Message) -> None:
         """Sends messages some time soon; never waits. Raises ConnectionEnded."""
         ...
 

@@ -220,8 +220,6 @@ class HostedIslands(Hosts):
     def keep_for_ever(self) -> None:
         """A forked process has no device that must be kept, and leaves the hosts to the one that has forked it."""
         self.is_forked = True
-        for host in self.hosts.values():
-            host.abandon()
 
     @abc.abstractmethod
     def close(self) -> None:

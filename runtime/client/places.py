@@ -18,7 +18,7 @@ from pathways.runtime.wire.versions import VERSIONS
 
 
 class ToController(Protocol):
-    """The way to a controller: a connection (wire/connection.py), or none is needed (control/own_client.py)."""
+    """The way to a controller: a stream (wire/peer.py), or none is needed (control/own_client.py)."""
 
     @property
     def heard(self) -> float:
@@ -27,25 +27,19 @@ class ToController(Protocol):
 
     @property
     def kept(self) -> int:
-        """How much `post_later` was given that has not been sent."""
+        """Counts what `keep` was given and that was not sent."""
         ...
 
-    def post_soon(self, *messages: m.Message) -> None:
+    def post(self, *messages: m.Message) -> None:
         """Sends messages, and never waits. Raises ConnectionEnded."""
         ...
 
-    def post_later(self, *messages: m.Message) -> None:
-        """Sends messages with the next that is sent so, or by `flush`."""
+    def keep(self, *messages: m.Message) -> None:
+        """Keeps messages until the next are posted, or `flush_kept`. Raises ConnectionEnded."""
         ...
 
-    def flush(self) -> None: ...
-
-    def receive(self) -> m.Message:
-        """Waits for the next message. Raises ConnectionEnded."""
-        ...
-
-    def abandon(self) -> None:
-        """Gives back what a forked process has of it."""
+    def flush_kept(self) -> None:
+        """Sends what was kept. Raises ConnectionEnded."""
         ...
 
     def close(self) -> None: ...
@@ -57,10 +51,10 @@ class ToIsland:
     def __init__(self, control: ToController, number: int, epoch: int) -> None:
         self._control, self._number, self._epoch = control, number, epoch
 
-    def post_soon(self, *messages: m.Message) -> None:
+    def post(self, *messages: m.Message) -> None:
         """Sends messages, and never waits. Raises ConnectionEnded."""
         relayed = [m.Relayed(self._number, self._epoch, 0, frame_bytes(message)) for message in messages]
-        self._control.post_soon(*relayed)
+        self._control.post(*relayed)
 
 
 Connect: TypeAlias = Callable[[str, str], Connection]
@@ -89,10 +83,10 @@ def host_place(number: int, said: str) -> HostPlace:
     return HostPlace(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone), first)
 
 
-def come_in(control: ToController, name: str, address: str) -> m.Welcome:
+def come_in(control: Connection, name: str, address: str) -> m.Welcome:
     """Says who this is. Raises PWC0918 where it is not let in."""
     try:
-        control.post_soon(m.ComeIn(named(name), os.getpid(), VERSIONS))
+        control.post(m.ComeIn(named(name), os.getpid(), VERSIONS))
         message = control.receive()
     except ConnectionEnded as error:
         raise PathwaysError(NoCluster(address=address, reason=str(error))) from None

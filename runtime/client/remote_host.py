@@ -10,11 +10,12 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.runtime.client.called_back import call_back
 from pathways.runtime.interrupts import wait_without_end
-from pathways.runtime.threads import start_thread
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
+from pathways.runtime.wire.encoding import decode
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.peer import OnEnd, Peer, Receive
 
 
 @dataclass(eq=False)
@@ -46,12 +47,30 @@ class OfIsland(Protocol):
         ...
 
 
-class RemoteHost:
-    """The far end of a connection to a host."""
+class ToHost(Protocol):
+    """The way to a host: a stream (wire/peer.py)."""
 
-    def __init__(self, name: str, connection: Connection, island: OfIsland) -> None:
+    def begin(self, receive: Receive, on_end: OnEnd) -> None:
+        """Begins to take what the host says."""
+        ...
+
+    def post(self, *messages: m.Message) -> None:
+        """Sends messages, and never waits. Raises ConnectionEnded."""
+        ...
+
+    def wait_for_room(self) -> None:
+        """Waits while the host has not taken much of what was sent."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class RemoteHost:
+    """A host, at the other end of a way."""
+
+    def __init__(self, name: str, way: ToHost, island: OfIsland) -> None:
         self.name = name
-        self._connection, self._island = connection, island
+        self._way, self._island = way, island
         self._last_put = self._flushed = object()
         """The argument that was sent last, and the last that the host has said it has."""
         self._flushing = threading.Lock()
@@ -62,8 +81,8 @@ class RemoteHost:
         """Guards requests against the loss of the host."""
 
     def begin(self) -> None:
-        """Starts the thread that takes what the host says."""
-        start_thread(f"pathways-{self.name}", self._read)
+        """Begins to take what the host says."""
+        self._way.begin(lambda _, kind, payload: self.receive(decode(kind, payload)), self._way_ended)
 
     def post(self, message: m.Message) -> None:
         """Sends a message; does nothing where the host is gone.
@@ -72,7 +91,7 @@ class RemoteHost:
         """
         if self._island.lost is None:
             try:
-                self._connection.post_soon(message)
+                self._way.post(message)
             except ConnectionEnded as error:
                 self._island.note_end(str(error))
 
@@ -117,11 +136,7 @@ class RemoteHost:
 
     def wait_for_room(self) -> None:
         """Waits while the host does not take what was sent to it; ends when it is gone."""
-        self._connection.wait_for_room()
-
-    def abandon(self) -> None:
-        """Gives back what a forked child has of the connection, which goes on where it was made."""
-        self._connection.abandon()
+        self._way.wait_for_room()
 
     def end(self) -> None:
         """Ends what waits for answers, and the connection: its island is lost."""
@@ -130,16 +145,13 @@ class RemoteHost:
             self._requests.clear()
         for request in requests:
             request.answered.set()
-        self._connection.close()
+        self._way.close()
 
-    def _read(self) -> None:
-        try:
-            while True:
-                self.receive(self._connection.receive())
-        except ConnectionEnded as error:
-            self._island.note_end(f"its process has ended: {error}")
-        except Exception as error:  # whatever it sent, nothing more can be made of it
-            self._island.lose(str(error))
+    def _way_ended(self, peer: Peer, reason: str) -> None:
+        if peer.sent_no_message:
+            self._island.lose(reason)
+        else:
+            self._island.note_end(f"its process has ended: {reason}")
 
     def receive(self, message: m.Message) -> None:
         """Takes what the host says, by whatever way."""
@@ -160,7 +172,7 @@ class RemoteHost:
 def show_ticket(connection: Connection, ticket: m.Attach) -> Diagnostic | None:
     """Says to a host whose connection this is; gives why it is refused, and closes it then. Raises ConnectionEnded."""
     try:
-        connection.post_soon(ticket)
+        connection.post(ticket)
         answer = connection.receive()
     except BaseException:
         connection.close()

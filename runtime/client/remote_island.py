@@ -16,11 +16,10 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.ended_arrays import EndedArrays, Sink
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote_host import RemoteHost, ToHost
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
 
@@ -34,7 +33,7 @@ class RemoteIsland:
     def __init__(
         self,
         name: str,
-        connections: Mapping[str, Connection],
+        ways: Mapping[str, ToHost],
         on_lost: "Callable[[RemoteIsland], None]",
         on_end: Callable[[int], None] = lambda run: None,
         *,
@@ -42,7 +41,7 @@ class RemoteIsland:
         ordered: Sink,
         epoch: int = 0,
     ) -> None:
-        """`connections` are by name of the host, in the order of ranks. What must keep its order among runs goes to
+        """`ways` are by name of the host, in the order of ranks. What must keep its order among runs goes to
         `ordered`. `on_end` hears of each host that has ended a run. `numbers` are those of the client."""
         self.island, self.epoch = name, epoch
         self.lost: Diagnostic | None = None
@@ -56,7 +55,7 @@ class RemoteIsland:
         """Guards runs against the loss of the island."""
         self._over: tuple[float, str] | None = None
         """Since when the stream of a host has ended, and why."""
-        self.members = tuple(RemoteHost(host, connection, self) for host, connection in connections.items())
+        self.members = tuple(RemoteHost(host, way, self) for host, way in ways.items())
         for member in self.members:
             member.begin()
 
@@ -64,7 +63,7 @@ class RemoteIsland:
         """Sends messages to all hosts, behind the runs that were started before, and the ends of arrays."""
         if self.lost is None:
             with contextlib.suppress(ConnectionEnded):  # who has the way to the controller hears of that itself
-                self._ordered.post_soon(*self._ended_arrays.take(), *messages)
+                self._ordered.post(*self._ended_arrays.take(), *messages)
 
     def put(self, message: m.PutArray) -> None:
         """Sends an argument of a plan."""
@@ -158,12 +157,7 @@ class RemoteIsland:
         """Sends the ends of arrays, where nothing else is sent."""
         if self.lost is None and (ended := self._ended_arrays.take()):
             with contextlib.suppress(ConnectionEnded):
-                self._ordered.post_soon(*ended)
-
-    def abandon(self) -> None:
-        """Gives back what a forked child has of the connections, which go on where they were made."""
-        for member in self.members:
-            member.abandon()
+                self._ordered.post(*ended)
 
     def note_end(self, reason: str) -> None:
         """Notes that the stream of a host has ended: the controller says why, in a moment."""

@@ -19,7 +19,6 @@ from pathways.runtime.control.cluster_status import status_of_cluster
 from pathways.runtime.control.dispatcher import Dispatcher, controller_failed
 from pathways.runtime.control.held_up import refuse_hopeless
 from pathways.runtime.control.island_changes import IslandChanges
-from pathways.runtime.control.loop import MOST_UNREAD_BY_HOST, Loop, Peer, Receive, Transport
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members, print_note
 from pathways.runtime.control.scheduling import SchedulingPolicy
@@ -29,13 +28,22 @@ from pathways.runtime.journal import last_events
 from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller, process_at
-from pathways.runtime.wire.encoding import decode, read_expected
+from pathways.runtime.wire.encoding import decode, most_bytes, read_expected
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.fields import check_fields
+from pathways.runtime.wire.frames import FrameReader, Transport
 from pathways.runtime.wire.identity import Identity
 from pathways.runtime.wire.ids import MOST_CLIENTS, client_of
+from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.peer import Peer, Receive
 from pathways.runtime.wire.versions import difference
 
+MAX_FRAME_BYTES = 1 << 26
+"""The most bytes of any message to a controller: data do not come here."""
+MAX_UNREAD_BYTES = 1 << 26
+"""Bytes that a process does not take above which it is given up."""
+MAX_UNREAD_BY_HOST_BYTES = 1 << 30
+"""The same for a host: the queues of many clients may be sent to it at once."""
 BEAT = 0.5
 """Seconds between two signs of life."""
 SAYS = 10.0
@@ -95,20 +103,23 @@ class ClusterController:
 
     def _let_in(self, stream: Transport, caller: Caller) -> None:
         """Hears what a process wants; one that does not say so is dropped."""
-
-        meet = _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
-        left = "a process that came has left"  # it has not said what it is
-        peer = Peer(self._loop, stream, meet, lambda _, reason: self._log(f"{left}: {reason}"))
+        meet = self._meeting(caller)
+        peer = Peer(self._loop, stream, FrameReader(lambda kind: min(MAX_FRAME_BYTES, most_bytes(kind))))
+        peer.max_unread_bytes = MAX_UNREAD_BYTES
+        peer.begin(meet, lambda _, reason: self._log(f"a process that came has left: {reason}"))
         late = f"it has sent no message in {SAYS:g} seconds"
         self._loop.after(SAYS, lambda: peer.end(late) if peer.receive is meet else None)
 
+    def _meeting(self, caller: Caller) -> Receive:
+        return _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
+
     def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
-        goes_on = _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
+        peer.receive = self._meeting(caller)  # it is not silent any more, and may ask again
         match message:
             case m.Hello():
                 caller.check("host", self._address)
                 rank = self.members.hello(peer, message, caller)
-                peer.most_unread = MOST_UNREAD_BY_HOST
+                peer.max_unread_bytes = MAX_UNREAD_BY_HOST_BYTES
                 peer.receive = lambda peer, kind, payload: self._from_host(rank, kind, payload)
                 peer.on_end = lambda peer, reason: self.members.ended(rank, peer, reason)
                 for session in self._sessions.values():
@@ -118,16 +129,13 @@ class ClusterController:
                 self._come_in(peer, message, caller)
             case m.Ask() if message.what == "host" and caller.member is not None:
                 caller.check("host", self._address)
-                peer.receive = goes_on
                 self._tell_spec(caller.member.name, peer, message.request)
             case m.Ask():  # of who is no client, and has no need to be
                 caller.check("client", self._address)
-                peer.receive = goes_on
                 peer.on_end = lambda peer, reason: None  # it leaves with its answer
                 self._answer(peer, message)
             case m.ChangeIslands():  # as above
                 caller.check("client", self._address)
-                peer.receive = goes_on
                 self._change(peer, message)
             case _:
                 raise _unknown(message)
@@ -210,7 +218,7 @@ class ClusterController:
             session.life.turn("be forgotten")
             self._numbers.give_back(session.number)
 
-    def _from_client(self, session: ClientSession, kind: int, payload: bytes) -> None:
+    def _from_client(self, session: ClientSession, kind: int, payload: bytes | bytearray) -> None:
         message = read_expected(kind, payload, OF_CLIENTS)
         check_fields(message, session.number, session.label(0))
         self.hear(session, message, len(payload))
@@ -281,7 +289,7 @@ class ClusterController:
             case _:
                 raise _unknown(message)
 
-    def _from_host(self, rank: Rank, kind: int, payload: bytes) -> None:
+    def _from_host(self, rank: Rank, kind: int, payload: bytes | bytearray) -> None:
         """Takes what a host says."""
         message = decode(kind, payload)
         try:
@@ -377,7 +385,7 @@ class ClusterController:
 def _told(receive: Receive) -> Receive:
     """Tells a process what is wrong with what it sent, before its stream ends."""
 
-    def take(peer: Peer, kind: int, payload: bytes) -> None:
+    def take(peer: Peer, kind: int, payload: bytes | bytearray) -> None:
         try:
             receive(peer, kind, payload)
         except PathwaysError as error:

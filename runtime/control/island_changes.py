@@ -13,11 +13,11 @@ from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology, topology_of, write_topology
 from pathways.runtime.control.dispatcher import Dispatcher
 from pathways.runtime.control.island_rules import new_names, refused_new, refused_removal
-from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.member import Member
 from pathways.runtime.control.members import Members
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import IslandRemoved, WrongIslands
+from pathways.runtime.wire.loop import Loop
 
 LOOK = 0.05
 """Seconds between two looks at islands that leave: whether anything runs there still."""

@@ -11,10 +11,10 @@ from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.control.epochs import Epoch
-from pathways.runtime.control.loop import Peer
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.launch.launcher import Started
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.peer import Peer
 
 
 @dataclass(eq=False)
@@ -105,7 +105,7 @@ class Member:
         """As `post`, of a frame."""
         for rank in self.ranks:
             if rank.peer is not None:
-                rank.peer.post(data)
+                rank.peer.write(data)
 
     def give_tickets(self) -> list[str]:
         """Makes new tickets for the hosts that are about to be started."""

@@ -19,7 +19,6 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control.epochs import Epoch
 from pathways.runtime.control.gang_roll import hangs, roll_of
-from pathways.runtime.control.loop import Loop, Peer
 from pathways.runtime.control.member import Member, Rank, all_ranks, member_after, members_of
 from pathways.runtime.control.partitions import Partitions
 from pathways.runtime.control.silence import Silence, host_timeout
@@ -29,6 +28,8 @@ from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller
 from pathways.runtime.wire.errors import HostLost
+from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.peer import Peer
 from pathways.runtime.wire.versions import difference
 
 MOST_STARTS = 5

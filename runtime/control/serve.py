@@ -14,8 +14,6 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology, load_topology
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.loop import MAX_CONNECTING, Loop
-from pathways.runtime.control.loop_listener import LoopListener
 from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
 from pathways.runtime.launch.joining import JoiningLauncher
 from pathways.runtime.launch.launcher import HostLauncher
@@ -25,8 +23,10 @@ from pathways.runtime.launch.ray_api import connect_to_ray
 from pathways.runtime.launch.ray_hosts import RayLauncher
 from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, show_address
 from pathways.runtime.wire.certificates import member_folder
-from pathways.runtime.wire.port import listening_at
+from pathways.runtime.wire.loop import MAX_CONNECTING, Loop
+from pathways.runtime.wire.sockets import listening_at
 from pathways.runtime.wire.tls import Keys, checked_keys
+from pathways.runtime.wire.tls_ports import LoopListener
 
 
 def serve_cluster() -> None:
@@ -56,7 +56,7 @@ def serve_cluster() -> None:
             controller = ClusterController(loop, topology, chosen.platform, policy, launcher, str(folder))
 
             def stop(number: int, frame: FrameType | None) -> None:
-                loop.interrupt(controller.close)
+                loop.on_thread(controller.close)
 
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, stop)

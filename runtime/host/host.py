@@ -53,10 +53,11 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import client_of
+from pathways.runtime.wire.loop import Loop
 
 NOTHING_LOST: Mapping[Hashable, DeviceQueue] = MappingProxyType({})
 _CLIENT = "of the cluster"
-BEAT = 0.5
+BEAT_S = 0.5
 """Seconds between two signs of life."""
 _Controls: TypeAlias = m.Connect | m.Record
 """Requests that a thread of their own serves: they wait for no plan that is loading."""
@@ -106,10 +107,10 @@ class Host:
         self._forgotten.discard(message.client)
         self._proven.expect(message)
 
-    def start(self) -> None:
-        """Begins to answer, and to give signs of life."""
-        for work in (self._serve_controls, self._beat):
-            start_thread(f"pathways-{work.__name__[1:]}", work)
+    def start(self, loop: Loop) -> None:
+        """Begins to answer, and to give signs of life when the loop runs. Raises PWC0521."""
+        start_thread("pathways-controls", self._serve_controls)
+        loop.every(BEAT_S, self._beat)
 
     def receive(self, message: m.Message, post: Post | None = None) -> None:
         """Does what a message says. If that fails, answers its request, or stores the error as its result.
@@ -365,12 +366,10 @@ class Host:
         self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
 
     def _beat(self) -> None:
-        while True:
-            self._post(m.Beat(self._runs, len(self._arrays), self.neighbors.open_ports))
-            awaited = self.neighbors.awaited
-            for run, island in awaited.late(time.monotonic()):
-                self._post(m.Missing(run, island, f"{awaited.limit:g}"))
-            time.sleep(BEAT)
+        self._post(m.Beat(self._runs, len(self._arrays), self.neighbors.open_ports))
+        awaited = self.neighbors.awaited
+        for run, island in awaited.late(time.monotonic()):
+            self._post(m.Missing(run, island, f"{awaited.limit:g}"))
 
     def _serve_controls(self) -> None:
         while True:

@@ -7,33 +7,33 @@ from typing import TypeAlias
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.runtime.host.run.failures import why_not
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.peer import Peer
 
 
 class ClientPost:
     """Sends messages to a client, if it is still there: the host has other clients to serve."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
 
     def __call__(self, message: m.Message) -> None:
         with contextlib.suppress(ConnectionEnded):
-            self._connection.post_soon(message)
+            self._peer.post(message)
 
     def post_if_taken(self, message: m.Message) -> bool:
         """Sends a message if the client has taken all before it; returns whether it did. Takes no memory for others."""
-        if not self._connection.is_taken:
+        if not self._peer.is_taken:
             return False
         try:
-            self._connection.post_soon(message)
+            self._peer.post(message)
         except ConnectionEnded:
             return False
         return True
 
     def wait_for_room(self) -> None:
         """Waits while the client has not read much of what was sent to it; not for one that is gone."""
-        self._connection.wait_for_room()
+        self._peer.wait_for_room()
 
 
 Post: TypeAlias = ClientPost | Callable[[m.Message], None]

@@ -1,8 +1,8 @@
 """The process of a host: `python -m pathways.runtime.host.serve` connects to its controller, and ends with it.
 
 By a Unix socket on one machine; by `--connect HOST:PORT --keys FOLDER`, under TLS, from another.
-A thread reads messages, and hands them to the main thread, which does them in their order; only what must not wait
-behind a run is done at once. When the stream ends, however it ends, the process does.
+A loop in a thread reads messages, and hands them to the main thread, which does them in their order; only what must not
+wait behind a run is done at once. When the stream of the controller ends, however it ends, the process does.
 """
 
 import argparse
@@ -14,10 +14,9 @@ import shutil
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pathways.dialect.diagnostic_json import read_diagnostic
@@ -36,9 +35,13 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, both, read_address
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.credentials import TICKET
+from pathways.runtime.wire.encoding import decode
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.tls import join_as, read_keys
+from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.peer import Peer
+from pathways.runtime.wire.tls import read_keys
+from pathways.runtime.wire.tls_ports import join_as
 from pathways.runtime.wire.versions import VERSIONS
 
 LOOKS, LOOK = 20, 0.05
@@ -70,47 +73,47 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL if chosen.foreground else signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)  # says in its log where each thread is
     rank: int = chosen.rank
-    ranks, machine = RankTable(chosen.hosts), Machine(chosen.platform)
+    ranks, machine, loop = RankTable(chosen.hosts), Machine(chosen.platform), Loop()
     island = Island(chosen.island, devices=chosen.devices, hosts=ranks.count(chosen.island))
     name = ranks.names(island.name)[rank]
     try:
         if chosen.group:  # first: until it connects, its end is seen
             machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET, chosen.ip or LOOPBACK), name)
-        host = _host_of(island, machine, lambda *said: connection.post(*said), rank, ranks, chosen.ip or LOOPBACK)
+        host = _host_of(island, machine, lambda *said: control.post(*said), rank, ranks, chosen.ip or LOOPBACK, loop)
         connection = _connected(chosen)  # after the devices: it must send its first message soon
         todo: Todo = queue.SimpleQueue()
-        clients = Clients(host, todo)
+        clients = Clients(host, todo, loop)
         port = clients.listen_at((chosen.ip, 0), read_keys(chosen.keys)) if chosen.ip and chosen.keys else None
     except PathwaysError as error:
+        loop.close()
         sys.exit(str(error))
     if chosen.listen:
         clients.listen(chosen.listen)
     connection.post(m.Hello(name, os.getpid(), VERSIONS, both(port, chosen.listen or ""), os.environ.pop(TICKET, "")))
-    host.start()
+    control = connection.hand_over(loop)
+    host.start(loop)
 
-    def clean_up() -> None:
+    def at_end(_: Peer, reason: str) -> None:
+        if chosen.foreground:
+            print(f"note: the controller has ended the connection: {reason}", file=sys.stderr, flush=True)
         if chosen.remove_folder:
             _remove_folder(Path(chosen.socket))
+        os._exit(0)  # other threads may be inside of XLA
 
-    def at_end(error: ConnectionEnded) -> None:
-        if chosen.foreground:
-            print(f"note: the controller has ended the connection: {error}", file=sys.stderr, flush=True)
-        clean_up()
-
-    threading.Thread(target=_read, args=(connection, clients, at_end), name="pathways-reader", daemon=True).start()
+    control.begin(lambda _, kind, payload: _hear(clients, decode(kind, payload)), at_end)
+    loop.start()
     while True:
         try:
             host.receive(*todo.get())
-        except ConnectionEnded:
-            clean_up()
-            os._exit(0)
+        except ConnectionEnded:  # the loop, which sees that, too, ends the process
+            loop.over.wait()
         except BaseException:  # what a controller relies on is not there any more
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
 
 
-def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: RankTable, ip: str) -> Host:
+def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: RankTable, ip: str, loop: Loop) -> Host:
     """Makes a host of one island, or of a rank of it, reached by others at `ip`. Raises PWC0503 for too few devices."""
     physical = machine.bound([island], "a cluster")[island.name]
 
@@ -122,7 +125,7 @@ def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: 
         return {island.name: physical}
 
     device = next(d for d in physical.devices if pjrt.is_here(d))
-    return Host(physical.key, machine, islands_of, Neighbors(device, island.name, rank, ranks, ip), post)
+    return Host(physical.key, machine, islands_of, Neighbors(device, loop, island.name, rank, ranks, ip), post)
 
 
 def _connected(chosen: argparse.Namespace) -> Connection:
@@ -147,35 +150,21 @@ def _remove_folder(controller: Path) -> None:
         time.sleep(LOOK)
 
 
-def _read(
-    connection: Connection,
-    clients: Clients,
-    at_end: "Callable[[ConnectionEnded], None]",
-) -> None:
-    """Reads messages until the stream ends; `os._exit`, since other threads may be inside of XLA."""
-    try:
-        while True:
-            message = connection.receive()
-            match message:
-                case m.Expect():
-                    clients.expect(message)
-                    continue
-                case m.Forget():
-                    clients.forget(message.client)
-                case m.RunRefused():  # this host is not let in, or was given up
-                    print(PathwaysError(read_diagnostic(message.cause)), file=sys.stderr, flush=True)
-                    os._exit(1)
-                case _:
-                    pass
-            if clients.host.notice(message):
-                clients.todo.put((message, None))
-    except ConnectionEnded as error:
-        at_end(error)
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
+def _hear(clients: Clients, message: m.Message) -> None:
+    """Takes a message of the controller: does it at once, or has the main thread do it in its turn."""
+    match message:
+        case m.Expect():
+            clients.expect(message)
+            return
+        case m.Forget():
+            clients.forget(message.client)
+        case m.RunRefused():  # this host is not let in, or was given up
+            print(PathwaysError(read_diagnostic(message.cause)), file=sys.stderr, flush=True)
+            os._exit(1)
+        case _:
+            pass
+    if clients.host.notice(message):
+        clients.todo.put((message, None))
 
 
 if __name__ == "__main__":

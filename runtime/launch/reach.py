@@ -16,7 +16,8 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import NoCluster, NoPeer
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Role
-from pathways.runtime.wire.tls import Keys, checked_keys, join_as
+from pathways.runtime.wire.tls import Keys, checked_keys
+from pathways.runtime.wire.tls_ports import join_as
 
 ADDRESS, KEYS = "PATHWAYS_ADDRESS", "PATHWAYS_KEYS"
 """The environment variables for the cluster that programs run on: a name, a folder, or HOST:PORT with keys."""

@@ -119,7 +119,7 @@ def decode(kind: int, payload: bytes | bytearray) -> Message:
         raise _bad(f"{MESSAGES[kind].__name__}: {error}", "a message as this version writes it") from None
 
 
-def read_expected(kind: int, payload: bytes, expected: Collection[type[Message]]) -> Message:
+def read_expected(kind: int, payload: bytes | bytearray, expected: Collection[type[Message]]) -> Message:
     """Reads a client's message of one of these classes. Raises PWC0911 for others before they are decoded.
 
     A message without raw bytes has at most `MAX_TALK_BYTES`: what is decoded of it takes up to 25 times its size.

@@ -5,28 +5,17 @@ there: a host's does not make a client. No authority of the system is asked, and
 """
 
 import contextlib
-import queue
-import socket
 import ssl
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.addresses import Address, show_address
 from pathways.runtime.wire.certificates import bad_keys, member_files
-from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.errors import NoPeer
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import ROLES, Identity, Role, read_cluster, read_identity, uris_of
-from pathways.runtime.wire.port import LOOK, ListeningPort, listening_at, prepare
-from pathways.runtime.wire.tls_stream import TlsStream, handshake
-
-HANDSHAKE = 10.0
-"""Seconds that an end may take to say who it is."""
-WELCOME = b"\x01"
-"""What a listener says first: of TLS 1.3 alone the other end would not know that it was let in."""
 
 
 @dataclass(frozen=True)
@@ -86,94 +75,6 @@ def checked_keys(folder: Path, role: Role, name: str = "") -> Keys:
     if me.role != role or (name and me.name != name):
         raise bad_keys(folder, f"the keys of {me}", f"those of a {role} {name}".rstrip())
     return keys
-
-
-def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE) -> tuple[Connection, Identity]:
-    """Connects to a listener that is in a role, and says who it is.
-
-    Raises PWC0913 where nothing listens, where what does is not of this cluster, in another role, or does not let this
-    process in.
-    """
-    until = time.monotonic() + seconds
-    sock: socket.socket | None = None
-    try:
-        sock = socket.create_connection(address, seconds)
-        stream, peer = _met(sock, keys.connecting, keys, wanted, until, listens=False)
-        stream.settimeout(max(until - time.monotonic(), LOOK))
-        if stream.recv_into(memoryview(bytearray(len(WELCOME)))) == 0:
-            raise ConnectionEnded("it has not let this process in")
-        stream.settimeout(None)
-        return Connection(stream), peer
-    except (OSError, ConnectionEnded, PathwaysError) as error:
-        if sock is not None:
-            sock.close()
-        raise no_peer(address, error, wanted, seconds) from None
-
-
-class Listener:
-    """A port at which members in a role are let in. What does not say in time that it is one holds up no other.
-
-    `on_refused` is told of each that is not let in, in a thread of the listener.
-    """
-
-    def __init__(
-        self,
-        address: Address,
-        keys: Keys,
-        wanted: Role,
-        *,
-        seconds: float = HANDSHAKE,
-        on_refused: Callable[[PathwaysError], None] = lambda _: None,
-    ) -> None:
-        """Begins to listen. Raises PWC0913 where the address cannot be had."""
-        self._keys, self._seconds, self._on_refused = keys, seconds, on_refused
-        self._wanted: Role = wanted
-        self._met: queue.SimpleQueue[tuple[Connection, Identity] | None] = queue.SimpleQueue()
-        """Those who were let in, in their order; None at the end."""
-        try:
-            sock = listening_at(address)
-        except OSError as error:
-            raise no_peer(address, error, wanted, seconds) from None
-        self.address: Address = sock.getsockname()[:2]
-        """Where it listens: port 0 was any that is free."""
-        self._port = ListeningPort(sock, seconds, self._meet, self._met.put, self._refuse)
-
-    def accept(self, seconds: float | None = None) -> tuple[Connection, Identity]:
-        """Waits for the next member. Raises TimeoutError after so long, ConnectionEnded when the listener is closed."""
-        try:
-            found = self._met.get(timeout=seconds)
-        except queue.Empty:
-            raise TimeoutError(f"no {self._wanted} came in {seconds:g} seconds") from None
-        if found is None:
-            self._met.put(None)  # for the next who asks
-            raise ConnectionEnded("the listener is closed")
-        return found
-
-    def close(self) -> None:
-        """Stops listening. Those who were accepted stay, and nothing else does."""
-        self._port.close()
-        with contextlib.suppress(queue.Empty):
-            while (found := self._met.get_nowait()) is not None:
-                found[0].close()
-        self._met.put(None)
-
-    def _meet(self, sock: socket.socket, until: float) -> tuple[Connection, Identity]:
-        stream, peer = _met(sock, self._keys.listening, self._keys, self._wanted, until, listens=True)
-        stream.sendall(WELCOME)
-        stream.settimeout(None)
-        return Connection(stream), peer
-
-    def _refuse(self, address: Address, error: Exception) -> None:
-        self._on_refused(no_peer(address, error, self._wanted, self._seconds))
-
-
-def _met(
-    sock: socket.socket, context: ssl.SSLContext, keys: Keys, wanted: Role, until: float, *, listens: bool
-) -> tuple[TlsStream, Identity]:
-    """Makes a stream of a socket whose other end is a member in a role. Raises OSError or PWC0911 where it is none."""
-    prepare(sock)
-    stream = handshake(sock, context, listens=listens, until=until)
-    return stream, member_at(stream.peer(), keys, (wanted,))
 
 
 def member_at(said: Sequence[str], keys: Keys, wanted: Collection[Role]) -> Identity:

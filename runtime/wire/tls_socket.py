@@ -1,21 +1,25 @@
-"""A socket under TLS that is never waited for: for a loop, which has many of them and one thread.
+"""A stream socket under TLS, for a loop, which has many of them and one thread, or for a thread that waits for it.
 
-What `TlsStream` is for threads. TLS works on memory; what the network does not take, or has not brought, stays there.
+TLS works on memory: what the network does not take, or has not brought, stays there.
 """
 
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import Collection
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Identity, Role, uris_of
-from pathways.runtime.wire.port import prepare
+from pathways.runtime.wire.sockets import prepare
 from pathways.runtime.wire.tls import Keys, member_at
-from pathways.runtime.wire.tls_stream import PIECE, RECEIVED
 
+PIECE = 1 << 18
+"""The most bytes that are encrypted at once."""
+RECEIVED = 1 << 16
+"""The most bytes of a handshake that are taken from the network at once."""
 _RECORD = 1 << 14
 """The most bytes of a record: room for more takes longer to make."""
 MOST_HANDSHAKE = 1 << 16
@@ -23,7 +27,7 @@ MOST_HANDSHAKE = 1 << 16
 
 
 class TlsSocket:
-    """What a loop uses of a socket, after a handshake. Its failures are OSErrors."""
+    """A stream after its handshake (`Transport`)."""
 
     __slots__ = ("_incoming", "_inside", "_left", "_outgoing", "_socket", "_tls")
 
@@ -42,6 +46,9 @@ class TlsSocket:
 
     def setblocking(self, flag: bool, /) -> None:
         self._socket.setblocking(flag)
+
+    def settimeout(self, value: float | None, /) -> None:
+        self._socket.settimeout(value)
 
     def send(self, data: bytes | memoryview, /) -> int:
         """Sends what can be sent now; returns how many bytes that is. The next call must begin with the others."""
@@ -130,8 +137,7 @@ class Handshake:
             raise ConnectionEnded("it has ended the connection")
         self._received += len(data)
         if self._received > MOST_HANDSHAKE:
-            have, rule = "a handshake that does not end", f"at most {MOST_HANDSHAKE:,} bytes"
-            raise PathwaysError(BadMessage(have_=have, rule=rule))
+            raise _endless()
         if self._tls is None:
             self._tls = self._keys.listening.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._incoming.write(data)
@@ -154,3 +160,52 @@ class Handshake:
         data = self._outgoing.read()
         if data and self._socket.send(data) < len(data):  # it has room for more than a handshake
             raise OSError("it does not read")
+
+
+def connect_under_tls(sock: socket.socket, keys: Keys, wanted: Role, until: float) -> tuple[TlsSocket, Identity]:
+    """Agrees on keys with the member that listens, by a moment of the monotonic clock.
+
+    Raises OSError (ssl.SSLError, TimeoutError) where that fails, ConnectionEnded for a member in another role, PWC0911
+    for an end that sends too much; the socket is not closed.
+    """
+    prepare(sock)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = keys.connecting.wrap_bio(incoming, outgoing)
+    received = 0
+    while True:
+        try:
+            tls.do_handshake()
+            _send(sock, outgoing, until)
+            return TlsSocket(sock, tls, incoming, outgoing), member_at(uris_of(tls.getpeercert()), keys, (wanted,))
+        except ssl.SSLWantReadError:
+            _send(sock, outgoing, until)
+        except ssl.SSLError:
+            with contextlib.suppress(OSError):
+                _send(sock, outgoing, until)  # why: an alert
+            raise
+        sock.settimeout(_left(until))
+        data = sock.recv(RECEIVED)
+        received += len(data)
+        if received > MOST_HANDSHAKE:
+            raise _endless()
+        if data:
+            incoming.write(data)
+        else:
+            incoming.write_eof()
+
+
+def _endless() -> PathwaysError:
+    return PathwaysError(BadMessage(have_="a handshake that does not end", rule=f"at most {MOST_HANDSHAKE:,} bytes"))
+
+
+def _send(sock: socket.socket, outgoing: ssl.MemoryBIO, until: float) -> None:
+    if outgoing.pending:
+        sock.settimeout(_left(until))
+        sock.sendall(outgoing.read())
+
+
+def _left(until: float) -> float:
+    """Counts the seconds until then. Raises TimeoutError where there are none: 0 would mean not to wait."""
+    if (left := until - time.monotonic()) <= 0:
+        raise TimeoutError("timed out")
+    return left

@@ -26,10 +26,9 @@ from support.proxies import Proxy
 from support.shared import SharedCluster, controller_here, end_of, line_of, shared_cluster
 
 import pathways as pw
-from pathways.runtime.control import loop
 from pathways.runtime.host.devices.transfer_server import EAGER_LIMIT, Invitation
-from pathways.runtime.wire import connection
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire import peer
 from pathways.runtime.wire.encoding import encode
 
 jit: Any = jax.jit
@@ -229,8 +228,7 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
             assert len(proxies[address].address) == len(address)
             return proxies[address].address
 
-    for module in (connection, loop):
-        patch.setattr(module, "encode", encoded)
+    patch.setattr(peer, "encode", encoded)
     try:
         yield proxies
     finally:

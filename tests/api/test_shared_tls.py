@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import queue
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.clusters import PATIENCE, becomes, is_alive
 from support.codes import code_of
+from support.members import Door, Members
 from support.processes import pwc_here, run_python, start_python
 from support.shared import SharedCluster, line_of
 from support.two_islands import X, both, here, jit, there
@@ -31,7 +31,8 @@ from pathways.runtime.launch.reach import ask, connect_to, connect_to_host
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import port_of, show_address
 from pathways.runtime.wire.certificates import issue, make_folders
-from pathways.runtime.wire.tls import Listener, join_as, read_keys
+from pathways.runtime.wire.tls import read_keys
+from pathways.runtime.wire.tls_ports import join_as
 from pathways.runtime.wire.versions import VERSIONS
 
 PWC = "from pathways.cli.main import main; main()"
@@ -213,16 +214,12 @@ def test_clients_and_hosts_with_wrong_keys_are_refused(cluster: TlsCluster, keys
 
 def test_a_controller_with_the_keys_of_a_client_is_refused(keys: Path) -> None:
     """A host or client that connects to an impostor instead of its controller refuses the connection."""
-    refused: queue.SimpleQueue[pw.PathwaysError] = queue.SimpleQueue()
-    impostor = Listener(("127.0.0.1", 0), read_keys(keys / "client.alice"), "host", on_refused=refused.put)
-    try:
+    with Door(Members(keys), keys=read_keys(keys / "client.alice")) as impostor:
         address = show_address(impostor.address)
         _, _, errors = pwc_here("cluster", "join", address, "--island", "island0", "--keys", str(keys))
         assert "PWC0913" in errors and "that of client alice" in errors
         assert code_of(lambda: pw.connect(address, keys=keys).__enter__()) == "PWC0913"
-        refused.get(timeout=PATIENCE)
-    finally:
-        impostor.close()
+        assert impostor.reason()
 
 
 def test_a_host_accepts_only_clients_with_their_own_ticket(cluster: TlsCluster, keys: Path, tmp_path: Path) -> None:

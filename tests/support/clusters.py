@@ -69,9 +69,10 @@ def is_replaced(island: str, old: int) -> bool:
     return said["state"] == "up" and said["hosts"][0]["pid"] != old
 
 
-def send(island: str, how: signal.Signals) -> None:
-    """Sends a signal to the process of an island."""
-    os.kill(pid_of(island), how)
+def send(island: str, how: signal.Signals) -> int:
+    """Sends a signal to the process of an island; returns its process id."""
+    os.kill(pid := pid_of(island), how)
+    return pid
 
 
 def becomes(true: Callable[[], bool]) -> bool:

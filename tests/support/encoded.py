@@ -3,7 +3,6 @@
 import contextlib
 import queue
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,14 +18,16 @@ from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import decode, encode, most_bytes
 from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.messages import Message
+from pathways.runtime.wire.peer import OnEnd, Receive
 
 NAME = "this process"
 THREADS = (
     "encoded_read",
     "encoded_serve",
-    "pathways-beat",
-    "pathways-serve_controls",
+    "pathways-controls",
+    "pathways-loop",
     "pathways-fetch-0",
     "pathways-load-0",
     "pathways-snapshots-0",
@@ -35,70 +36,77 @@ THREADS = (
 """The threads of the host. They run until this process ends."""
 
 
-class EncodedConnection:
-    """One end of a connection within this process; messages are encoded and decoded."""
+class EncodedEnd:
+    """One end of a stream within this process; messages are encoded and decoded."""
 
     def __init__(self, inbox: "queue.SimpleQueue[Any]", outbox: "queue.SimpleQueue[Any]") -> None:
         self._inbox, self._outbox = inbox, outbox
-
-    @property
-    def heard(self) -> float:
-        return time.monotonic()
 
     def post(self, *messages: Message) -> None:
         for kind, payload, blob in map(encode, messages):
             assert len(payload) + len(blob) <= most_bytes(kind)
             self._outbox.put((kind, payload + blob))
 
-    post_soon = post
-
-    def wait_for_room(self) -> None:
-        """Returns at once, because the queues are unbounded."""
-
-    def receive(self) -> Message:
+    def receive(self) -> tuple[int, bytes]:
+        """Waits for the next frame. Raises ConnectionEnded."""
         found = self._inbox.get()
         if found is None:
             raise ConnectionEnded("the stream has ended")
-        return decode(*found)
-
-    def flush(self) -> None:
-        """Does nothing: all is sent at once."""
-
-    def close(self) -> None:
-        self._outbox.put(None)
-        self._inbox.put(None)
+        return found
 
 
-class ClientEnd(EncodedConnection):
+class ClientEnd(EncodedEnd):
     """The client's end, which does what else the controller does: it passes on what the host decides of a run."""
+
+    sent_no_message = False
 
     def __init__(self, inbox: "queue.SimpleQueue[Any]", outbox: "queue.SimpleQueue[Any]") -> None:
         super().__init__(inbox, outbox)
         self.relays: dict[int, Relay] = {}
         self.island: RemoteIsland | None = None
 
+    def begin(self, receive: Receive, on_end: OnEnd) -> None:
+        threading.Thread(target=self._read, args=(receive, on_end), name=f"pathways-{NAME}", daemon=True).start()
+
+    def wait_for_room(self) -> None:
+        """Returns at once, because the queues are unbounded."""
+
+    def close(self) -> None:
+        self._outbox.put(None)
+        self._inbox.put(None)
+
     def tell(self, message: m.Decided | m.Undecided) -> None:
         self.post(message)
 
-    def receive(self) -> Message:
-        while True:
-            message = super().receive()
-            match message:
-                case m.Decided() | m.Undecided() | m.Reached():
-                    if (relay := self.relays.get(message.run)) is not None:
-                        relay.hear(NAME, message)
-                case m.Beat():
-                    if self.island is not None:
-                        self.island.free_now()
-                case m.Hangs():
-                    assert self.island is not None
-                    self.island.lose("", read_diagnostic(message.cause))
-                case m.Missing():
-                    pass
-                case _:
-                    if isinstance(message, m.Done | m.Failed):
-                        self.relays.pop(message.run, None)
-                    return message
+    def _read(self, receive: Receive, on_end: OnEnd) -> None:
+        here: Any = self
+        try:
+            while True:
+                kind, payload = self.receive()
+                if self._is_for_client(decode(kind, payload)):
+                    receive(here, kind, payload)
+        except ConnectionEnded as error:
+            on_end(here, str(error))
+
+    def _is_for_client(self, message: Message) -> bool:
+        """Does what the controller does; returns whether the client takes the message, too."""
+        match message:
+            case m.Decided() | m.Undecided() | m.Reached():
+                if (relay := self.relays.get(message.run)) is not None:
+                    relay.hear(NAME, message)
+            case m.Beat():
+                if self.island is not None:
+                    self.island.free_now()
+            case m.Hangs():
+                assert self.island is not None
+                self.island.lose("", read_diagnostic(message.cause))
+            case m.Missing():
+                pass
+            case _:
+                if isinstance(message, m.Done | m.Failed):
+                    self.relays.pop(message.run, None)
+                return True
+        return False
 
 
 class EncodedHosts(Hosts):
@@ -108,17 +116,18 @@ class EncodedHosts(Hosts):
         super().__init__(platform)
         down: queue.SimpleQueue[Any] = queue.SimpleQueue()
         up: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        there: Any = EncodedConnection(down, up)
+        there = EncodedEnd(down, up)
         self._here = here = ClientEnd(up, down)
-        connection: Any = here
         nowhere: Any = None
-        host = Host(NAME, self, self.islands_for, Neighbors(nowhere), there.post)
+        loop = Loop()
+        host = Host(NAME, self, self.islands_for, Neighbors(nowhere, loop), there.post)
         host.calls.begin(0, there.post)
-        host.start()
+        host.start(loop)
+        loop.start()
         todo: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         for work in (_read, _serve):
             threading.Thread(target=work, args=(there, host, todo), name=f"encoded{work.__name__}", daemon=True).start()
-        self._island = RemoteIsland(NAME, {NAME: connection}, lambda _: None, numbers=self.numbers, ordered=here)
+        self._island = RemoteIsland(NAME, {NAME: here}, lambda _: None, numbers=self.numbers, ordered=here)
         here.island = self.hosts[NAME] = self._island
 
     def host_of(self, island: str) -> str:
@@ -141,16 +150,16 @@ class EncodedHosts(Hosts):
         return [part]
 
 
-def _read(connection: EncodedConnection, host: Host, todo: "queue.SimpleQueue[Message | None]") -> None:
+def _read(there: EncodedEnd, host: Host, todo: "queue.SimpleQueue[Message | None]") -> None:
     with contextlib.suppress(ConnectionEnded):
         while True:
-            message = connection.receive()
+            message = decode(*there.receive())
             if host.notice(message):
                 todo.put(message)
     todo.put(None)
 
 
-def _serve(connection: EncodedConnection, host: Host, todo: "queue.SimpleQueue[Message | None]") -> None:
+def _serve(there: EncodedEnd, host: Host, todo: "queue.SimpleQueue[Message | None]") -> None:
     while (message := todo.get()) is not None:
         host.receive(message)
 

@@ -31,11 +31,11 @@ class FakePeer:
     def __init__(self) -> None:
         self.got: list[Any] = []
 
-    def post(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         self.got += read_frames(data)
 
     def send(self, message: m.Message) -> None:
-        self.post(frame_bytes(message))
+        self.write(frame_bytes(message))
 
 
 class FakeCluster:

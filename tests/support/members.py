@@ -3,6 +3,7 @@
 import contextlib
 import queue
 import random
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire.addresses import Address
 from pathways.runtime.wire.certificates import issue, make_authority
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.identity import Role
-from pathways.runtime.wire.tls import HANDSHAKE, Keys, Listener, join_as, read_keys
+from pathways.runtime.wire.identity import Identity, Role
+from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.sockets import listening_at
+from pathways.runtime.wire.tls import Keys, no_peer, read_keys
+from pathways.runtime.wire.tls_ports import HANDSHAKE_S, LoopListener, join_as
+from pathways.runtime.wire.tls_socket import TlsSocket
 from support.clusters import PATIENCE
 
 HERE = ("127.0.0.1", 0)
@@ -44,39 +50,67 @@ class Members:
         return self.made[case]
 
 
+class NotingListener(LoopListener):
+    """A listener that notes why it refuses connections."""
+
+    refused: "queue.SimpleQueue[PathwaysError]"
+
+    def _refuse(self, sock: socket.socket, error: Exception) -> None:
+        address = self._coming[sock].address
+        super()._refuse(sock, error)
+        self.refused.put(no_peer(address, error, "host", self._seconds))
+
+
 @dataclass
 class Door:
-    """A controller's listener for hosts, and the errors of the connections that it has refused."""
+    """A controller's port for hosts, and the errors of the connections that it has refused."""
 
     members: Members
-    seconds: float = HANDSHAKE
+    seconds: float = HANDSHAKE_S
     keys: Keys | None = None
 
     def __post_init__(self) -> None:
         self.ends: list[Connection] = []
-        self.refused: queue.SimpleQueue[PathwaysError] = queue.SimpleQueue()
+        self._came: queue.SimpleQueue[tuple[Connection, Identity]] = queue.SimpleQueue()
+        self.socket, self.loop = listening_at(HERE), Loop()
+        self.address: Address = self.socket.getsockname()[:2]
         keys = self.keys or self.members.keys("controller")
-        self.listener = Listener(HERE, keys, "host", seconds=self.seconds, on_refused=self.refused.put)
+        self.listener = NotingListener(self.loop, self.socket, keys, ("host",), self._let_in, seconds=self.seconds)
+        self.listener.refused = queue.SimpleQueue()
+        self.loop.start()
+
+    def _let_in(self, stream: TlsSocket, member: Identity) -> None:
+        stream.setblocking(True)
+        self._came.put((Connection(stream), member))
 
     def __enter__(self) -> "Door":
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.listener.close()
+        self.loop.call(self.listener.close)
+        self.loop.call(self.loop.end)
+        assert self.loop.over.wait(PATIENCE)
+        self.socket.close()
+        while not self._came.empty():
+            self.ends.append(self._came.get()[0])
         for end in self.ends:
             end.close()
 
+    def accept(self) -> tuple[Connection, Identity]:
+        """Waits for the next member that is let in."""
+        return self._came.get(timeout=PATIENCE)
+
     def pair(self, name: str = "one") -> tuple[Connection, Connection]:
         """Connects a host with valid keys; returns the host's end and the controller's end of the connection."""
-        there, client = join_as(self.listener.address, self.members.keys("host", name), "controller")
-        here, host = self.listener.accept(PATIENCE)
+        there, client = join_as(self.address, self.members.keys("host", name), "controller")
+        here, host = self.accept()
         self.ends += (there, here)
         assert (client.role, host.role, host.name) == ("controller", "host", name)
         return there, here
 
     def reason(self) -> str:
         """Waits for the next refused connection; returns the reason."""
-        error = self.refused.get(timeout=PATIENCE)
+        error = self.listener.refused.get(timeout=PATIENCE)
         assert error.code == "PWC0913"
         return str(error)
 

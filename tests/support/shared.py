@@ -17,10 +17,10 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
 from pathways.runtime.launch.reach import ask
+from pathways.runtime.wire.loop import Loop
 from support.clusters import PATIENCE, is_alive
 from support.processes import start_python
 
@@ -142,7 +142,7 @@ def controller_here(topology: str) -> Generator[str]:
         try:
             yield name
         finally:
-            loop.interrupt(controller.close)
+            loop.on_thread(controller.close)
             thread.join(PATIENCE)
             loop.close()
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import pathways as pw
-from pathways.runtime.wire import outbox
 from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.peer import Peer
 from support.client_programs import X, both, endless
 
 UNCHANGED_WRITES = range(12, 60)
@@ -31,15 +31,14 @@ class Tampering:
         self._rng = rng
         self._left = rng.choice(UNCHANGED_WRITES)
         self._held: bytes = b""
-        self._send: Any = outbox.send_now
-        outbox.send_now = self.send
+        peers: Any = Peer
+        self._write = peers.write
+        peers.write = lambda peer, data: self.write(peer, data)
 
-    def send(self, stream: Any, data: Any) -> memoryview:
-        """Sends data as `send_now` does, changed when its turn has come."""
+    def write(self, peer: Any, data: Any) -> None:
+        """Writes data as `Peer.write` does, changed when its turn has come."""
         self._left -= 1
-        sent = bytes(data) if self._left > 0 else self._changed(bytes(data))
-        rest = self._send(stream, sent)
-        return rest if sent == data else memoryview(b"")
+        self._write(peer, bytes(data) if self._left > 0 else self._changed(bytes(data)))
 
     def _changed(self, data: bytes) -> bytes:
         rng, at = self._rng, self._rng.randrange(len(data))

@@ -6,44 +6,48 @@ import secrets
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 from pathways.runtime.host.devices.mailbox import (
+    CONNECT_TIMEOUT_S,
     FAILURE,
     HELLO,
+    KEY_AND_TIME,
     KEY_BYTES,
     MOST_TEXT,
     NUMBER,
     PULLS,
     READY,
-    SAYS_WHO,
     VALUE,
     Entrance,
     abstract,
 )
 from pathways.runtime.wire.addresses import Address, show_address
-from pathways.runtime.wire.frames import ConnectionEnded, frame_of
-from pathways.runtime.wire.outbox import Outbox
-from pathways.runtime.wire.port import ListeningPort, end_socket, listening_at, undelayed
+from pathways.runtime.wire.frames import ConnectionEnded, FrameReader, frame_of
+from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.peer import Peer
+from pathways.runtime.wire.sockets import BACKLOG, listening_at, undelayed
+
+MAX_STRANGERS = 64
+"""Maximum processes that may be showing a key; for one more, the one that has taken longest is dropped."""
 
 
 class EagerServer:
     """The port at which other hosts come for the values that this one sends them."""
 
-    def __init__(self, ip: str) -> None:
+    def __init__(self, ip: str, loop: Loop) -> None:
+        self._loop = loop
         self._ways: dict[str, EagerWay] = {}
+        self._strangers: dict[Peer, None] = {}
+        """Those who have not shown a key, in the order in which they came."""
         listener = listening_at((ip, 0))
         self._address: Address = listener.getsockname()[:2]
-        self._opened(listener)
+        loop.listen(listener, self._accept)
         self._name = f"pathways-{secrets.token_hex(KEY_BYTES)}" if sys.platform == "linux" else ""
         try:
-            self._opened(_near(self._name))
+            loop.listen(_near(self._name), self._accept)
         except OSError:  # the system has no such sockets
             self._name = ""
-
-    def _opened(self, sock: socket.socket) -> None:
-        ListeningPort(sock, SAYS_WHO, self._meet, self._let_in, _not_let_in)
 
     def way(self) -> "EagerWay":
         """Makes the way to one more host."""
@@ -52,25 +56,38 @@ class EagerServer:
         way = self._ways[key] = EagerWay(entrance, lambda: self._ways.pop(key, None))
         return way
 
-    def _meet(self, sock: socket.socket, until: float) -> "tuple[EagerWay, socket.socket, int]":
-        said = b""
-        while len(said) < HELLO.size:
-            sock.settimeout(max(until - time.monotonic(), 1e-3))
-            if not (more := sock.recv(HELLO.size - len(said))):
-                raise ConnectionEnded("it has not said who it is")
-            said += more
-        sock.settimeout(None)
+    def _accept(self, sock: socket.socket) -> None:
         undelayed(sock)
-        key, number = HELLO.unpack(said)
+        peer = Peer(self._loop, sock, FrameReader(_max_bytes))
+        self._strangers[peer] = None
+        peer.begin(self._meet, self._leave)
+        self._loop.after(CONNECT_TIMEOUT_S, lambda: self._drop(peer))
+        if len(self._strangers) > MAX_STRANGERS:
+            self._drop(next(iter(self._strangers)))
+
+    def _leave(self, peer: Peer, reason: str) -> None:
+        self._strangers.pop(peer, None)
+
+    def _drop(self, peer: Peer) -> None:
+        if peer in self._strangers:
+            peer.end("it has not said who it is")
+
+    def _meet(self, peer: Peer, kind: int, payload: bytes | bytearray) -> None:
+        """Gives a stream to the way whose key it shows; any other ends."""
+        if kind != HELLO or len(payload) != KEY_AND_TIME.size or peer not in self._strangers:
+            peer.end("it does not show a key")
+            return
+        key, number = KEY_AND_TIME.unpack(payload)
         way = next((w for k, w in list(self._ways.items()) if hmac.compare_digest(k.encode(), key)), None)
         if way is None:
-            raise ConnectionEnded("no way has its key")
-        return way, sock, number
+            peer.end("no way has its key")
+            return
+        del self._strangers[peer]
+        way.take(peer, number)
 
-    @staticmethod
-    def _let_in(met: "tuple[EagerWay, socket.socket, int]") -> None:
-        way, sock, number = met
-        way.take(sock, number)
+
+def _max_bytes(kind: int) -> int:
+    return KEY_AND_TIME.size if kind == HELLO else -1
 
 
 class EagerWay:
@@ -81,12 +98,13 @@ class EagerWay:
         self._ended = ended
         self.anew = 0
         """At which time the two were told to connect anew."""
-        self._outbox: Outbox | None = None
-        self._socks: dict[int, socket.socket] = {}
+        self._peer: Peer | None = None
+        """The stream in use."""
+        self._peers: dict[int, Peer] = {}
         """Of those that came, by that time: the one in use, and any that is ahead of this end."""
         self._waiting: list[Sequence[bytes | memoryview]] = []
         self._pulls: Callable[[], str] | None = None
-        """Says where larger values are pulled, once that is known: asked for each socket."""
+        """Says where larger values are pulled, once that is known: asked for each stream."""
         self._is_over = False
         self._lock = threading.Lock()
         """Guards those; nothing is waited for inside."""
@@ -97,9 +115,9 @@ class EagerWay:
         with self._lock:
             if anew not in (-1, self.anew):
                 return
-            if self._outbox is not None:
+            if self._peer is not None:
                 with contextlib.suppress(ConnectionEnded):  # the other host sees that, too, and comes again
-                    self._outbox.post(frame)
+                    self._peer.post_pieces(frame)
                     return
             if not self._is_over:
                 self._waiting.append(frame)
@@ -109,63 +127,60 @@ class EagerWay:
         self.send(number, why.encode(errors="replace")[:MOST_TEXT], FAILURE, anew=anew)
 
     def say_where_to_pull(self, said: Callable[[], str]) -> None:
-        """Says where larger values are pulled: now, and anew to each socket that the other host comes with."""
+        """Says where larger values are pulled: now, and anew to each stream that the other host comes with."""
         with self._lock:
             self._pulls = said
             with contextlib.suppress(ConnectionEnded):  # as above
                 self._post_where_to_pull()
 
     def _post_where_to_pull(self) -> None:
-        if self._outbox is not None and self._pulls is not None:
-            self._outbox.post(frame_of(PULLS, NUMBER.pack(0), self._pulls().encode()))
+        if self._peer is not None and self._pulls is not None:
+            self._peer.post_pieces(frame_of(PULLS, NUMBER.pack(0), self._pulls().encode()))
 
-    def take(self, sock: socket.socket, anew: int) -> None:
-        """Takes the socket of the other host; one that comes later takes the place of one before."""
+    def take(self, peer: Peer, anew: int) -> None:
+        """Takes the stream of the other host; one that comes later takes the place of one before."""
         with self._lock:
             if self._is_over or anew < self.anew:
-                sock.close()
+                peer.close()
                 return
             self._drop(anew)
-            self._socks[anew] = sock
+            self._peers[anew] = peer
             if anew == self.anew:
-                self._begin(sock)
+                self._begin(peer)
 
     def begin_anew(self, anew: int) -> None:
-        """Drops all that has not come to the other host, and goes on by the socket that it comes with, or came."""
+        """Drops all that has not come to the other host, and goes on by the stream that it comes with, or came."""
         with self._lock:
             self._waiting.clear()
-            for before in [n for n in self._socks if n < anew]:
+            for before in [n for n in self._peers if n < anew]:
                 self._drop(before)
             self.anew = anew
-            if anew in self._socks and self._outbox is None:
-                self._begin(self._socks[anew])
+            if anew in self._peers and self._peer is None:
+                self._begin(self._peers[anew])
 
     def close(self) -> None:
         """Ends it: the other host is gone."""
         with self._lock:
             self._is_over = True
             self._waiting.clear()
-            for anew in list(self._socks):
+            for anew in list(self._peers):
                 self._drop(anew)
         self._ended()
 
-    def _begin(self, sock: socket.socket) -> None:
-        self._outbox = Outbox(sock)
+    def _begin(self, peer: Peer) -> None:
+        self._peer = peer
         waiting, self._waiting = self._waiting, []
         with contextlib.suppress(ConnectionEnded):
             for frame in (frame_of(READY, NUMBER.pack(0)), *waiting):
-                self._outbox.post(frame)
+                peer.post_pieces(frame)
             self._post_where_to_pull()
 
     def _drop(self, anew: int) -> None:
-        sock = self._socks.pop(anew, None)
-        if sock is None:
+        if (peer := self._peers.pop(anew, None)) is None:
             return
-        if anew == self.anew and self._outbox is not None:
-            self._outbox.close()
-            self._outbox = None
-        end_socket(sock)
-        sock.close()
+        if anew == self.anew:
+            self._peer = None
+        peer.close()
 
 
 def _near(name: str) -> socket.socket:
@@ -174,9 +189,5 @@ def _near(name: str) -> socket.socket:
         raise OSError("no name")
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(abstract(name))
-    sock.listen()
+    sock.listen(BACKLOG)
     return sock
-
-
-def _not_let_in(address: Address, error: Exception) -> None:
-    """Says nothing: who has a key comes again."""

@@ -16,18 +16,20 @@ from dataclasses import dataclass
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.threads import started
 from pathways.runtime.wire.addresses import read_address
-from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.port import end_socket, undelayed
+from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.sockets import end_socket, undelayed
 
 _KINDS = READY, VALUE, FAILURE, PULLS = range(4)
 """Kinds of frames: both ends have begun; a value; why there is none; where larger values are pulled. Each begins with
 a number, that of the value."""
+HELLO = 4
+"""The kind of the frame that the receiver sends first."""
 KEY_BYTES = 16
-HELLO = struct.Struct(f"<{2 * KEY_BYTES}sQ")
-"""What the receiver says first: its key, and the time at which it connects anew."""
+KEY_AND_TIME = struct.Struct(f"<{2 * KEY_BYTES}sQ")
+"""What that frame holds: its key, and the time at which it connects anew."""
 NUMBER = struct.Struct("<Q")
-SAYS_WHO = 10.0
-"""Seconds that an end may take to show its key."""
+CONNECT_TIMEOUT_S = 10.0
+"""Limits the time to connect, and to show the key."""
 AGAIN = 0.2
 """Seconds between two attempts to connect."""
 MOST_TEXT = 1 << 20
@@ -57,10 +59,10 @@ class Entrance:
         address, name, key = text.split()
         return cls(address, "" if name == "-" else name, key)
 
-    def connected(self, hello: bytes) -> socket.socket:
+    def connected(self, hello: bytes | memoryview) -> socket.socket:
         """Connects, and says who comes. Raises OSError where it is not there."""
         with contextlib.ExitStack() as failed:
-            sock = self._near() or socket.create_connection(read_address(self.address) or ("", 0), SAYS_WHO)
+            sock = self._near() or socket.create_connection(read_address(self.address) or ("", 0), CONNECT_TIMEOUT_S)
             failed.callback(sock.close)
             undelayed(sock)
             sock.settimeout(None)
@@ -337,7 +339,8 @@ class Mailbox:
 
     def _connect(self) -> bool:
         try:
-            sock = self._entrance.connected(HELLO.pack(self._entrance.key.encode(), self._anew))
+            (hello,) = frame_of(HELLO, KEY_AND_TIME.pack(self._entrance.key.encode(), self._anew))
+            sock = self._entrance.connected(hello)
         except OSError:
             return False
         with self.lock:

@@ -26,6 +26,7 @@ from pathways.runtime.host.devices.transfer_server import (
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.host.run.awaited_values import AwaitedValues
 from pathways.runtime.wire.addresses import LOOPBACK
+from pathways.runtime.wire.loop import Loop
 
 
 @dataclass(eq=False)
@@ -33,6 +34,7 @@ class Neighbors:
     """This host's transfer servers, one for each other host, and its connections to theirs."""
 
     device: pjrt.Device
+    loop: Loop
     island: str = ""
     rank: int = 0
     """Which host of its island this is."""
@@ -63,7 +65,7 @@ class Neighbors:
 
     @cached_property
     def _sends(self) -> EagerServer:
-        return EagerServer(self.ip)
+        return EagerServer(self.ip, self.loop)
 
     @property
     def open_ports(self) -> int:

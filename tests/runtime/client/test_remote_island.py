@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.streams import end_loop, started_loop
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
@@ -31,7 +32,8 @@ class Far:
         here, self.raw = socket.socketpair()
         self.connection = Connection(self.raw)
         self.lost = threading.Event()
-        there = Connection(here)
+        self.loop = started_loop()
+        there = Connection(here).hand_over(self.loop)
         self.host = RemoteIsland(
             "island0", {"island0": there}, lambda _: self.lost.set(), numbers=ClientIds(0), ordered=there
         )
@@ -58,6 +60,7 @@ def far() -> Iterator[Far]:
     made.connection.close()
     made.host.lose("the test is over")
     assert made.lost.wait(60)
+    end_loop(made.loop)
 
 
 def load(number: int) -> m.Message:

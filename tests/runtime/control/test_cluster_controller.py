@@ -21,7 +21,6 @@ from pathways.runtime.control import cluster_controller
 from pathways.runtime.control.client_numbers import ClientNumbers
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.island_rules import refused_new
-from pathways.runtime.control.loop import Loop
 from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.launcher import Started
@@ -31,6 +30,7 @@ from pathways.runtime.wire.encoding import MESSAGES, frame_bytes, pack_parcels
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.versions import VERSIONS
 
 
@@ -123,7 +123,7 @@ class RunningController:
         return isinstance(said, m.Relayed)
 
     def close(self) -> None:
-        self.loop.interrupt(self.controller.close)
+        self.loop.on_thread(self.controller.close)
         self.thread.join(30)
         for connection in self.made:
             connection.close()
@@ -168,7 +168,7 @@ def test_the_controller_serves_clients_after_malformed_bytes(running: RunningCon
         connection = running.client()[0] if number % 2 else running.connect()
         raw: Any = connection
         with contextlib.suppress(OSError):
-            raw._stream.sendall(noise(rng))
+            raw._transport.sendall(noise(rng))
         connection.close()
     assert running.can_run()
 

@@ -1,4 +1,4 @@
-"""Closes the ports, mailboxes and connections that a test opens in this process.
+"""Ends the loops, mailboxes and ways that a test opens in this process.
 
 In a real host, the end of the process closes them.
 """
@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from support import left_behind
+from support.streams import end_loop
 
 from pathways.runtime.host.devices.eager_server import EagerWay
 from pathways.runtime.host.devices.mailbox import Mailbox
-from pathways.runtime.wire.port import ListeningPort
+from pathways.runtime.wire.loop import Loop
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,12 @@ def _what_a_test_opens_ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
         return init
 
-    for kind in (ListeningPort, EagerWay, Mailbox):
+    monkeypatch.setattr(Loop, "start", noting(Loop.start))
+    for kind in (EagerWay, Mailbox):
         monkeypatch.setattr(kind, "__init__", noting(kind.__init__))
     yield
     for one in reversed(opened):
-        one.close()
+        if isinstance(one, Loop):
+            end_loop(one)
+        else:
+            one.close()

@@ -143,7 +143,7 @@ def test_work_that_fails_is_answered_with_its_reason() -> None:
 def test_a_message_to_a_client_that_is_gone_is_dropped() -> None:
     posted: list[m.Message] = []
     message, room = m.Answer(1), list[int]()
-    connection: Any = SimpleNamespace(post_soon=posted.append, wait_for_room=lambda: room.append(1))
+    connection: Any = SimpleNamespace(post=posted.append, wait_for_room=lambda: room.append(1))
     post = ClientPost(connection)
     post(message)
     post.wait_for_room()
@@ -152,7 +152,7 @@ def test_a_message_to_a_client_that_is_gone_is_dropped() -> None:
     def ended(_: m.Message) -> None:
         raise ConnectionEnded("gone")
 
-    connection.post_soon = ended
+    connection.post = ended
     post(message)
 
 

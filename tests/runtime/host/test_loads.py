@@ -31,7 +31,7 @@ def test_a_plan_that_loads_for_long_delays_no_other_client() -> None:
         return {island.key: island for island in machine.islands}
 
     nowhere: Any = None
-    host = Host("island0", machine, islands_of, Neighbors(nowhere), lambda *_: None)
+    host = Host("island0", machine, islands_of, Neighbors(nowhere, nowhere), lambda *_: None)
     try:
         assert not host.notice(m.LoadPlan(11, 1 << 48, "slow.bin", False, {}, blob), answers.put)
         assert begun.wait(60)

@@ -1,14 +1,13 @@
 """Tests who tells a client that its run has ended: its hosts, or the controller."""
 
-import socket
-
+from support.clusters import PATIENCE, becomes
 from support.plans_by_hand import plan_of
+from support.streams import started_loop, stream_pair
 
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.posting import ClientPost
 from pathways.runtime.host.run_ends import MAX_ISLANDS_TELLING, told_directly
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.ids import first_id
 
 DONE, FAILED = m.Done(first_id(3), 7), m.Failed(first_id(3), 7, {"0": "{}"})
@@ -20,17 +19,16 @@ def plan(islands: int = 1) -> Plan:
 
 
 def test_a_client_that_reads_is_told_by_its_hosts() -> None:
-    here, there = socket.socketpair()
-    near, far = Connection(here), Connection(there)
-    clients = {3: ClientPost(near)}
+    near, far = stream_pair(started_loop())
+    clients = {3: ClientPost(near.peer)}
     assert [told_directly(said, plan(), clients) for said in (DONE, FAILED)] == TOLD
     assert [far.receive(), far.receive()] == [DONE, FAILED]
     assert told_directly(DONE, plan(MAX_ISLANDS_TELLING), clients) == TOLD[0] and far.receive() == DONE
     assert told_directly(DONE, plan(MAX_ISLANDS_TELLING + 1), clients) is DONE
     assert told_directly(replace_client(DONE, 4), plan(), clients) == replace_client(DONE, 4)
-    near.close()
-    assert told_directly(DONE, plan(), clients) is DONE
     far.close()
+    assert near.ended.wait(PATIENCE)
+    assert told_directly(DONE, plan(), clients) is DONE
 
 
 def replace_client(said: m.Done, client: int) -> m.Done:
@@ -38,12 +36,10 @@ def replace_client(said: m.Done, client: int) -> m.Done:
 
 
 def test_a_client_that_does_not_read_is_told_by_the_controller() -> None:
-    here, there = socket.socketpair()
-    near, far = Connection(here), Connection(there)
-    near.post_soon(m.PutArray(1, 2, 3, bytes(1 << 22)))
-    assert told_directly(DONE, plan(), {3: ClientPost(near)}) is DONE
+    near, far = stream_pair(started_loop())
+    near.post(m.PutArray(1, 2, 3, bytes(1 << 22)))
+    assert told_directly(DONE, plan(), {3: ClientPost(near.peer)}) is DONE
     far.receive()
-    near.wait_until_sent(10)
-    assert told_directly(DONE, plan(), {3: ClientPost(near)}) == TOLD[0] and far.receive() == DONE
-    near.close()
+    assert becomes(lambda: near.peer.is_taken)
+    assert told_directly(DONE, plan(), {3: ClientPost(near.peer)}) == TOLD[0] and far.receive() == DONE
     far.close()

@@ -5,7 +5,6 @@ import random
 import socket
 import struct
 import threading
-import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.members import HERE, PATIENCE, Members
+from support.members import PATIENCE, Door, Members
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.frames import CHUNK, HEADER, ConnectionEnded
-from pathways.runtime.wire.tls import Listener
-from pathways.runtime.wire.tls_stream import handshake
+from pathways.runtime.wire.frames import CHUNK_BYTES, HEADER, ConnectionEnded
+from pathways.runtime.wire.tls_ports import join_as
 
 FUZZED_INPUTS = 300
 SIZES = (
@@ -96,7 +94,7 @@ class Served:
         while True:
             try:
                 connection = self._accept()
-            except (OSError, ConnectionEnded):
+            except (OSError, queue.Empty):
                 return
             self.ended.put(self._read(connection))
             connection.close()
@@ -133,24 +131,21 @@ def unix(tmp_path: Path, members: Members) -> Iterator[Served]:
 
 
 def under_tls(tmp_path: Path, members: Members) -> Iterator[Served]:
-    listener = Listener(HERE, members.keys("controller"), "host")
+    with Door(members) as door:
 
-    def send(raw: bytes) -> None:
-        """Sends bytes as a malicious member with a valid certificate."""
-        with socket.create_connection(listener.address) as sock:
-            context = members.keys("host").connecting
-            stream = handshake(sock, context, listens=False, until=time.monotonic() + PATIENCE)
-            stream.settimeout(PATIENCE)
-            assert stream.recv_into(memoryview(bytearray(1))) == 1
-            _send(stream, raw)
+        def send(raw: bytes) -> None:
+            """Sends bytes as a malicious member with a valid certificate."""
+            connection: Any = join_as(door.address, members.keys("host"), "controller")[0]
+            _send(connection._transport, raw)
+            connection._transport.close()
 
-    yield Served(lambda: listener.accept(PATIENCE)[0], send)
-    listener.close()
+        yield Served(lambda: door.accept()[0], send)
 
 
 def _send(stream: Any, raw: bytes) -> None:
     try:
-        stream.sendall(raw)
+        while raw:
+            raw = raw[stream.send(raw) :]
         stream.shutdown(socket.SHUT_WR)
     except OSError:  # refused before all bytes were sent
         return
@@ -173,7 +168,7 @@ def test_malformed_frames_are_refused_or_end_the_connection(served: Served) -> N
 
 def test_a_frame_size_allocates_no_memory_before_the_bytes_arrive(served: Served) -> None:
     served.outcome(b"")
-    for size, most in ((1 << 60, 1 << 20), (encoding.MAX_BYTES, 4 * CHUNK)):
+    for size, most in ((1 << 60, 1 << 20), (encoding.MAX_BYTES, 4 * CHUNK_BYTES)):
         tracemalloc.start()
         for kind in range(len(encoding.MESSAGES)):
             served.outcome(HEADER.pack(size, kind) + b"cut")

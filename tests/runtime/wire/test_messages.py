@@ -104,6 +104,7 @@ def test_a_message_of_too_large_a_size_is_refused_before_it_arrives(pair: Pair) 
     with pytest.raises(PathwaysError, match="1,048,577 bytes") as caught:
         there.receive()
     assert caught.value.code == "PWC0911"
+    here, raw, there = pair()
     raw.sendall(frames.HEADER.pack(encoding.MAX_BYTES, encoding.MESSAGES.index(m.PutArray)) + b"cut")
     here.close()
     with pytest.raises(ConnectionEnded):  # not MemoryError: memory is allocated as bytes arrive

@@ -4,10 +4,8 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.clusters import PATIENCE
@@ -15,10 +13,9 @@ from support.members import HERE, NOISE, Door, Members
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire import tls, tls_stream
-from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.port import MOST_HANDSHAKES
-from pathways.runtime.wire.tls import Keys, Listener, join_as
+from pathways.runtime.wire import tls, tls_ports, tls_socket
+from pathways.runtime.wire.tls import Keys
+from pathways.runtime.wire.tls_ports import join_as
 
 HANDSHAKE_TIMEOUT_S = 0.3
 """How long a handshake that must fail may take."""
@@ -56,8 +53,6 @@ def test_only_hosts_of_the_cluster_are_admitted(case: str, members: Members, doo
         connect_with(door, keys)
     assert caught.value.code == "PWC0913"
     assert said in door.reason()
-    listener: Any = door.listener
-    assert not listener._port.meeting
     there, here = door.pair()
     there.post(m.Beat(1, 2))
     assert here.receive() == m.Beat(1, 2)
@@ -66,15 +61,14 @@ def test_only_hosts_of_the_cluster_are_admitted(case: str, members: Members, doo
 def connect_with(door: Door, keys: Keys) -> None:
     """Connects with the keys; keys without a certificate do not verify the listener."""
     if keys.connecting.verify_mode is not ssl.CERT_NONE:
-        join_as(door.listener.address, keys, "controller")
+        join_as(door.address, keys, "controller")
         return
-    until = time.monotonic() + PATIENCE
-    with socket.create_connection(door.listener.address) as sock:
+    with socket.create_connection(door.address, PATIENCE) as sock:
         try:
-            stream = tls_stream.handshake(sock, keys.connecting, listens=False, until=until)
-            stream.recv_into(memoryview(bytearray(1)))
+            with keys.connecting.wrap_socket(sock) as stream:
+                stream.recv(1)
         except OSError as error:
-            raise tls.no_peer(door.listener.address, error, "controller", 1) from None
+            raise tls.no_peer(door.address, error, "controller", 1) from None
 
 
 @pytest.mark.parametrize("case", ["another authority", "expired", "a host's", "a client's"])
@@ -90,21 +84,21 @@ def test_a_connecting_host_refuses_a_wrong_controller(case: str, members: Member
             keys = members.keys("host", "other")
     with Door(members, keys=keys) as door:
         with pytest.raises(PathwaysError, match="certificate is") as caught:
-            join_as(door.listener.address, members.keys("host"), "controller")
+            join_as(door.address, members.keys("host"), "controller")
         assert caught.value.code == "PWC0913"
 
 
 def test_a_controller_of_a_cluster_of_another_name_is_refused(members: Members, door: Door) -> None:
     ours = members.keys("host")
     with pytest.raises(PathwaysError, match="controller one of demo"):
-        join_as(door.listener.address, Keys("other", ours.connecting, ours.listening), "controller")
+        join_as(door.address, Keys("other", ours.connecting, ours.listening), "controller")
 
 
 @pytest.mark.parametrize("case", NOISE)
 def test_malformed_or_stalled_connections_end_soon(case: str, members: Members) -> None:
     stalls = case in ("silence", "half a handshake", "a handshake without an end")
     said = f"did not say in {HANDSHAKE_TIMEOUT_S:g} seconds" if stalls else "not TLS"
-    with Door(members, seconds=HANDSHAKE_TIMEOUT_S) as door, socket.create_connection(door.listener.address) as sock:
+    with Door(members, seconds=HANDSHAKE_TIMEOUT_S) as door, socket.create_connection(door.address) as sock:
         with contextlib.suppress(ConnectionError):
             sock.sendall(NOISE[case](members))
         assert said in door.reason()
@@ -127,43 +121,22 @@ def test_older_tls_is_refused(members: Members, door: Door) -> None:
 def test_silent_connections_delay_no_member(members: Members, door: Door) -> None:
     """Opens more connections than there may be handshakes at once; none of them sends anything."""
     before = door.pair()
-    silent = [socket.create_connection(door.listener.address) for _ in range(MOST_HANDSHAKES + 10)]
+    silent = [socket.create_connection(door.address) for _ in range(tls_ports.MOST_HANDSHAKES + 10)]
     for there, here in (before, door.pair()):
         there.post(m.Beat(3, 4))
         assert here.receive() == m.Beat(3, 4)
     for _ in range(10):
-        assert "ended the connection" in door.reason()  # the oldest connections were dropped
+        assert "dropped for others" in door.reason()
     for sock in silent:
         sock.close()
-
-
-def test_a_connection_dropped_at_the_end_of_its_handshake_is_refused(
-    members: Members, door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    met: Any = tls._met  # pyright: ignore[reportPrivateUsage]
-    listener: Any = door.listener
-
-    def then_dropped(*given: Any, listens: bool) -> Any:
-        try:
-            return met(*given, listens=listens)
-        finally:
-            if listens:
-                listener._port.meeting.clear()
-
-    monkeypatch.setattr(tls, "_met", then_dropped)
-    with contextlib.suppress(PathwaysError):
-        join_as(door.listener.address, members.keys("host"), "controller")[0].close()
-    assert "it was dropped" in door.reason()
-    with pytest.raises(TimeoutError):
-        door.listener.accept(0.01)
 
 
 def test_a_handshake_of_too_many_bytes_is_refused(
     members: Members, door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_stream, "MOST_HANDSHAKE", 100)
+    monkeypatch.setattr(tls_socket, "MOST_HANDSHAKE", 100)
     with pytest.raises(PathwaysError):
-        join_as(door.listener.address, members.keys("host"), "controller")
+        join_as(door.address, members.keys("host"), "controller")
     assert "a handshake that does not end" in door.reason()
 
 
@@ -198,27 +171,15 @@ def test_connecting_to_another_service_raises_an_error(says: bytes | None, membe
 
 def test_a_closed_listener_admits_no_member(members: Members) -> None:
     with Door(members, seconds=10 * PATIENCE) as door:
-        waiting = socket.create_connection(door.listener.address)
-        address = door.listener.address
-        join_as(address, members.keys("host"), "controller")[0].close()
-        door.listener.close()
-        for _ in range(2):
-            with pytest.raises(ConnectionEnded):
-                door.listener.accept(PATIENCE)
-        with pytest.raises(PathwaysError) as caught:
-            join_as(address, members.keys("host"), "controller", seconds=HANDSHAKE_TIMEOUT_S)
-        assert caught.value.code == "PWC0913"
-        waiting.settimeout(PATIENCE)
-        assert not waiting.recv(1)
-        waiting.close()
-
-
-def test_an_address_in_use_is_reported(members: Members, door: Door) -> None:
-    with pytest.raises(PathwaysError, match="in use") as caught:
-        Listener(door.listener.address, members.keys("controller"), "host")
+        waiting = socket.create_connection(door.address)
+        join_as(door.address, members.keys("host"), "controller")[0].close()
+        door.accept()[0].close()
+    with pytest.raises(PathwaysError) as caught:
+        join_as(door.address, members.keys("host"), "controller", seconds=HANDSHAKE_TIMEOUT_S)
     assert caught.value.code == "PWC0913"
-    with pytest.raises(TimeoutError, match="no host came"):
-        door.listener.accept(0.01)
+    waiting.settimeout(PATIENCE)
+    assert not waiting.recv(1)
+    waiting.close()
 
 
 def test_members_have_the_names_in_their_certificates(tmp_path: Path, door: Door) -> None:

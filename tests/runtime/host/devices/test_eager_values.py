@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from support.streams import started_loop
 
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
@@ -39,7 +40,7 @@ class Ends:
     """A connection between two hosts, which are both this process."""
 
     def __init__(self) -> None:
-        self.way = EagerServer(LOOPBACK).way()
+        self.way = EagerServer(LOOPBACK, started_loop()).way()
         self.box = Mailbox(self.way.entrance, 1 << 16)
 
     def pull(self, number: int, types: list[ArrayType], shardings: list[Any]) -> list[Sent]:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import pytest
 from support.clusters import becomes
+from support.streams import started_loop
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.devices import pjrt, transfer_server
@@ -16,7 +17,9 @@ from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
 from pathways.runtime.host.devices.mailbox import (
     FAILURE,
     HELLO,
+    KEY_AND_TIME,
     NUMBER,
+    VALUE,
     Entrance,
     Letter,
     Mailbox,
@@ -26,7 +29,7 @@ from pathways.runtime.host.devices.transfer_server import Incoming, Invitation, 
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.wire.addresses import LOOPBACK, read_address
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.port import end_socket
+from pathways.runtime.wire.sockets import end_socket
 
 MAX_VALUE_BYTES = 1 << 16
 
@@ -36,7 +39,7 @@ class Pair:
 
     def __init__(self, near: bool = True) -> None:
         self.near, self.boxes = near, list[Mailbox]()
-        self.way: EagerWay = EagerServer(LOOPBACK).way()
+        self.way: EagerWay = EagerServer(LOOPBACK, started_loop()).way()
 
     @property
     def entrance(self) -> Entrance:
@@ -163,13 +166,13 @@ def test_a_broken_connection_is_made_again(pair: Pair) -> None:
         assert value_after(pair, box, 10 * turn)
         thread, failed = read_in_thread(box.expect(10 * turn + 1))
         way: Any = pair.way
-        before = list(way._socks.values())
-        for sock in before:
-            end_socket(sock)  # as networks that drop idle connections do
+        before = list(way._peers.values())
+        for peer in before:
+            end_socket(peer._transport)  # as networks that drop idle connections do
         pair.way.send(10 * turn + 2, b"kept until it comes again")
         thread.join()
         assert failed
-        assert becomes(lambda way=way, before=before: list(way._socks.values()) not in ([], before))
+        assert becomes(lambda way=way, before=before: list(way._peers.values()) not in ([], before))
         assert value(box.expect(10 * turn + 2)) == b"kept until it comes again"
         assert value_after(pair, box, 10 * turn + 3)
 
@@ -240,7 +243,10 @@ def test_connections_without_the_key_get_no_value_and_delay_no_host(pair: Pair) 
     pair.way.send(1, b"for one")
     silent = stranger(pair, b"")
     key = pair.entrance.key.encode()
-    for hello in (HELLO.pack(b"0" * 32, 0), HELLO.pack(key[:-1] + bytes([key[-1] ^ 1]), 0), b"GET / HTTP/1.1" * 9):
+    said = [KEY_AND_TIME.pack(k, 0) for k in (b"0" * 32, key[:-1] + bytes([key[-1] ^ 1]))]
+    hellos = [HEADER.pack(len(each), HELLO) + each for each in said]
+    right = KEY_AND_TIME.pack(key, 0)
+    for hello in (*hellos, b"GET / HTTP/1.1" * 9, HEADER.pack(40, VALUE) + right, HEADER.pack(39, HELLO) + right[:39]):
         with stranger(pair, hello) as sock, contextlib.suppress(ConnectionResetError):
             assert sock.recv(1) == b""
     assert value(pair.box().expect(1)) == b"for one"
@@ -261,7 +267,8 @@ def test_malformed_data_ends_the_connection(noise: bytes) -> None:
     listener = socket.create_server((LOOPBACK, 0))
     box = Mailbox(Entrance(f"{LOOPBACK}:{listener.getsockname()[1]}", "-", "0" * 32), MAX_VALUE_BYTES)
     sock, _ = listener.accept()
-    assert sock.recv(HELLO.size, socket.MSG_WAITALL)[: 2 * 16] == b"0" * 32
+    said = sock.recv(HEADER.size + KEY_AND_TIME.size, socket.MSG_WAITALL)
+    assert said[HEADER.size :].startswith(b"0" * 32)
     sock.sendall(noise)
     with pytest.raises(RuntimeError, match="no value"):
         box.expect(2).block_until_ready()
@@ -304,7 +311,7 @@ def test_a_mailbox_keeps_the_first_address_for_pulls_until_it_connects_anew(pair
 def test_pulling_from_a_host_that_says_no_address_fails(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_server, "CONNECT_S", 0.05)
     device = jax.devices("cpu")[0]
-    server = TransferServer(device, LOOPBACK, EagerServer(LOOPBACK), most=8)
+    server = TransferServer(device, LOOPBACK, EagerServer(LOOPBACK, started_loop()), most=8)
     source = server.connect(Invitation(pair.entrance, 8))
     wanted = Incoming.of(device.client, [ArrayType((16,), "float32")], [pjrt.on_device(device)])
     waits: list[float] = []

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from support.streams import started_loop
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.devices import pjrt, transfer_server
@@ -36,7 +37,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
 
 
 def pair() -> tuple[Neighbors, Neighbors]:
-    return Neighbors(jax.devices()[0], "a"), Neighbors(jax.devices()[0], "b")
+    return Neighbors(jax.devices()[0], started_loop(), "a"), Neighbors(jax.devices()[0], started_loop(), "b")
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +134,7 @@ def test_losses_end_in_order_when_an_island_is_removed_and_added_again() -> None
     a.lose("b", LOST)
     a.leave("b")
     a.end_loss("b")
-    other = Neighbors(jax.devices()[0], "b")
+    other = Neighbors(jax.devices()[0], started_loop(), "b")
     other.meet({"a": a.invite("b")})
     check_values_arrive(other, a, 7)  # though runs that were sent before the removal are still enqueued
     a.end_loss("b")
@@ -147,7 +148,7 @@ def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch
     a.lose("b", LOST, anew=1)
     a.mend("b", 1)
     assert a.reached()["b"].lost is None  # the same host, connected again
-    others = [Neighbors(jax.devices()[0], "b") for _ in range(2)]
+    others = [Neighbors(jax.devices()[0], started_loop(), "b") for _ in range(2)]
     for other in others:
         a.lose("b", LOST)
         a.meet({"b": other.invite("a")})
@@ -174,7 +175,7 @@ def test_a_replaced_host_reconnects_in_any_order_of_loss_reports() -> None:
         a.lose("b", LOST)
         if not late:
             a.lose("b", LOST, 7)
-        other = Neighbors(jax.devices()[0], "b")
+        other = Neighbors(jax.devices()[0], started_loop(), "b")
         a.meet({"b": other.invite("a")})
         other.meet({"a": a.invite("b")})
         a.end_loss("b")

@@ -17,20 +17,21 @@ from support.proofs import KeysOfHosts, next_message
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.control import cluster_controller, loop_listener
+from pathways.runtime.control import cluster_controller
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.loop import Loop
-from pathways.runtime.control.loop_listener import LoopListener
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.joining import JoiningLauncher
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire import tls_ports
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import pack_parcels
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Role
 from pathways.runtime.wire.ids import first_id
-from pathways.runtime.wire.port import listening_at
-from pathways.runtime.wire.tls import Keys, join_as
+from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.sockets import listening_at
+from pathways.runtime.wire.tls import Keys
+from pathways.runtime.wire.tls_ports import LoopListener, join_as
 from pathways.runtime.wire.versions import VERSIONS
 
 HANDSHAKE_TIMEOUT_S = 0.3
@@ -122,7 +123,7 @@ class RunningController:
                         pass
 
     def close(self) -> None:
-        self.loop.interrupt(self.controller.close)
+        self.loop.on_thread(self.controller.close)
         self.thread.join(PATIENCE)
         for connection in self.made:
             connection.close()
@@ -246,7 +247,7 @@ def test_a_thousand_silent_connections_delay_no_member(
     try:
         for number in range(1000):
             silent.append(socket.create_connection(running.address))
-            assert len(port._coming) <= loop_listener.MOST_HANDSHAKES + 1
+            assert len(port._coming) <= tls_ports.MOST_HANDSHAKES + 1
             assert number % 200 or running.can_run()
         assert running.can_run()
         silent[0].settimeout(PATIENCE)
@@ -268,7 +269,7 @@ def test_strangers_that_begin_a_handshake_delay_no_member(
 ) -> None:
     port: Any = running.port
     port._seconds = PATIENCE
-    monkeypatch.setattr(loop_listener, "MOST_HANDSHAKES", 16)
+    monkeypatch.setattr(tls_ports, "MOST_HANDSHAKES", 16)
     running.host()
     strangers = [socket.create_connection(running.address) for _ in range(16)]
     try:

@@ -1,4 +1,4 @@
-"""A port of a loop: who comes says by TLS that it is a member of the cluster, and holds up nothing meanwhile."""
+"""Ports between machines: who comes says by TLS that it is a member of the cluster, and holds up nothing meanwhile."""
 
 import contextlib
 import socket
@@ -8,14 +8,20 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.control.loop import Loop
 from pathways.runtime.wire.addresses import Address
+from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Identity, Role
-from pathways.runtime.wire.port import LOOK
-from pathways.runtime.wire.tls import HANDSHAKE, WELCOME, Keys, no_peer
-from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
+from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.tls import Keys, no_peer
+from pathways.runtime.wire.tls_socket import RECEIVED, Handshake, TlsSocket, connect_under_tls
 
+HANDSHAKE_S = 10.0
+"""Seconds that an end may take to say who it is."""
+WELCOME = b"\x01"
+"""What a listener says first: of TLS 1.3 alone the other end would not know that it was let in."""
+DROP_POLL_S = 0.2
+"""Seconds between two looks for those who have taken too long, and the least time to hear the welcome."""
 MOST_HANDSHAKES = 256
 """Maximum concurrent handshakes. For one more, the oldest that has sent nothing is dropped, or else the oldest."""
 NOTE = 1.0
@@ -42,7 +48,7 @@ class LoopListener:
         wanted: Collection[Role],
         let_in: Callable[[TlsSocket, Identity], None],
         *,
-        seconds: float = HANDSHAKE,
+        seconds: float = HANDSHAKE_S,
     ) -> None:
         """`listener` listens already. Who has not said in so many seconds who it is is dropped."""
         self._loop, self._keys, self._wanted, self._let_in = loop, keys, wanted, let_in
@@ -52,7 +58,7 @@ class LoopListener:
         self._refused = 0
         """How many since that was last said."""
         loop.listen(listener, self._accept)
-        loop.every(min(LOOK, seconds), self._drop_late)
+        loop.every(min(DROP_POLL_S, seconds), self._drop_late)
 
     def _accept(self, sock: socket.socket) -> None:
         try:
@@ -112,3 +118,32 @@ class LoopListener:
             self._loop.unwatch(sock)
             sock.close()
         self._coming.clear()
+
+
+def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE_S) -> tuple[Connection, Identity]:
+    """Connects to a listener that is in a role, and says who it is.
+
+    Raises PWC0913 where nothing listens, where what does is not of this cluster, in another role, or does not let this
+    process in.
+    """
+    until = time.monotonic() + seconds
+    sock: socket.socket | None = None
+    try:
+        sock = socket.create_connection(address, seconds)
+        stream, peer = connect_under_tls(sock, keys, wanted, until)
+        stream.settimeout(max(until - time.monotonic(), DROP_POLL_S))
+        if _first_of(stream) != WELCOME:
+            raise ConnectionEnded("it has not let this process in")
+        stream.settimeout(None)
+        return Connection(stream), peer
+    except (OSError, ConnectionEnded, PathwaysError) as error:
+        if sock is not None:
+            sock.close()
+        raise no_peer(address, error, wanted, seconds) from None
+
+
+def _first_of(stream: TlsSocket) -> bytes:
+    """Waits for what comes first; nothing at the end of the stream."""
+    while True:
+        with contextlib.suppress(BlockingIOError):  # a part of a record has come
+            return stream.recv(RECEIVED)

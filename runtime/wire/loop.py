@@ -1,0 +1,220 @@
+"""The event loop of a process: all its sockets, which are never waited for, and timers.
+
+Controllers, hosts and clients have one each. Nothing here waits but `Loop.run`, for the first of all sockets and
+timers. Other threads send, and do events of a controller in their own process, themselves (`Loop.call`): to wake the
+thread of the loop takes longer than a small run.
+"""
+
+import contextlib
+import errno
+import heapq
+import itertools
+import math
+import selectors
+import socket
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.threads import start_thread
+
+_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+MAX_CONNECTING = 1024
+"""The most processes that may wait to be accepted."""
+ACCEPT_PAUSE_S = 0.2
+"""Seconds for which accepting pauses when the system has no room for another socket."""
+WOKEN_BYTES = 1 << 12
+"""The most bytes that are read at once of those that wake the loop."""
+
+
+class Registered(Protocol):
+    """What a loop looks at: a stream (`peer.py`), a socket that listens, or one that is no stream yet."""
+
+    def look(self, events: int) -> None:
+        """Does what can be done now: `events` are those of the selector."""
+        ...
+
+    def flush(self) -> None:
+        """Writes what can be written now."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """Ends it."""
+        ...
+
+
+class Loop:
+    """Runs callbacks of sockets and timers one at a time, under the loop's lock, on any thread."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._soon: deque[Callable[[], None]] = deque()
+        self._on_thread: deque[Callable[[], None]] = deque()
+        self.written: list[Registered] = []
+        """Streams to which something was posted that is not written yet."""
+        self._ended = self._is_closed = False
+        self.over = threading.Event()
+        """Set when the thread of `start` has ended, and all streams with it."""
+        self._lock = threading.Lock()
+        self._waits_until = 0.0
+        """The time of the timer for which `run` waits; infinity where there is none."""
+        self._woken, self._wake = socket.socketpair()
+        self._woken.setblocking(False)
+        self._wake.setblocking(False)
+        self.selector.register(self._woken, selectors.EVENT_READ, _Socket(self._woken, lambda _: self._drain()))
+
+    @uninterrupted
+    def call(self, work: Callable[[], None]) -> None:
+        """Does something now if the loop's lock is free; else the thread that holds the lock does it next."""
+        self._soon.append(work)
+        while self._soon and self._lock.acquire(blocking=False):
+            try:
+                self._do_soon()
+                is_late = bool(self._timers) and self._timers[0][0] < self._waits_until
+            finally:
+                self._lock.release()
+            if is_late or self._ended:
+                with contextlib.suppress(OSError):  # it was closed meanwhile
+                    self._wake.send(b"\0")
+
+    def on_thread(self, work: Callable[[], None]) -> None:
+        """Does something soon, on the thread of the loop alone; may be called anywhere, also by a signal handler."""
+        self._on_thread.append(work)
+        with contextlib.suppress(OSError):  # it is full, and will be read; or it was closed
+            self._wake.send(b"\0")
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(WOKEN_BYTES)
+
+    def listen(self, sock: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+        """Calls `accepted` with each that connects. The socket is closed with the loop."""
+        sock.setblocking(False)
+
+        def look(_: int) -> None:
+            try:
+                found = sock.accept()[0]
+            except OSError as error:
+                if error.errno in _FULL:  # or the loop would come here again and again
+                    self.selector.unregister(sock)
+                    self.after(ACCEPT_PAUSE_S, again)
+                return
+            accepted(found)
+
+        def again() -> None:
+            if sock.fileno() >= 0:
+                self.selector.register(sock, selectors.EVENT_READ, _Socket(sock, look))
+
+        again()
+
+    def watch(self, sock: socket.socket, look: Callable[[], None]) -> None:
+        """Calls `look` whenever something can be read of a socket, until `unwatch`."""
+        self.selector.register(sock, selectors.EVENT_READ, _Socket(sock, lambda _: look()))
+
+    def unwatch(self, sock: socket.socket) -> None:
+        self.selector.unregister(sock)
+
+    def after(self, seconds: float, work: Callable[[], None]) -> None:
+        """Does something later, once."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), work))
+
+    def every(self, seconds: float, work: Callable[[], None]) -> None:
+        """Does something again and again."""
+
+        def again() -> None:
+            self.after(seconds, again)
+            work()
+
+        self.after(seconds, again)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Does something when what is being done is done."""
+        self._soon.append(work)
+
+    def start(self) -> None:
+        """Runs in a thread until `end`; then all streams end. Raises PWC0521 where there can be no thread."""
+        start_thread("pathways-loop", self._run_and_close)
+
+    def _run_and_close(self) -> None:
+        self.run()
+        with self._lock:
+            self.close()
+        self.over.set()
+
+    def run(self) -> None:
+        """Does what there is to do until `end`."""
+        while not self._ended:
+            with self._lock:
+                now = time.monotonic()
+                while self._timers and self._timers[0][0] <= now:
+                    do_safely(heapq.heappop(self._timers)[2])
+                while self._on_thread:
+                    do_safely(self._on_thread.popleft())
+                self._do_soon()
+                self._waits_until = self._timers[0][0] if self._timers else math.inf
+            if self._soon or self._on_thread or self._ended:
+                continue
+            found = self.selector.select(None if self._waits_until == math.inf else max(0.0, self._waits_until - now))
+            with self._lock:
+                for key, events in found:
+                    do_safely(lambda key=key, events=events: key.data.look(events))
+
+    def _do_soon(self) -> None:
+        """Does all that is to be done soon, and writes what was posted to peers; the caller has the lock."""
+        while self._soon or self.written:
+            while self._soon:
+                do_safely(self._soon.popleft())
+            written, self.written = self.written, []
+            for stream in written:
+                stream.flush()
+
+    def end(self) -> None:
+        self._ended = True
+
+    def abandon(self) -> None:
+        """Gives back what a forked process has of it, which goes on where it was made.
+
+        The sockets are only closed: to take them out of the selector would take them out of the other process's, too.
+        """
+        if self._is_closed:
+            return
+        for key in list(self.selector.get_map().values()):
+            cast("socket.socket", key.fileobj).close()
+        self.selector.close()
+        self._wake.close()
+
+    def close(self) -> None:
+        """Gives back what it has of the system, when it has ended."""
+        self._is_closed = True
+        for key in list(self.selector.get_map().values()):
+            key.data.end("the loop has ended")
+        self.selector.close()
+        self._wake.close()
+
+
+def do_safely(work: Callable[[], None]) -> None:
+    """Does something; a bug there must not end all that others have here."""
+    try:
+        work()
+    except Exception:
+        traceback.print_exc()
+
+
+class _Socket:
+    """A socket that is no stream: what is done when there is something to read."""
+
+    def __init__(self, sock: socket.socket, look: Callable[[int], None]) -> None:
+        self._socket, self.look = sock, look
+
+    def flush(self) -> None:
+        """Does nothing: nothing is posted to it."""
+
+    def end(self, reason: str) -> None:
+        """Closes the socket."""
+        self._socket.close()
