@@ -223,7 +223,7 @@ class CallRoll(Message, frozen=True):
 class Beat(Message, frozen=True):
     """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays.
 
-    `open_ports`: the number of open ports of JAX's transfer server (devices/transfer_server.py).
+    `open_ports`: the number of open ports of JAX's transfer server (between/transfer_server.py).
     """
 
     runs: Int

@@ -26,7 +26,7 @@ from support.proxies import Proxy
 from support.shared import SharedCluster, controller_here, end_of, line_of, shared_cluster
 
 import pathways as pw
-from pathways.runtime.host.devices.transfer_server import EAGER_LIMIT, Invitation
+from pathways.runtime.host.between.link import EAGER_LIMIT, Invitation
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire import peer
 from pathways.runtime.wire.encoding import encode
@@ -214,8 +214,8 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
 
     def through(invitation: str) -> str:
         found = Invitation.read(invitation)
-        sends = replace(found.sends, address=proxied_at(found.sends.address, pulled_through), name="")
-        return str(replace(found, sends=sends))
+        entrance = replace(found.entrance, address=proxied_at(found.entrance.address, pulled_through), name="")
+        return str(replace(found, entrance=entrance))
 
     def pulled_through(data: bytes) -> bytes:
         """Replaces the address of a transfer server in what passes, by one as long."""

@@ -19,10 +19,11 @@ from pathways.dialect.plan.part import Edge, ranks_of_shards, vote_number
 from pathways.dialect.ranks import pieces_by_pair
 from pathways.dialect.reshard import Piece, ReshardPlan, plan_reshard
 from pathways.runtime.errors import failed_because
+from pathways.runtime.host.between.data_plane import ArrayGroup
+from pathways.runtime.host.between.eager_values import landed
+from pathways.runtime.host.between.link import Inbound, Outbound
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.eager_values import Sender, Unsent, landed
 from pathways.runtime.host.devices.layouts import Shards, Side
-from pathways.runtime.host.devices.transfer_server import Incoming, TransferServer, TransferSource
 from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
@@ -85,13 +86,10 @@ class Edges:
             if source == mine and edge.source == edge.target and target == mine:
                 kept = [place[i] for i in indices]
             elif source == mine:
-                server = self.neighbors.server_for(names[target])
                 which = _once(place[i] for i in indices)
-                kinds = [types[i] for i in which], [shardings[i] for i in which]
-                by = self.neighbors.sender(side.devices) if server.sends(*kinds) else None
-                if by is None:
-                    server.open()
-                offers.append(_Offer(server, ranks.pair(number, source, target), which, *kinds, by))
+                values = ArrayGroup([types[i] for i in which], [shardings[i] for i in which])
+                to = self.neighbors.to(names[target])
+                offers.append(_Offer(to, to.prepare(values), ranks.pair(number, source, target), which, values))
 
         def enqueue(frame: Frame) -> None:
             frame.turn_edge(SENT, state, "be offered")
@@ -100,14 +98,13 @@ class Edges:
                 if not isinstance(value, Poison):
                     arrays = cut(value)
                     arrays = again(arrays) if copies and arrays else arrays
-                    for server, pair, which, _, _, by in offers:
-                        there, name = [arrays[i] for i in which], frame.transfers + pair
-                        if by is None:
-                            server.offer(name, there)
-                        elif is_last:
-                            frame.unsent.append(Unsent(bit, by, server.parcel(name, there)))
-                        else:
-                            by.take(server.parcel(name, there))
+                    for to, transport, pair, which, _ in offers:
+                        there = [arrays[i] for i in which]
+                        unsent = to.offer(transport, frame.transfers + pair, there, side.devices)
+                        if unsent is not None and is_last:
+                            frame.unsent.append((bit, unsent))
+                        elif unsent is not None:
+                            unsent.leave()
                         told += 1
                     if stays >= 0:
                         frame.values[stays] = [arrays[i] for i in kept]
@@ -115,8 +112,8 @@ class Edges:
                 why, poison = _MARK.format(write_diagnostic(value.cause)), value
             except Exception as error:  # the other end must hear of any error
                 why, poison = str(error), Poison(_failure(edge, error, None))
-            for server, pair, _, types, shardings, _ in offers[told:]:
-                server.fail(frame.transfers + pair, why, types, shardings)
+            for to, transport, pair, _, values in offers[told:]:
+                to.fail(transport, frame.transfers + pair, why, values)
             if stays >= 0:
                 frame.values[stays] = poison
 
@@ -129,7 +126,7 @@ class Edges:
         own = [i for i, p in enumerate(found.pieces) if found.targets[p.target] == mine]
         place = {index: at for at, index in enumerate(own)}
         names, ranks = self.neighbors.ranks.names(edge.source), self.neighbors.ranks
-        asked: list[tuple[str, int, Incoming, list[int]]] = []
+        asked: list[tuple[str, int, ArrayGroup, list[int]]] = []
         kept: list[int] = []
         for (source, target), indices in found.by_pair.items():
             if target == mine and edge.source == edge.target and source == mine:
@@ -140,8 +137,7 @@ class Edges:
                 types, pair = _types(edge.type, pieces), ranks.pair(edge.number, source, target)
                 if found.is_whole:
                     types, shardings, place = [edge.type], [side.real], dict.fromkeys(indices, 0)
-                wanted = Incoming.of(side.devices[0].client, types, shardings)
-                asked.append((names[source], pair, wanted, _once(place[i] for i in indices)))
+                asked.append((names[source], pair, ArrayGroup(types, shardings), _once(place[i] for i in indices)))
         devices = [side.devices[found.pieces[own[at]].target] for at in kept]
         neighbors, number, count = self.neighbors, edge.number, len(set(place.values()))
 
@@ -151,8 +147,8 @@ class Edges:
             bad: Poison | None = None
             for name, pair, wanted, places in asked:  # all of them, or some offers would stay
                 try:
-                    source: TransferSource = frame.sources[name]
-                    for at, array in zip(places, source.pull(frame.transfers + pair, wanted), strict=True):
+                    source: Inbound = frame.sources[name]
+                    for at, array in zip(places, source.fetch(frame.transfers + pair, wanted), strict=True):
                         arrays[at] = array
                 except (KeyError, *pjrt.FAILURES) as error:
                     bad = bad or Poison(_cause(neighbors, edge, frame, error, None))
@@ -192,14 +188,13 @@ class Edges:
 
 
 class _Offer(NamedTuple):
-    """What goes to one host: which of the arrays, and who sends them unasked, if anyone."""
+    """What goes to one host: by which transport, and which of the arrays."""
 
-    server: TransferServer
+    to: Outbound
+    transport: int
     pair: int
     which: list[int]
-    types: Sequence[ArrayType]
-    shardings: Sequence[Any]
-    by: Sender | None
+    values: ArrayGroup
 
 
 @dataclass(frozen=True)

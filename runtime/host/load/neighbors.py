@@ -13,16 +13,11 @@ from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import ranks_of_shards
 from pathways.dialect.ranks import ONE_EACH, RankTable
+from pathways.runtime.host.between.eager_server import EagerServer
+from pathways.runtime.host.between.eager_values import Sender
+from pathways.runtime.host.between.link import Inbound, Invitation, Outbound, eager_limit
+from pathways.runtime.host.between.transfer_server import MEETING_S
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.eager_server import EagerServer
-from pathways.runtime.host.devices.eager_values import Sender
-from pathways.runtime.host.devices.transfer_server import (
-    MEETING_S,
-    Invitation,
-    TransferServer,
-    TransferSource,
-    eager_limit,
-)
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.host.run.awaited_values import AwaitedValues
 from pathways.runtime.wire.addresses import LOOPBACK
@@ -41,10 +36,10 @@ class Neighbors:
     ranks: RankTable = ONE_EACH
     ip: str = LOOPBACK
     """Where others reach this host."""
-    servers: dict[str, TransferServer] = field(default_factory=dict[str, TransferServer])
-    sources: dict[str, TransferSource] = field(default_factory=dict[str, TransferSource])
-    _ended: dict[str, deque[tuple[TransferSource | None, TransferServer]]] = field(
-        default_factory=lambda: defaultdict(deque[tuple[TransferSource | None, TransferServer]])
+    servers: dict[str, Outbound] = field(default_factory=dict[str, Outbound])
+    sources: dict[str, Inbound] = field(default_factory=dict[str, Inbound])
+    _ended: dict[str, deque[tuple[Inbound | None, Outbound]]] = field(
+        default_factory=lambda: defaultdict(deque[tuple[Inbound | None, Outbound]])
     )
     """By host: what came from and went to processes that are lost, until the runs sent before that are enqueued."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -72,7 +67,7 @@ class Neighbors:
         """Counts the transfer servers that listen, each at a port which ends this process if it is sent garbage."""
         with self._changed:
             ended = {server for losses in self._ended.values() for _, server in losses}
-            return sum(server.is_open for server in ended.union(self.servers.values()))
+            return sum(plane.has_open_port for link in ended.union(self.servers.values()) for plane in link.planes)
 
     def rank_on(self, island: str) -> int:
         return self.rank if island == self.island else 0
@@ -81,41 +76,41 @@ class Neighbors:
         """Whether this host, of those of an island, has the first shard of a value there."""
         return layout is None or not self.in_step or ranks_of_shards(plan, layout, self.ranks)[0] == self.rank
 
-    def server_for(self, host: str) -> TransferServer:
+    def to(self, host: str) -> Outbound:
         with self._changed:
             if host not in self.servers:
-                self.servers[host] = TransferServer(self.device, self.ip, self._sends, self._most)
+                self.servers[host] = Outbound(self.device, self.ip, self._sends, self._most, self.sender)
             return self.servers[host]
 
     def sender(self, devices: Sequence[pjrt.Device]) -> Sender:
-        """Who sends small values that these devices make."""
+        """Finds what sends small values that these devices make."""
+        key = tuple(devices)
+        if (known := self._senders.get(key)) is not None:
+            return known
         with self._changed:
-            key = tuple(devices)
-            if key not in self._senders:
-                self._senders[key] = Sender()
-            return self._senders[key]
+            return self._senders.setdefault(key, Sender())
 
     def invite(self, host: str) -> str:
         """Returns what another host must know to `meet` this one: where it sends small values."""
-        return str(self.server_for(host).invite())
+        return str(self.to(host).invite())
 
     def meet(self, invitations: Mapping[str, str]) -> None:
         """Takes what comes from hosts from there, from now on. Waits until both ends are ready, or one is lost."""
         sources = [self._connected(host, Invitation.read(said)) for host, said in invitations.items()]
         wait_at_most([source.ready for source in sources], MEETING_S)
 
-    def _connected(self, host: str, invitation: Invitation) -> TransferSource:
+    def _connected(self, host: str, invitation: Invitation) -> Inbound:
         with self._changed:
             known = self.sources.get(host)
             if known is None or known.lost is not None or self._invitations.get(host) != invitation:
                 if known is not None:
                     known.close()
                 self._invitations[host] = invitation
-                known = self.server_for(host).connect(invitation, self._anew.get(host, 0))
+                known = self.to(host).connect(invitation, self._anew.get(host, 0))
                 self.sources[host] = known
             return known
 
-    def reached(self) -> Mapping[str, TransferSource]:
+    def reached(self) -> Mapping[str, Inbound]:
         """Lists where the values of the run that is enqueued now come from, by host.
 
         Nothing comes from a host that has ended since the run was sent: the one in its place knows nothing of the run.
@@ -138,7 +133,7 @@ class Neighbors:
                 source = self.sources.get(host)
                 if not anew:
                     self._invitations.pop(host, None)
-                    server = self.server_for(host)
+                    server = self.to(host)
                     server.lose()
                     self._ended[host].append((source, server))
                 if source is None:
@@ -147,7 +142,7 @@ class Neighbors:
                 self._changed.notify_all()
             source.close()
 
-    def first_loss(self, sources: Sequence[TransferSource], seconds: float) -> Diagnostic | None:
+    def first_loss(self, sources: Sequence[Inbound], seconds: float) -> Diagnostic | None:
         """Why the first of these is lost, which may become known within so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: any(source.lost is not None for source in sources), seconds)
@@ -156,13 +151,13 @@ class Neighbors:
     def mend(self, island: str, anew: int) -> None:
         """Connects anew with the hosts of an island, to which nothing that was offered has come. Waits until both ends
         have: what one asks for before the other has dropped what was offered would be dropped, too."""
-        met: list[TransferSource] = []
+        met: list[Inbound] = []
         for host in self.ranks.names(island):
             with self._changed:
                 invitation = self._invitations.get(host)
                 if invitation is None or self._anew.get(host) != anew:
                     continue  # as above; or both are told once more already
-            self.server_for(host).begin_anew(anew)
+            self.to(host).begin_anew(anew)
             met.append(self._connected(host, invitation))
         wait_at_most([source.ready for source in met], MEETING_S)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pathways.dialect.plan.instructions import Instruction
 from pathways.dialect.plan.nouns import Plan
+from pathways.runtime.host.between.data_plane import Unsent
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.eager_values import Unsent
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.decisions import RunDecisions
@@ -49,8 +49,8 @@ class Frame:
         """What is decided between hosts, where there are several."""
         self.edges: dict[int, str] = {}
         """What has become of the values that go between hosts (runtime/states.py), by number."""
-        self.unsent: list[Unsent] = []
-        """Values for other hosts that no thread has been told to send yet."""
+        self.unsent: list[tuple[int, Unsent]] = []
+        """Values for other hosts that no thread has been told to send yet, each with its bit (`Coming.sent`)."""
         for slot, array in constants:
             self.values[slot] = array
 

@@ -13,9 +13,9 @@ from heapq import heappop, heappush
 from typing import Protocol, TypeAlias
 
 from pathways.dialect.plan.arrivals import ALONE, Coming
-from pathways.runtime.host.devices.eager_values import Sent
+from pathways.runtime.host.between.eager_values import Sent
+from pathways.runtime.host.between.mailbox import Letter, wait_for_first
 from pathways.runtime.host.devices.layouts import Shards
-from pathways.runtime.host.devices.mailbox import Letter, wait_for_first
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.host.devices.waits import Gate, SharedWait
 from pathways.runtime.host.run.enqueuer import Enqueuer
@@ -215,12 +215,12 @@ def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
 def _send_unsent(frame: Frame, awaited: Sequence[Pending]) -> None:
     """Sends values, here where all that is waited for next can come only then: a hop is shorter by a tenth."""
     unsent, frame.unsent = frame.unsent, []
-    for bit, by, parcel in unsent:
+    for bit, values in unsent:
         behind = [isinstance(p, Pulled) and p.frame is frame and bool(p.coming.sent & bit) for p in awaited]
         if behind and all(behind):
-            parcel.send()
+            values.send()
         else:
-            by.take(parcel)
+            values.leave()
 
 
 def wait_any(pendings: Sequence[Pending]) -> None:

@@ -10,8 +10,8 @@ import pytest
 from support import left_behind
 from support.streams import end_loop
 
-from pathways.runtime.host.devices.eager_server import EagerWay
-from pathways.runtime.host.devices.mailbox import Mailbox
+from pathways.runtime.host.between.eager_server import EagerWay
+from pathways.runtime.host.between.mailbox import Mailbox
 from pathways.runtime.wire.loop import Loop
 
 

@@ -26,37 +26,30 @@ def _write(**row: Any) -> None:
 
 
 def _count() -> None:
-    from pathways.runtime.host.devices import transfer_server as ours
-    from pathways.runtime.host.devices.eager_server import EagerWay
-    from pathways.runtime.host.devices.mailbox import NUMBER, VALUE
+    from pathways.runtime.host.between.eager_server import EagerWay
+    from pathways.runtime.host.between.link import Inbound, Outbound
+    from pathways.runtime.host.between.mailbox import NUMBER, VALUE
     from pathways.runtime.wire.frames import HEADER
 
-    offer, parcel, pull = ours.TransferServer.offer, ours.TransferServer.parcel, ours.TransferSource.pull
-    send = EagerWay.send
+    links: Any = Outbound
+    ends: Any = Inbound
+    offer, fetch, send = links.offer, ends.fetch, EagerWay.send
 
-    def count(name: int, arrays: Any) -> None:
+    def counted_offer(self: Any, transport: int, number: int, arrays: Any, devices: Any) -> Any:
         sizes = [s.data.nbytes for a in arrays for s in a.addressable_shards]  # one on each device
-        _write(kind="offer", name=name, bytes=sum(sizes), pieces=len(sizes))
-
-    def counted_offer(self: Any, name: int, arrays: Any) -> None:
-        count(name, arrays)
-        offer(self, name, arrays)
-
-    def counted_parcel(self: Any, name: int, arrays: Any) -> Any:
-        count(name, arrays)
-        return parcel(self, name, arrays)
+        _write(kind="offer", name=number, bytes=sum(sizes), pieces=len(sizes))
+        return offer(self, transport, number, arrays, devices)
 
     def counted_send(self: Any, number: int, data: bytes, kind: int = VALUE, *, anew: int = -1) -> None:
         _unasked.append(len(data) + HEADER.size + NUMBER.size)
         send(self, number, data, kind, anew=anew)
 
-    def counted_pull(self: Any, name: int, wanted: Any) -> Any:
-        sizes = [size for struct in wanted.structs for size in _shards(struct)]
-        _write(kind="pull", name=name, bytes=sum(sizes), pieces=len(sizes))
-        return pull(self, name, wanted)
+    def counted_fetch(self: Any, number: int, values: Any) -> Any:
+        sizes = [size for struct in values.structs for size in _shards(struct)]
+        _write(kind="pull", name=number, bytes=sum(sizes), pieces=len(sizes))
+        return fetch(self, number, values)
 
-    ours.TransferServer.offer, ours.TransferServer.parcel = counted_offer, counted_parcel
-    ours.TransferSource.pull, EagerWay.send = counted_pull, counted_send
+    links.offer, ends.fetch, EagerWay.send = counted_offer, counted_fetch, counted_send
 
 
 def _shards(wanted: Any) -> list[int]:

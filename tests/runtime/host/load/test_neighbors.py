@@ -10,15 +10,19 @@ import pytest
 from support.streams import started_loop
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.runtime.host.devices import pjrt, transfer_server
-from pathways.runtime.host.devices.eager_values import landed
-from pathways.runtime.host.devices.transfer_server import Incoming, eager_limit
+from pathways.runtime.host.between import transfer_server
+from pathways.runtime.host.between.data_plane import ArrayGroup
+from pathways.runtime.host.between.eager_values import landed
+from pathways.runtime.host.between.link import eager_limit
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.host.load import neighbors as tested
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.wire.errors import HostLost
 
 pytestmark = pytest.mark.usefixtures("transfer_servers_stay")
+PULLED = 1
+"""The transport of values of any size."""
 LOST = HostLost(island="b", reason="a test")
 
 
@@ -57,17 +61,17 @@ def greeted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def check_values_arrive(target: Neighbors, source: Neighbors, number: int) -> None:
     """Checks that a small value arrives by push and a large value by pull."""
-    server, reached, here = source.server_for(target.island), target.sources[source.island], source.device
-    server.open()
+    link, reached, here = source.to(target.island), target.sources[source.island], source.device
     for at, size in enumerate((3, eager_limit() // 2 + 1)):
-        types, shardings = [ArrayType((size,), "int16")], [pjrt.on_device(target.device)]
+        values = ArrayGroup([ArrayType((size,), "int16")], [pjrt.on_device(target.device)])
         value = np.arange(size).astype(np.int16)
-        assert server.sends(types, shardings) == (not at)
-        if at:
-            server.offer(number + at, [jax.device_put(value, here)])
-        else:
-            source.sender([here]).take(server.parcel(number, [jax.device_put(value, here)]))
-        pieces = reached.pull(number + at, Incoming.of(target.device.client, types, shardings))
+        transport = link.prepare(values)
+        assert transport == at
+        unsent = link.offer(transport, number + at, [jax.device_put(value, here)], [here])
+        assert (unsent is None) == bool(at)
+        if unsent is not None:
+            unsent.leave()
+        pieces = reached.fetch(number + at, values)
         for piece in pieces:
             piece.block_until_ready()
         np.testing.assert_array_equal(np.asarray(landed(pieces)[0]), value)
@@ -106,22 +110,23 @@ def test_meeting_a_lost_host_raises_no_error(waited: list[list[Any]]) -> None:
 
 def test_a_loss_drops_older_offers_but_no_pulls_of_the_replacement() -> None:
     a, b = pair()
-    server, size = a.server_for("b"), eager_limit()
-    server.open()
-    wanted = Incoming.of(b.device.client, [ArrayType((size,), "int16")], [pjrt.on_device(b.device)])
+    link, size = a.to("b"), eager_limit()
+    wanted = ArrayGroup([ArrayType((size,), "int16")], [pjrt.on_device(b.device)])
+    assert link.prepare(wanted) == PULLED
     values = jax.device_put(np.arange(size).astype(np.int16), a.device)
-    server.offer(70, [values])  # to the process that is lost
+    link.offer(PULLED, 70, [values], [])  # to the process that is lost
     for _ in range(2):
         a.lose("b", LOST)
     b.meet({"a": a.invite("b")})
-    pulled = b.sources["a"].pull(70, wanted)
-    server._server._await_pull_flat(71, [values])  # pyright: ignore[reportPrivateUsage]
-    wait_at_most(landed(b.sources["a"].pull(71, wanted)), 20)  # then the request for 70 has come, too
+    pulled = b.sources["a"].fetch(70, wanted)
+    server: Any = link.planes[PULLED]
+    server._server._await_pull_flat(71, [values])
+    wait_at_most(landed(b.sources["a"].fetch(71, wanted)), 20)  # then the request for 70 has come, too
     for at in (1, 2):
-        server.offer(70, [values + at])  # of a run that was sent before the losses
-        assert server.parcel(72, [values]).way is None
+        link.offer(PULLED, 70, [values + at], [])  # of a run that was sent before the losses
+        assert link.offer(0, 72, [values], [a.device]) is None
         a.end_loss("b")
-    server.offer(70, [values + 3])
+    link.offer(PULLED, 70, [values + 3], [])
     wait_at_most(landed(pulled), 20)
     assert all(value.is_ready() for value in landed(pulled))
     np.testing.assert_array_equal(np.asarray(landed(pulled)[0]), np.asarray(values + 3))

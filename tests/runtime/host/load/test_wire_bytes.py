@@ -28,7 +28,7 @@ from pathways.dialect.plan.nouns import BufferKind, Buffers, Layout, Plan, PlanM
 from pathways.dialect.sharding import Dims, Sharding
 from pathways.dialect.topology import parse_topology
 from pathways.dialect.trees import Tree
-from pathways.runtime.host.devices.transfer_server import EAGER_LIMIT
+from pathways.runtime.host.between.link import EAGER_LIMIT
 
 PAIRS, FEW_PAIRS, AT_ONCE, DEVICES = 200, 60, 20, 8
 TOPOLOGY = f"islands=2,devices={DEVICES}"

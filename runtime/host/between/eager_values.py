@@ -1,28 +1,26 @@
-"""Arrays as the bytes of small values that hosts send each other (`eager_server.py`), and back."""
+"""The eager transport: small arrays are sent, as bytes, as soon as they are there (`eager_server.py`, `mailbox.py`)."""
 
 import queue
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.runtime.host.between.data_plane import ArrayGroup
+from pathways.runtime.host.between.eager_server import EagerWay
+from pathways.runtime.host.between.mailbox import Letter, Mailbox
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.eager_server import EagerWay
-from pathways.runtime.host.devices.mailbox import Letter
 from pathways.runtime.threads import started
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Parcel:
-    """Arrays to send, which may not be there yet. They go nowhere where the other host is gone."""
+    """Arrays to send, which may not be there yet."""
 
-    way: EagerWay | None
+    way: EagerWay
     anew: int
     """At which time the two hosts had been told to connect anew: behind the next it goes nowhere."""
     number: int
@@ -30,8 +28,6 @@ class Parcel:
 
     def send(self) -> None:
         """Waits for the arrays, and sends them under their number, or why they never will be there."""
-        if self.way is None:
-            return
         try:
             for array in self.arrays:
                 array.block_until_ready()
@@ -70,57 +66,19 @@ def _is_there(array: pjrt.DeviceArray) -> bool:
     return array.is_deleted() or array.is_ready()
 
 
-class Unsent(NamedTuple):
-    """Arrays that who enqueues sends, where nothing else that it waits for can come before they do; else its sender."""
+class EagerOffer(NamedTuple):
+    """Arrays that are not sent yet (`Unsent`)."""
 
-    bit: int
-    """Among those of what its host sends (`Coming.sent`)."""
     by: Sender
     parcel: Parcel
 
+    def send(self) -> None:
+        """Waits for the arrays, and sends them."""
+        self.parcel.send()
 
-@dataclass(frozen=True, eq=False)
-class Landing:
-    """Arrays to make of the bytes of one value: types, shardings and the devices of each; prepared once."""
-
-    types: Sequence[ArrayType]
-    shardings: Sequence[Any]
-
-    @cached_property
-    def _placers(self) -> Sequence[tuple[Callable[[Sequence[Any]], pjrt.DeviceArray], tuple[int, ...], Any, int]]:
-        """For each array: what puts its shards on devices, their shape, element type and number."""
-        found: list[tuple[Callable[[Sequence[Any]], pjrt.DeviceArray], tuple[int, ...], Any, int]] = []
-        for type_, sharding in zip(self.types, self.shardings, strict=True):
-            devices = _devices_in_order(sharding)
-            shape = sharding.shard_shape(type_.shape)
-            found.append((pjrt.placer(type_, sharding, devices), shape, numpy_dtype(type_.dtype), len(devices)))
-        return found
-
-    @cached_property
-    def bytes(self) -> int:
-        """How many bytes the value has: of what lies on several devices, each copy counts."""
-        return sum(
-            prod(s.shard_shape(t.shape)) * numpy_dtype(t.dtype).itemsize * len(s.device_set)
-            for t, s in zip(self.types, self.shardings, strict=True)
-        )
-
-    def put(self, data: memoryview) -> list[pjrt.DeviceArray]:
-        """Puts them on their devices. Raises ValueError where the bytes are not as many."""
-        arrays: list[pjrt.DeviceArray] = []
-        begin = 0
-        for place, shape, dtype, count in self._placers:
-            shards = np.frombuffer(data, dtype, prod(shape) * count, begin).reshape(count, *shape)
-            begin += shards.nbytes
-            arrays.append(place(list(shards)))
-        if begin != len(data):
-            raise ValueError(f"{len(data)} bytes came, not {begin}")
-        return arrays
-
-
-def _devices_in_order(sharding: Any) -> list[pjrt.Device]:
-    """The devices of a sharding on a mesh, in its order; or of one on a device."""
-    mesh: Any = getattr(sharding, "mesh", None)
-    return list(sharding.device_set if mesh is None else mesh.devices.flat)
+    def leave(self) -> None:
+        """Has them sent when they are there."""
+        self.by.take(self.parcel)
 
 
 class Sent:
@@ -150,22 +108,61 @@ class Sent:
 class _Landed:
     """The arrays of one value, put on devices when one of them is first asked for."""
 
-    __slots__ = ("_arrays", "_landing", "letter")
+    __slots__ = ("_arrays", "_values", "letter")
 
-    def __init__(self, letter: Letter, landing: Landing) -> None:
-        self.letter, self._landing = letter, landing
+    def __init__(self, letter: Letter, values: ArrayGroup) -> None:
+        self.letter, self._values = letter, values
         self._arrays: list[pjrt.DeviceArray] | None = None
 
     def arrays(self) -> list[pjrt.DeviceArray]:
         if self._arrays is None:
-            self._arrays = self._landing.put(self.letter.read())
+            self._arrays = self._values.put(self.letter.read())
         return self._arrays
 
 
-def sent(letter: Letter, landing: Landing) -> list[Sent]:
+def sent(letter: Letter, values: ArrayGroup) -> list[Sent]:
     """The arrays that a value will be."""
-    landed = _Landed(letter, landing)
-    return [Sent(landed, number) for number in range(len(landing.types))]
+    landed = _Landed(letter, values)
+    return [Sent(landed, number) for number in range(len(values.types))]
+
+
+class EagerPlane:
+    """Sends small arrays as soon as they are there, by the stream that the other host has come with."""
+
+    has_open_port = False
+
+    def __init__(self, way: Callable[[], EagerWay], sender: Callable[[Sequence[pjrt.Device]], Sender]) -> None:
+        """`way` finds the way to the host that is there now, `sender` what sends the arrays that some devices make."""
+        self._way, self._sender = way, sender
+
+    def open(self) -> None:
+        """Does nothing: its port is that of the way."""
+
+    def where(self) -> str:
+        return ""
+
+    def offer(self, number: int, arrays: Sequence[pjrt.DeviceArray], devices: Sequence[pjrt.Device]) -> EagerOffer:
+        way = self._way()
+        return EagerOffer(self._sender(devices), Parcel(way, way.anew, number, arrays))
+
+    def fail(self, number: int, why: str, values: ArrayGroup) -> None:
+        self._way().fail(number, why)
+
+    def drop(self, *, is_lost: bool) -> None:
+        """Does nothing: what waits goes with the way."""
+
+
+class EagerSource:
+    """Receives what another host sends unasked."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+
+    def fetch(self, number: int, values: ArrayGroup) -> list[Sent]:
+        return sent(self._mailbox.expect(number), values)
+
+    def close(self) -> None:
+        self._mailbox.close()
 
 
 def landed(pieces: Sequence[Any]) -> list[pjrt.DeviceArray]:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
-from pathways.runtime.host.devices.mailbox import (
+from pathways.runtime.host.between.mailbox import (
     CONNECT_TIMEOUT_S,
     FAILURE,
     HELLO,
@@ -16,9 +16,9 @@ from pathways.runtime.host.devices.mailbox import (
     KEY_BYTES,
     MOST_TEXT,
     NUMBER,
-    PULLS,
     READY,
     VALUE,
+    WHERE,
     Entrance,
     abstract,
 )
@@ -103,8 +103,8 @@ class EagerWay:
         self._peers: dict[int, Peer] = {}
         """Of those that came, by that time: the one in use, and any that is ahead of this end."""
         self._waiting: list[Sequence[bytes | memoryview]] = []
-        self._pulls: Callable[[], str] | None = None
-        """Says where larger values are pulled, once that is known: asked for each stream."""
+        self._where: dict[int, Callable[[], str]] = {}
+        """By transport, says how it is reached: asked for each stream."""
         self._is_over = False
         self._lock = threading.Lock()
         """Guards those; nothing is waited for inside."""
@@ -126,16 +126,16 @@ class EagerWay:
         """Says why there is no value of a number. `anew` as of `send`."""
         self.send(number, why.encode(errors="replace")[:MOST_TEXT], FAILURE, anew=anew)
 
-    def say_where_to_pull(self, said: Callable[[], str]) -> None:
-        """Says where larger values are pulled: now, and anew to each stream that the other host comes with."""
+    def say_where(self, transport: int, said: Callable[[], str]) -> None:
+        """Says how a transport is reached: now, and anew to each stream that the other host comes with."""
         with self._lock:
-            self._pulls = said
+            self._where[transport] = said
             with contextlib.suppress(ConnectionEnded):  # as above
-                self._post_where_to_pull()
+                self._post_where(transport)
 
-    def _post_where_to_pull(self) -> None:
-        if self._peer is not None and self._pulls is not None:
-            self._peer.post_pieces(frame_of(PULLS, NUMBER.pack(0), self._pulls().encode()))
+    def _post_where(self, transport: int) -> None:
+        if self._peer is not None and (said := self._where[transport]()):
+            self._peer.post_pieces(frame_of(WHERE, NUMBER.pack(transport), said.encode()))
 
     def take(self, peer: Peer, anew: int) -> None:
         """Takes the stream of the other host; one that comes later takes the place of one before."""
@@ -173,7 +173,8 @@ class EagerWay:
         with contextlib.suppress(ConnectionEnded):
             for frame in (frame_of(READY, NUMBER.pack(0)), *waiting):
                 peer.post_pieces(frame)
-            self._post_where_to_pull()
+            for transport in self._where:
+                self._post_where(transport)
 
     def _drop(self, anew: int) -> None:
         if (peer := self._peers.pop(anew, None)) is None:

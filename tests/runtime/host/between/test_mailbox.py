@@ -12,9 +12,12 @@ from support.clusters import becomes
 from support.streams import started_loop
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.runtime.host.devices import pjrt, transfer_server
-from pathways.runtime.host.devices.eager_server import EagerServer, EagerWay
-from pathways.runtime.host.devices.mailbox import (
+from pathways.runtime.host.between import transfer_server
+from pathways.runtime.host.between.data_plane import ArrayGroup
+from pathways.runtime.host.between.eager_server import EagerServer, EagerWay
+from pathways.runtime.host.between.eager_values import Sender
+from pathways.runtime.host.between.link import Invitation, Outbound
+from pathways.runtime.host.between.mailbox import (
     FAILURE,
     HELLO,
     KEY_AND_TIME,
@@ -25,7 +28,7 @@ from pathways.runtime.host.devices.mailbox import (
     Mailbox,
     wait_for_first,
 )
-from pathways.runtime.host.devices.transfer_server import Incoming, Invitation, TransferServer
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.wire.addresses import LOOPBACK, read_address
 from pathways.runtime.wire.frames import HEADER
@@ -297,32 +300,32 @@ def test_a_closed_inbox_closes_its_socket(pair: Pair) -> None:
 def test_a_mailbox_keeps_the_first_address_for_pulls_until_it_connects_anew(pair: Pair) -> None:
     first = pair.box()
     said = iter(["1 first", "2 again", "3 anew"])
-    pair.way.say_where_to_pull(lambda: next(said))
-    assert value(first.pulls) == b"1 first"
-    pair.way.say_where_to_pull(lambda: next(said))
+    pair.way.say_where(1, lambda: next(said))
+    assert value(first.where(1)) == b"1 first"
+    pair.way.say_where(1, lambda: next(said))
     pair.way.send(7, b"behind it")
     assert value(first.expect(7)) == b"behind it"
-    assert value(first.pulls) == b"1 first"
+    assert value(first.where(1)) == b"1 first"
     first.close()
     pair.way.begin_anew(1)
-    assert value(pair.box(anew=1).pulls) == b"3 anew"
+    assert value(pair.box(anew=1).where(1)) == b"3 anew"
 
 
 def test_pulling_from_a_host_that_says_no_address_fails(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_server, "CONNECT_S", 0.05)
     device = jax.devices("cpu")[0]
-    server = TransferServer(device, LOOPBACK, EagerServer(LOOPBACK, started_loop()), most=8)
-    source = server.connect(Invitation(pair.entrance, 8))
-    wanted = Incoming.of(device.client, [ArrayType((16,), "float32")], [pjrt.on_device(device)])
+    link = Outbound(device, LOOPBACK, EagerServer(LOOPBACK, started_loop()), 8, lambda _: Sender())
+    source = link.connect(Invitation(pair.entrance, 8))
+    wanted = ArrayGroup([ArrayType((16,), "float32")], [pjrt.on_device(device)])
     waits: list[float] = []
     monkeypatch.setattr(transfer_server, "wait_at_most", lambda _, seconds: waits.append(seconds))
     for number in range(3):
         with pytest.raises(RuntimeError, match="has not said where"):
-            source.pull(number, wanted)
+            source.fetch(number, wanted)
     again = transfer_server.CONNECT_AGAIN_S
     assert waits == [0.05, again, again], "runs of other clients wait after each pull"
-    pair.way.say_where_to_pull(lambda: "1 127.0.0.1:1")
+    pair.way.say_where(1, lambda: "1 127.0.0.1:1")
     source.close()
     with pytest.raises(RuntimeError, match="closed"):
-        source.pull(2, wanted)
-    assert not server.is_open
+        source.fetch(2, wanted)
+    assert not any(plane.has_open_port for plane in link.planes)

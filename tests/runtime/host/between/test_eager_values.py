@@ -16,12 +16,14 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.plan.arrivals import Coming, arrivals_of, bits
 from pathways.dialect.plan.part import part_of
-from pathways.runtime.host.devices import pjrt, transfer_server
-from pathways.runtime.host.devices.eager_server import EagerServer
-from pathways.runtime.host.devices.eager_values import Landing, Parcel, Sender, Sent, Unsent, landed, sent
+from pathways.runtime.host.between import transfer_server
+from pathways.runtime.host.between.data_plane import ArrayGroup
+from pathways.runtime.host.between.eager_server import EagerServer
+from pathways.runtime.host.between.eager_values import EagerOffer, Parcel, Sender, Sent, landed, sent
+from pathways.runtime.host.between.link import EAGER_LIMIT, eager_limit
+from pathways.runtime.host.between.mailbox import Mailbox
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards
-from pathways.runtime.host.devices.mailbox import Mailbox
-from pathways.runtime.host.devices.transfer_server import EAGER_LIMIT, eager_limit
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import PreparedWave, Pulled, Work, drive
 from pathways.runtime.wire.addresses import LOOPBACK
@@ -44,7 +46,7 @@ class Ends:
         self.box = Mailbox(self.way.entrance, 1 << 16)
 
     def pull(self, number: int, types: list[ArrayType], shardings: list[Any]) -> list[Sent]:
-        return sent(self.box.expect(number), Landing(types, shardings))
+        return sent(self.box.expect(number), ArrayGroup(types, shardings))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -66,7 +68,7 @@ def test_arrays_arrive_as_they_were_sent(dtype: str) -> None:
             assert np.asarray(array).tobytes() == host.tobytes()
             for shard in array.addressable_shards:
                 assert np.asarray(shard.data).tobytes() == host[shard.index].tobytes()
-        assert Landing(types, shardings).bytes == sum(s.data.nbytes for a in arrays for s in a.addressable_shards)
+        assert ArrayGroup(types, shardings).bytes == sum(s.data.nbytes for a in arrays for s in a.addressable_shards)
 
 
 def test_an_array_of_the_wrong_size_is_refused() -> None:
@@ -81,7 +83,8 @@ def test_an_array_of_the_wrong_size_is_refused() -> None:
 
 def test_a_failed_array_raises_its_error_at_the_receiver() -> None:
     ends, type_, tested = Ends(), ArrayType((2,), "float32"), vars(transfer_server)
-    array = tested["_error_array"](type_, pjrt.on_device(jax.devices()[0]), "on purpose")
+    (struct,) = ArrayGroup([type_], [pjrt.on_device(jax.devices()[0])]).structs
+    array = tested["_transfer"].make_error_array(struct, "on purpose")
     Sender().take(Parcel(ends.way, 0, 1, [array]))
     (piece,) = ends.pull(1, [type_], [pjrt.on_device(DEVICES[0])])
     with pytest.raises(RuntimeError, match="on purpose"):
@@ -91,7 +94,6 @@ def test_a_failed_array_raises_its_error_at_the_receiver() -> None:
     Sender().take(Parcel(ends.way, 0, 2, [gone]))
     with pytest.raises(RuntimeError, match="deleted"):
         ends.pull(2, [type_], [pjrt.on_device(DEVICES[0])])[0].block_until_ready()
-    Sender().take(Parcel(None, 0, 3, [gone]))  # without a receiver
 
 
 def test_a_ready_value_is_sent_before_an_earlier_unready_value() -> None:
@@ -129,13 +131,13 @@ def test_values_offered_before_a_reconnect_are_dropped() -> None:
     box = Mailbox(ends.way.entrance, 1 << 16, 3)
     before.send()
     Parcel(ends.way, ends.way.anew, 2, [jax.device_put(np.ones(2, np.float32), side)]).send()
-    sent(box.expect(2), Landing([type_], [side]))[0].block_until_ready()
+    sent(box.expect(2), ArrayGroup([type_], [side]))[0].block_until_ready()
     assert not box.expect(1).is_ready()
     box.close()
 
 
 def test_values_are_sent_by_the_caller_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pathways.runtime.host.devices.eager_values.started", lambda _: False)  # pyright: ignore
+    monkeypatch.setattr("pathways.runtime.host.between.eager_values.started", lambda _: False)  # pyright: ignore
     ends = Ends()
     Sender().take(Parcel(ends.way, 0, 1, [jnp.ones(2)]))
     ends.pull(1, [ArrayType((2,), "float32")], [pjrt.on_device(DEVICES[0])])[0].block_until_ready()
@@ -174,7 +176,7 @@ def test_the_enqueuing_thread_sends_only_if_it_would_wait_anyway(
         yield (Pulled(Shards([Sent(any_, 0)]), frame, coming),)
 
     def offer(*_: Any, **__: Any) -> None:
-        frame.unsent.append(Unsent(1, any_, any_))
+        frame.unsent.append((1, EagerOffer(any_, any_)))
 
     comings = [Coming(1, 0, behind), *([Coming(2, 0, 0)] if others else [])]
     tasks: list[Any] = [(n, type("Task", (), {"start": lambda *_, c=c: work(c)})()) for n, c in enumerate(comings)]
@@ -188,7 +190,7 @@ def test_the_enqueuing_thread_sends_only_if_it_would_wait_anyway(
 def test_an_unsent_value_of_the_last_wave_is_sent() -> None:
     frame, sends = Frame(0, ()), SendLog()
     any_: Any = sends
-    run: Any = type("Run", (), {"enqueue": lambda *_, **__: frame.unsent.append(Unsent(1, any_, any_))})()
+    run: Any = type("Run", (), {"enqueue": lambda *_, **__: frame.unsent.append((1, EagerOffer(any_, any_)))})()
     assert list(drive([PreparedWave(0, [any_])], frame, run)) == [] and sends.log == ["thread"]
 
 

@@ -19,9 +19,9 @@ from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.frames import HEADER, frame_of
 from pathways.runtime.wire.sockets import end_socket, undelayed
 
-_KINDS = READY, VALUE, FAILURE, PULLS = range(4)
-"""Kinds of frames: both ends have begun; a value; why there is none; where larger values are pulled. Each begins with
-a number, that of the value."""
+_KINDS = READY, VALUE, FAILURE, WHERE = range(4)
+"""Kinds of frames: both ends have begun; a value; why there is none; how another transport is reached. Each begins with
+a number, that of the value or of the transport."""
 HELLO = 4
 """The kind of the frame that the receiver sends first."""
 KEY_BYTES = 16
@@ -34,9 +34,11 @@ AGAIN = 0.2
 """Seconds between two attempts to connect."""
 MOST_TEXT = 1 << 20
 """The most bytes of what is said of a failure."""
-MOST_ADDRESS_BYTES = 256
-"""The largest frame with the address of a transfer server."""
-_MOST = {READY: 0, FAILURE: MOST_TEXT, PULLS: MOST_ADDRESS_BYTES}
+MAX_WHERE_BYTES = 256
+"""The most bytes of what is said of how a transport is reached."""
+MAX_TRANSPORTS = 8
+"""The most transports that are told of."""
+_MOST = {READY: 0, FAILURE: MOST_TEXT, WHERE: MAX_WHERE_BYTES}
 """The most bytes behind that number, by the kind; of values, as is told."""
 _READ = 1 << 16
 """The most bytes that are taken at once: values are small, and many come by one call."""
@@ -205,8 +207,8 @@ class Mailbox:
         self._closed, self._wanted = threading.Event(), threading.Event()
         self.ready = Letter(self)
         """Whether both ends have begun."""
-        self.pulls = Letter(self)
-        """Receives the address of the other host's transfer server, once it has loaded a plan with a large value."""
+        self._where: dict[int, Letter] = {}
+        """How other transports are reached, by number: said once a plan needs one."""
         self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
         if not self.has_helper:
             self._end("no thread could be started that connects", for_good=True)
@@ -222,6 +224,18 @@ class Mailbox:
                 else:
                     self._letters[number] = letter
             return letter
+
+    def where(self, transport: int) -> Letter:
+        """Returns how a transport is reached, which is there or will be."""
+        with self.lock:
+            return self._where_to(transport)
+
+    def _where_to(self, transport: int) -> Letter:
+        if transport not in self._where:
+            self._where[transport] = letter = Letter(self)
+            if self._over:
+                letter.come(memoryview(b""), self._over)
+        return self._where[transport]
 
     def close(self) -> None:
         """Ends all that has not come with an error."""
@@ -293,7 +307,9 @@ class Mailbox:
         self._rest = data[begin:]
 
     def _put(self, kind: int, number: int, data: memoryview) -> None:
-        own = {READY: self.ready, PULLS: self.pulls}.get(kind)
+        if kind == WHERE and number >= MAX_TRANSPORTS:
+            raise ValueError(f"transport {number}")
+        own = self.ready if kind == READY else self._where_to(number) if kind == WHERE else None
         letter = own or self._letters.get(number)
         if letter is None:
             self._letters[number] = letter = Letter(self)
@@ -305,7 +321,7 @@ class Mailbox:
         letter.come(data, failure)
 
     def _end(self, why: str, *, for_good: bool = False) -> None:
-        """Fails what is waited for: the connection has ended. Values that are asked for later may come by the next."""
+        """Fails what is waited for: the connection has ended. ArrayGroup that are asked for later may come by the next."""
         with self.lock:
             if for_good:
                 self._over = self._over or why
@@ -313,7 +329,7 @@ class Mailbox:
             missing = {n: letter for n, letter in self._letters.items() if not letter.is_there()}
             for number in missing:
                 del self._letters[number]
-            for letter in (*missing.values(), *([self.ready, self.pulls] if for_good else [])):
+            for letter in (*missing.values(), *([self.ready, *self._where.values()] if for_good else [])):
                 if not letter.is_there():
                     letter.come(memoryview(b""), why)
             self._wanted.set()

@@ -1,0 +1,1 @@
+"""ArrayGroup from host to host: the transports, and which of them carries what."""
