@@ -21,7 +21,6 @@ from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.runtime.client.controller_requests import ControllerRequests
 from pathways.runtime.client.held_bytes import HeldBytes
 from pathways.runtime.client.hosts import HostedIslands, RemoteDevice, RunParcel, StartedRun
-from pathways.runtime.client.monitor import Monitor
 from pathways.runtime.client.places import Connect, HostPlace, ToController, ToIsland, host_place
 from pathways.runtime.client.remote_host import show_ticket
 from pathways.runtime.client.remote_island import RemoteIsland
@@ -32,6 +31,7 @@ from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.monitor import Monitor
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import Parcel, pack_parcels, read_frames

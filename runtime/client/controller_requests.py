@@ -9,7 +9,7 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.monitor import Monitor
+from pathways.runtime.monitor import Monitor
 from pathways.runtime.wire import messages as m
 
 

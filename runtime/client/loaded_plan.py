@@ -27,7 +27,6 @@ from pathways.runtime.errors import CalledInside, failed_because
 from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.arrays import is_any_array
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.origins import origins_of
 from pathways.runtime.host.run.background import Promise
@@ -38,6 +37,7 @@ from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.runs_in_flight import Flight
 from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.monitor import Gate
 
 
 class LoadedPlan:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
-from pathways.runtime.client.monitor import Monitor
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.monitor import Monitor
 
 MAX_RUNS_PER_ISLAND = 32
 """A call that needs an island waits while so many runs of its client are under way there."""

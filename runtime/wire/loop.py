@@ -149,21 +149,31 @@ class Loop:
 
     def run(self) -> None:
         """Does what there is to do until `end`."""
+        found: list[tuple[selectors.SelectorKey, int]] = []
         while not self._ended:
             with self._lock:
-                now = time.monotonic()
-                while self._timers and self._timers[0][0] <= now:
-                    do_safely(heapq.heappop(self._timers)[2])
-                while self._on_thread:
-                    do_safely(self._on_thread.popleft())
-                self._do_soon()
-                self._waits_until = self._timers[0][0] if self._timers else math.inf
-            if self._soon or self._on_thread or self._ended:
-                continue
-            found = self.selector.select(None if self._waits_until == math.inf else max(0.0, self._waits_until - now))
-            with self._lock:
                 for key, events in found:
-                    do_safely(lambda key=key, events=events: key.data.look(events))
+                    try:
+                        key.data.look(events)
+                    except Exception:  # a bug there must not end all that others have here
+                        traceback.print_exc()
+                now = time.monotonic()
+                if self._on_thread or (self._timers and self._timers[0][0] <= now):
+                    self._do_on_thread(now)
+                if self._soon or self.written:
+                    self._do_soon()
+                self._waits_until = self._timers[0][0] if self._timers else math.inf
+            wait = self._waits_until - now
+            if self._soon or self._on_thread or self._ended or wait < 0:
+                wait = 0.0  # a thread waits as short as it can from here on: others wait for Python's lock
+            found = self.selector.select(None if wait == math.inf else wait)
+
+    def _do_on_thread(self, now: float) -> None:
+        """Does what is to be done on this thread, or at a time that has come; the caller has the lock."""
+        while self._timers and self._timers[0][0] <= now:
+            do_safely(heapq.heappop(self._timers)[2])
+        while self._on_thread:
+            do_safely(self._on_thread.popleft())
 
     def _do_soon(self) -> None:
         """Does all that is to be done soon, and writes what was posted to peers; the caller has the lock."""

@@ -7,14 +7,14 @@ import contextlib
 import selectors
 import socket
 import sys
-import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from pathways.dialect.activities import BYTES, Activity
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.monitor import Monitor
 from pathways.runtime.states import PEER, Life
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import encode, frame_bytes, most_bytes
@@ -23,12 +23,20 @@ from pathways.runtime.wire.loop import Loop, do_safely
 
 MAX_WRITTEN_BYTES = 1 << 20
 """The most bytes that are written to a peer before others have their turn."""
+MAX_LAST_READS = 64
+"""The most reads of a stream that nothing can be written to any more."""
 ROOM_BYTES = 1 << 26
 """Bytes that wait to be sent above which `wait_for_room` waits."""
+ROOM_POLL_S = 0.2
+"""Seconds between two looks at how much has been taken, while a thread waits for room."""
 Receive: TypeAlias = Callable[["Peer", int, bytes | bytearray], None]
 """What is done with a frame of a peer: its kind, and its payload. It may raise: the peer ends."""
 OnEnd: TypeAlias = Callable[["Peer", str], None]
 """Hears why a stream has ended, once."""
+
+
+def _beginning(data: bytes | memoryview) -> memoryview:
+    return memoryview(data)[:MAX_WRITTEN_BYTES]
 
 
 def _ignore(*said: object) -> None:
@@ -41,8 +49,9 @@ class Peer:
     __slots__ = (
         "_changed",
         "_failure",
-        "_kept",
+        "_is_awaited",
         "_loop",
+        "_posted",
         "_reader",
         "_size",
         "_transport",
@@ -63,10 +72,12 @@ class Peer:
         self._reader = reader or FrameReader(most_bytes)
         self._waiting: deque[bytes | memoryview] = deque()
         self._size = 0
-        self._kept: deque[bytes | memoryview] = deque()
-        """What goes with the next that is posted."""
-        self._changed = threading.Condition()
+        self._posted: deque[Sequence[bytes | memoryview]] = deque()
+        """What threads have posted or kept, in order, until the loop takes it."""
+        self._changed = Monitor()
         """Notified when room was made, or the stream has ended."""
+        self._is_awaited = False
+        """Whether a thread waits for room."""
         self.life = Life(PEER)
         self._failure = ""
         """Why nothing can be sent any more, before the stream has ended."""
@@ -97,8 +108,8 @@ class Peer:
 
     @property
     def kept(self) -> int:
-        """Counts the pieces that `keep` was given and that were not sent."""
-        return len(self._kept)
+        """Counts what `keep` was given and that was not sent."""
+        return len(self._posted)
 
     def post(self, *messages: m.Message) -> None:
         """Sends messages, behind those that are kept, from any thread; never waits. Raises ConnectionEnded."""
@@ -107,13 +118,14 @@ class Peer:
     def post_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Sends the pieces of whole frames, as `post`. Raises ConnectionEnded."""
         self._check_open()
-        self._loop.call(lambda: self._write_all(pieces))
+        self._posted.append(pieces)
+        self._loop.call(self._take_posted)
         self._check_open()
 
     def keep(self, *messages: m.Message) -> None:
         """Keeps messages until the next are posted, or `flush_kept`: one write for all. Raises ConnectionEnded."""
         self._check_open()
-        self._kept.extend([data for message in messages for data in frame_of(*encode(message))])
+        self._posted.append([data for message in messages for data in frame_of(*encode(message))])
 
     def _check_open(self) -> None:
         if self._failure or self.ended:
@@ -121,16 +133,20 @@ class Peer:
 
     def flush_kept(self) -> None:
         """Sends what was kept. Raises ConnectionEnded."""
-        if self._kept:
-            self.post()
+        if self._posted:
+            self.post_pieces(())
 
     def wait_for_room(self) -> None:
         """Waits while much that was posted has not been taken; never on the loop's thread."""
-        if self._size > ROOM_BYTES:
-            with self._changed, Activity("sending", self._size - ROOM_BYTES, BYTES) as sending:
-                while self._size > ROOM_BYTES and not self.ended:
+
+        def has_room() -> bool:
+            self._is_awaited = True
+            return (self._size <= ROOM_BYTES and not self._posted) or self.ended
+
+        if not has_room():
+            with Activity("sending", max(1, self._size - ROOM_BYTES), BYTES) as sending:
+                while not self._changed.wait_for(has_room, ROOM_POLL_S):
                     sending.done = max(0, sending.total + ROOM_BYTES - self._size)
-                    self._changed.wait()
 
     def close(self) -> None:
         """Ends the stream, from any thread."""
@@ -156,22 +172,23 @@ class Peer:
             self._loop.written.append(self)
         self._waiting.append(data)
         self._size += len(data)
+        if self.max_unread_bytes is not None and self._size > self.max_unread_bytes:
+            self._fail(f"it has not taken {self._size:,} bytes")
 
-    def _write_all(self, pieces: Iterable[bytes | memoryview]) -> None:
-        while self._kept:
-            self.write(self._kept.popleft())
-        for data in pieces:
-            self.write(data)
+    def _take_posted(self) -> None:
+        while self._posted:
+            for data in self._posted.popleft():
+                self.write(data)
 
     def flush(self) -> None:
         """Writes what the peer takes now; the rest waits here, and its socket is looked at."""
         if self.ended or not self._waiting:
             return
-        before, written = self._size, 0
+        written = 0
         while self._waiting and written < MAX_WRITTEN_BYTES:  # the rest when others had their turn
-            data = self._first_chunk()
+            data = self._waiting[0] if len(self._waiting) == 1 else self._first_chunk()
             try:
-                sent = self._transport.send(data)
+                sent = self._transport.send(data if len(data) <= MAX_WRITTEN_BYTES else _beginning(data))
             except BlockingIOError:
                 sent = 0
             except OSError as error:
@@ -179,19 +196,20 @@ class Peer:
                 return
             self._size -= sent
             written += sent
-            if sent < len(data):
-                self._waiting[0] = memoryview(data)[sent:]  # not a copy: the backlog may be large
+            if sent == len(data):
+                self._waiting.popleft()
+                continue
+            self._waiting[0] = memoryview(data)[sent:]  # not a copy: the backlog may be large
+            if sent < MAX_WRITTEN_BYTES:
                 break
-            self._waiting.popleft()
         is_full = bool(self._waiting)
         if is_full != (self.life.state == "full"):
             self.life.turn("fill" if is_full else "drain")
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if is_full else 0)
             self._loop.selector.modify(self._transport, events, self)
-        if self._size <= ROOM_BYTES < before:
-            self._notify()
-        if self.max_unread_bytes is not None and self._size > self.max_unread_bytes:
-            self._fail(f"it has not taken {self._size:,} bytes")
+        if self._is_awaited and self._size <= ROOM_BYTES:
+            self._is_awaited = False
+            self._changed.notify_all()
 
     def _first_chunk(self) -> bytes | memoryview:
         """Joins the small pieces at the front of the backlog, so that they are one write; returns the first piece."""
@@ -206,12 +224,16 @@ class Peer:
 
     def _fail(self, reason: str) -> None:
         """Ends the stream, on the thread of the loop: another may be inside of anything that the end changes."""
-        self._failure = reason
-        self._loop.on_thread(lambda: self.end(reason))
+        if not self._failure:
+            self._failure = reason
+            self._loop.on_thread(self._end_failed)
 
-    def _notify(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def _end_failed(self) -> None:
+        """Takes what the other end has said, which may be why it has ended the stream; then ends it."""
+        for _ in range(MAX_LAST_READS):
+            if self.ended or not self._read():
+                break
+        self.end(self._failure)
 
     def look(self, events: int) -> None:
         """Reads and writes what can be read and written now."""
@@ -220,15 +242,17 @@ class Peer:
         if events & selectors.EVENT_READ and not self.ended:
             self._read()
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Takes what has come; returns False where nothing has."""
         try:
             self._reader.read(self._transport)
         except BlockingIOError:
-            return
+            return False
         except ConnectionEnded as error:
             self.end(str(error))
-            return
+            return False
         self._take()
+        return True
 
     def _take(self) -> None:
         """Takes the whole frames of what was read."""
@@ -252,13 +276,16 @@ class Peer:
         if self.ended:
             return
         self.life.turn("end")
-        with contextlib.suppress(OSError, IndexError):
-            self._transport.send(self._first_chunk())  # why it ends, say
+        with contextlib.suppress(OSError):
+            while self._waiting and self._transport.send(data := self._first_chunk()) == len(data):
+                self._waiting.popleft()  # why it ends, say
         with contextlib.suppress(KeyError, ValueError):
             self._loop.selector.unregister(self._transport)
         with contextlib.suppress(OSError):
             self._transport.shutdown(socket.SHUT_RDWR)
         self._transport.close()
         self._waiting.clear()
-        self._notify()
+        self._posted.clear()
+        self._size = 0
+        self._changed.notify_all()
         do_safely(lambda: self.on_end(self, reason))

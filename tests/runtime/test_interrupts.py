@@ -2,8 +2,8 @@
 
 import pytest
 
-from pathways.runtime.host.devices.waits import Gate
 from pathways.runtime.interrupts import wait_without_end
+from pathways.runtime.monitor import Gate
 
 
 class ReadyAtThirdPoll:

@@ -1,1 +1,1 @@
-"""ArrayGroup from host to host: the transports, and which of them carries what."""
+"""Values from host to host: the transports, and which of them carries what."""

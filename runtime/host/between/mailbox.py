@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.monitor import Gate
 from pathways.runtime.threads import started
 from pathways.runtime.wire.addresses import read_address
 from pathways.runtime.wire.frames import HEADER, frame_of
@@ -321,7 +321,7 @@ class Mailbox:
         letter.come(data, failure)
 
     def _end(self, why: str, *, for_good: bool = False) -> None:
-        """Fails what is waited for: the connection has ended. ArrayGroup that are asked for later may come by the next."""
+        """Fails what is waited for: the connection has ended. Values that are asked for later may come by the next."""
         with self.lock:
             if for_good:
                 self._over = self._over or why

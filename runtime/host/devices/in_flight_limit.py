@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from pathways.runtime.host.devices.pjrt import FAILURES
-from pathways.runtime.host.devices.waits import Gate, until_done
+from pathways.runtime.host.devices.waits import until_done
 from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.monitor import Gate
 
 TOKEN_STRIDE = 8
 """The most executions that share one token; fewer where few may be in flight."""

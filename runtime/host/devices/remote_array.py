@@ -9,7 +9,7 @@ import numpy as np
 from pathways.dialect.activities import ELSEWHERE, Activity
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
-from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.monitor import Gate
 
 
 class RemoteRun:

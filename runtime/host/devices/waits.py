@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pathways.runtime.host.devices.pjrt import FAILURES
-from pathways.runtime.interrupts import wait_without_end
+from pathways.runtime.monitor import Gate
 from pathways.runtime.threads import started
 
 IDLE_HELPER = 1.0
@@ -22,28 +22,6 @@ class Abandonable(Protocol):
 
     lost: bool
     waits: "set[Gate]"
-
-
-class Gate:
-    """One wait: the gate opens when the work is done, or its device is lost."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def open(self) -> None:
-        """Ends the wait; a second call does nothing."""
-        with contextlib.suppress(RuntimeError):
-            self._lock.release()
-
-    def pass_through(self, timeout: float | None = None) -> None:
-        """Waits until the gate is open, or so many seconds. Ctrl-C ends the wait."""
-        if timeout is None:
-            wait_without_end(lambda seconds: self._lock.acquire(timeout=seconds))
-        else:
-            self._lock.acquire(timeout=timeout)
 
 
 class Opens(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import RunCancelled
-from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.monitor import Gate
 from pathways.runtime.threads import started
 
 MOST_BACKGROUND = 64

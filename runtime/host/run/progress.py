@@ -17,9 +17,10 @@ from pathways.runtime.host.between.eager_values import Sent
 from pathways.runtime.host.between.mailbox import Letter, wait_for_first
 from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.devices.pjrt import FAILURES
-from pathways.runtime.host.devices.waits import Gate, SharedWait
+from pathways.runtime.host.devices.waits import SharedWait
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame, Part
+from pathways.runtime.monitor import Gate
 
 SHORTEST, LONGEST = 20e-6, 1e-3
 """Seconds between two checks while one of several things is awaited that cannot all tell of themselves."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pathways.runtime.client.monitor import Monitor
 from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND, RESUME_AT_RUNS, RunWindow
+from pathways.runtime.monitor import Monitor
 
 PATIENCE_S = 60.0
 

@@ -1,5 +1,6 @@
 """Messages posted to a stream of a loop arrive complete and in order, whenever the other end reads them."""
 
+import contextlib
 import queue
 import random
 import threading
@@ -166,14 +167,75 @@ def test_kept_messages_are_sent_in_order_with_the_next_one(ends: Ends) -> None:
     assert not one.peer.kept
 
 
+def test_messages_posted_and_kept_by_one_thread_stay_in_order(loop: Loop) -> None:
+    """The loop is busy when the first is posted, so that its thread has all of them written."""
+    one, two = stream_pair(loop)
+    inside, goes_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        inside.set()
+        goes_on.wait(PATIENCE)
+
+    loop.on_thread(work)
+    assert inside.wait(PATIENCE)
+    one.post(put(0, 10))
+    one.peer.keep(put(1, 10))
+    one.post(put(2, 10))
+    goes_on.set()
+    for number in range(3):
+        assert two.receive() == put(number, 10)
+    two.close()
+
+
+def test_why_a_stream_ends_is_received_although_a_write_has_failed_before(loop: Loop) -> None:
+    one, two = stream_pair(loop)
+    inside, goes_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        inside.set()
+        goes_on.wait(PATIENCE)
+        with contextlib.suppress(ConnectionEnded):
+            one.post(put(1, 10))
+
+    loop.on_thread(work)
+    assert inside.wait(PATIENCE)
+    two.post(put(0, 10))
+    two.close()
+    goes_on.set()
+    assert one.receive() == put(0, 10) and one.ended.wait(PATIENCE)
+
+
+def test_an_end_sends_all_that_the_other_end_takes(ends: Ends, loop: Loop) -> None:
+    one, two = ends
+
+    def refuse() -> None:
+        for number in range(100):
+            one.peer.send(put(number, 1000))
+        one.peer.end("refused")
+
+    loop.on_thread(refuse)
+    for number in range(100):
+        assert two.receive() == put(number, 1000)
+
+
 def test_a_peer_that_reads_too_little_is_given_up(ends: Ends) -> None:
     one, two = ends
     one.peer.max_unread_bytes = 10 * MIB
     one.post(put(0, 100))
     assert two.receive() == put(0, 100)
-    with pytest.raises(ConnectionEnded):
+    with contextlib.suppress(ConnectionEnded):  # not if the loop has them written a moment later
         one.post(*(put(number, 5 * MIB) for number in range(5)))
     assert one.ended.wait(PATIENCE) and "it has not taken" in one.reason
+
+
+def test_a_peer_that_reads_nothing_is_given_up_however_small_its_messages(loop: Loop) -> None:
+    one, two = stream_pair(loop)
+    one.peer.max_unread_bytes = MIB
+    with contextlib.suppress(ConnectionEnded):
+        while not one.ended.is_set():
+            one.post(put(0, 10_000))
+    assert one.ended.wait(PATIENCE) and "it has not taken" in one.reason
+    two.close()
 
 
 def test_a_message_that_cannot_be_handled_ends_its_stream_alone(

@@ -29,7 +29,7 @@ from pathways.runtime.host.between.mailbox import (
     wait_for_first,
 )
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.waits import Gate
+from pathways.runtime.monitor import Gate
 from pathways.runtime.wire.addresses import LOOPBACK, read_address
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.sockets import end_socket

@@ -1,14 +1,36 @@
-"""Waits for changes of what a lock guards.
+"""Waits, for one event or for changes of what a lock guards.
 
-As a Condition, but that Ctrl-C never leaves the lock held, or given back twice: its own code is Python, and may be
-interrupted between any two lines. The thread of a controller's loop would stand still then, and with it all islands.
+A `Monitor` is as a Condition, but that Ctrl-C never leaves the lock held, or given back twice: the code of a Condition
+is Python, and may be interrupted between any two lines. The thread of a loop would stand still, with all islands.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 
-from pathways.runtime.host.devices.waits import Gate
-from pathways.runtime.interrupts import uninterrupted
+from pathways.runtime.interrupts import uninterrupted, wait_without_end
+
+
+class Gate:
+    """One wait: the gate opens when the work is done, or its device is lost."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        """Ends the wait; a second call does nothing."""
+        with contextlib.suppress(RuntimeError):
+            self._lock.release()
+
+    def pass_through(self, timeout: float | None = None) -> None:
+        """Waits until the gate is open, or so many seconds. Ctrl-C ends the wait."""
+        if timeout is None:
+            wait_without_end(lambda seconds: self._lock.acquire(timeout=seconds))
+        else:
+            self._lock.acquire(timeout=timeout)
 
 
 class Monitor:
