@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from support.processes import ROOT
@@ -22,26 +23,158 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def add(tree: Path, files: Mapping[str, str | tuple[str, str]]) -> None:
-    """Writes new files, and replaces a text in those that are there."""
+Change: TypeAlias = str | tuple[str, str] | list[tuple[str, str]]
+"""The text of a new file, or texts that replace others in a file that is there."""
+
+
+def add(tree: Path, files: Mapping[str, Change]) -> None:
+    """Writes new files, and replaces texts in those that are there."""
     for name, change in files.items():
         path = tree / name
         if isinstance(change, str):
             assert not path.exists()
             path.write_text(change)
-        else:
-            text = path.read_text()
-            assert text.count(change[0]) == 1, f"{change[0]} in {name}"
-            line = "from importlib import import_module\n" if "import_module" in change[1] else ""
-            path.write_text(_with_import(text, line).replace(*change))
+            continue
+        text = path.read_text()
+        for before, after in [change] if isinstance(change, tuple) else change:
+            assert text.count(before) == 1, f"{before} in {name}"
+            text = text.replace(before, after)
+            if "import_module" in after and "import import_module" not in text:
+                text = text.replace("\nfrom ", "\nfrom importlib import import_module\nfrom ", 1)
+        path.write_text(text)
 
 
-def _with_import(text: str, line: str) -> str:
-    """Puts an import before the first one of a module."""
-    return text.replace("\nfrom ", f"\n{line}from ", 1)
+def imported(module: str, name: str) -> str:
+    """Writes an expression for a name of a module."""
+    return f'import_module("pathways.{module}").{name}'
 
 
-CASES: Mapping[str, tuple[Mapping[str, str | tuple[str, str]], str, str]] = {
+CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
+    "pass": (
+        {
+            "compiler/passes/count_calls.py": (
+                "from typing import ClassVar\n\n"
+                "from pathways.compiler.passes.base import Pass, Session\n"
+                "from pathways.dialect.ir.program import ProgramIR\n"
+                "from pathways.dialect.phases import Phase\n\n\n"
+                "class CountCalls(Pass):\n"
+                '    """Prints how many calls there are.\n\n    Requires: phase schedule.\n    """\n\n'
+                '    name: ClassVar[str] = "count-calls"\n'
+                "    requires: ClassVar[Phase] = Phase.SCHEDULE\n"
+                "    ensures: ClassVar[Phase] = Phase.SCHEDULE\n\n"
+                "    def apply(self, program: ProgramIR, session: Session) -> None:\n"
+                "        print(len(program.flow.nodes), 'nodes')\n"
+            ),
+            "compiler/pass_manager.py": [
+                (
+                    "        MergeCalls,\n        PlanIslands,",
+                    "        MergeCalls,\n        "
+                    + imported("compiler.passes.count_calls", "CountCalls")
+                    + ",\n        PlanIslands,",
+                ),
+                (
+                    "        PlanIslands(enforce=options.enforce),",
+                    "        "
+                    + imported("compiler.passes.count_calls", "CountCalls")
+                    + "(),\n        PlanIslands(enforce=options.enforce),",
+                ),
+            ],
+        },
+        "import numpy as np, pathways as pw\n"
+        "pw.program(lambda x: x + 1).lower(np.ones(2)).compile()\n"
+        "from pathways.cli.main import main; main(['passes'], standalone_mode=False)",
+        "nodes",
+    ),
+    "op": (
+        {
+            "dialect/ir/pw.py": [
+                (
+                    "class BranchOp(PwOp):",
+                    'class NoteOp(PwOp):\n    """Says something."""\n\n    OPERATION_NAME = "pw.note"\n'
+                    '    text = Field(STRING, "what it says")\n\n\nclass BranchOp(PwOp):',
+                ),
+                ("    BranchOp,\n    FreeOp,\n)", "    BranchOp,\n    FreeOp,\n    NoteOp,\n)"),
+            ]
+        },
+        "from pathways.dialect.ir import pw\nfrom pathways.dialect.mlir import parse_text\n"
+        "module = parse_text('\"pw.note\"() {text = \"hello\"} : () -> ()', 'a test')\n"
+        "(op,) = module.body.operations; print(op.text)",
+        "hello",
+    ),
+    "transport between hosts": (
+        {
+            "runtime/host/between/noted.py": (
+                "from pathways.runtime.host.between.eager_values import EagerPlane\n\n\n"
+                "class NotedPlane(EagerPlane):\n"
+                "    def offer(self, number, arrays, devices):\n"
+                "        print('noted', number)\n"
+                "        return super().offer(number, arrays, devices)\n"
+            ),
+            "runtime/host/between/link.py": [
+                ("return 0 if values.bytes", "return 2 if values.bytes == 24 else 0 if values.bytes"),
+                (
+                    "self._pulled)\n",
+                    "self._pulled, "
+                    + imported("runtime.host.between.noted", "NotedPlane")
+                    + "(self._way_now, sender))\n",
+                ),
+                (
+                    "PulledSource(self._pulled, mailbox.where(1))))\n",
+                    "PulledSource(self._pulled, mailbox.where(1)), EagerSource(mailbox)))\n",
+                ),
+            ],
+        },
+        "import jax, numpy as np\n"
+        "from pathways.dialect.dtypes import ArrayType\n"
+        "from pathways.runtime.host.between.data_plane import ArrayGroup\n"
+        "from pathways.runtime.host.devices import pjrt\n"
+        "from pathways.runtime.host.load.neighbors import Neighbors\n"
+        "from pathways.runtime.wire.loop import Loop\n"
+        "loop, device = Loop(), jax.devices()[0]; loop.start()\n"
+        "a, b = Neighbors(device, loop, 'a'), Neighbors(device, loop, 'b'); b.meet({'a': a.invite('b')})\n"
+        "values = ArrayGroup([ArrayType((6,), 'float32')], [pjrt.on_device(device)])\n"
+        "to = a.to('b'); to.offer(to.prepare(values), 7, [jax.device_put(np.ones(6, np.float32))], [device]).send()\n"
+        "(came,) = b.sources['a'].fetch(7, values); came.block_until_ready(); print(np.asarray(came.array()))\n"
+        "loop.call(loop.end); loop.over.wait(9)",
+        "noted 7\n[1. 1. 1. 1. 1. 1.]",
+    ),
+    "platform": (
+        {
+            "dialect/platforms.py": (
+                '        Platform("tpu", ("tpu",), custom_calls=ON_TPU, ray_resource="TPU"),\n',
+                '        Platform("tpu", ("tpu",), custom_calls=ON_TPU, ray_resource="TPU"),\n'
+                '        Platform("npu", ("npu",), tried="never", in_flight=4),\n',
+            ),
+        },
+        "from pathways.dialect.platforms import platform_named; print(platform_named('npu').in_flight)",
+        "4",
+    ),
+    "way to start hosts": (
+        {
+            "runtime/launch/noted_hosts.py": (
+                "from pathways.runtime.launch.local_hosts import LocalLauncher\n\n\n"
+                "class NotedLauncher(LocalLauncher):\n"
+                "    def start(self, island, epoch, tickets):\n"
+                "        print('starts', island.name, flush=True)\n"
+                "        return super().start(island, epoch, tickets)\n"
+            ),
+            "runtime/control/serve.py": (
+                "        return LocalLauncher(folder,",
+                "        return " + imported("runtime.launch.noted_hosts", "NotedLauncher") + "(folder,",
+            ),
+        },
+        "import tempfile, pathlib, pathways as pw, numpy as np\n"
+        "from pathways.api.shared_cluster import start_shared\n"
+        "from pathways.dialect.topology import parse_topology\n"
+        "from pathways.runtime.launch.reach import ask\n"
+        "with tempfile.TemporaryDirectory(prefix='pw') as folder:\n"
+        "    start_shared(folder + '/c', parse_topology('islands=1,devices=1'), 'stride')\n"
+        "    with pw.connect(folder + '/c'):\n"
+        "        print(np.asarray(pw.program(lambda x: x + 1)(np.ones(2))))\n"
+        "    print(*(path.read_text() for path in pathlib.Path(folder).rglob('*.log')))\n"
+        "    ask(folder + '/c', 'stop')",
+        "starts island0",
+    ),
     "scheduling policy of islands": (
         {
             "runtime/control/scheduling/last.py": (
