@@ -32,7 +32,7 @@ from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.launch.ray_api import connect_to_ray
 from pathways.runtime.launch.ray_trial import trial_cluster
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.addresses import LOOPBACK, Address
+from pathways.runtime.wire.addresses import LOOPBACK, Address, listening_at, prepare
 from pathways.runtime.wire.certificates import make_folders
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import decode, frame_bytes, pack_parcels
@@ -40,11 +40,10 @@ from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import ROLES
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.loop import Loop
-from pathways.runtime.wire.sockets import listening_at, prepare
+from pathways.runtime.wire.message import VERSIONS
 from pathways.runtime.wire.tls import read_keys
 from pathways.runtime.wire.tls_ports import WELCOME, LoopListener, join_as
 from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
-from pathways.runtime.wire.versions import VERSIONS
 
 IN_FLIGHT = 4
 

@@ -116,7 +116,7 @@ PEER = States(
         "ended": {},
     },
 )
-"""A stream of a controller's loop. A full one takes nothing more for now."""
+"""A stream of a loop. A full one takes nothing more for now."""
 
 BUFFER = States(
     "a buffer",

@@ -32,18 +32,19 @@ class ThreadPool(ThreadPoolExecutor):
         except RuntimeError as error:
             if "start new thread" not in str(error):  # the pool is shut down, for example
                 raise
-            refused.append(PathwaysError(_no_thread(self._name)))
+            refused.append(PathwaysError(no_thread(self._name)))
             raise refused[0] from None
 
 
-def _no_thread(name: str) -> NoThread:
+def no_thread(name: str) -> NoThread:
+    """Returns the error of a process that can have no more threads."""
     return NoThread(thread=name, running=threading.active_count())
 
 
 def start_thread(name: str, work: Callable[..., object], *arguments: Any) -> None:
     """Starts a daemon thread that does `work`. Raises PWC0521 where the process can have no more threads."""
     if not started(threading.Thread(target=work, args=arguments, name=name, daemon=True)):
-        raise PathwaysError(_no_thread(name))
+        raise PathwaysError(no_thread(name))
 
 
 def started(thread: threading.Thread) -> bool:

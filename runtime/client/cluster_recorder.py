@@ -2,9 +2,10 @@
 
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.client.clocks import Ping, ahead
 from pathways.runtime.client.hosts import Hosts, ask_each
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.host.observe.events import EventReader
@@ -14,6 +15,26 @@ from pathways.runtime.wire import messages as m
 
 PINGS = 8
 """Messages to each host by which its clock is compared with ours."""
+
+
+@dataclass(frozen=True)
+class Ping:
+    """A message was sent and its answer came, at two times of our clock; between them the other's clock said `told`."""
+
+    sent: int
+    told: int
+    back: int
+
+
+def ahead(pings: Sequence[Ping]) -> int:
+    """Returns how far the other clock is ahead, as the fastest of some pings says: it is wrong by half of its time.
+
+    Where it may be the same clock, as on one machine, it is: every time was told between sending and answer.
+    """
+    if all(p.sent <= p.told <= p.back for p in pings):
+        return 0
+    best = min(pings, key=lambda p: p.back - p.sent)
+    return best.told - (best.sent + best.back) // 2
 
 
 class ClusterRecorder(RunRecorder):

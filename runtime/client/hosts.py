@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.remote_host import RemoteHost
 from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND
@@ -22,7 +21,7 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
-from pathways.runtime.wire.ids import MOST_RUNS
+from pathways.runtime.wire.ids import MOST_RUNS, ClientIds
 from pathways.runtime.wire.load_proofs import Branches
 
 

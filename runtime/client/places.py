@@ -14,7 +14,7 @@ from pathways.runtime.wire.encoding import frame_bytes
 from pathways.runtime.wire.errors import NoCluster
 from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.versions import VERSIONS
+from pathways.runtime.wire.message import VERSIONS
 
 
 class ToController(Protocol):

@@ -14,7 +14,6 @@ import numpy as np
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
-from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.ended_arrays import EndedArrays, Sink
 from pathways.runtime.client.remote_host import RemoteHost, ToHost
 from pathways.runtime.host.devices.remote_array import RemoteRun
@@ -22,6 +21,7 @@ from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.ids import ClientIds
 
 LOSS_REASON_TIMEOUT_S = 30.0
 """Limits the time in which the controller says why a connection to a host has ended."""

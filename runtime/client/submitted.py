@@ -1,6 +1,9 @@
-"""What a client of a shared cluster tells its controller of a run, and when it need not do so at once."""
+"""What a client of a cluster tells its controller of runs and of memory, and when it need not do so at once."""
 
+import contextlib
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from pathways.runtime.client.hosts import RunParcel, StartedRun
 from pathways.runtime.client.remote_island import RemoteIsland
@@ -34,3 +37,25 @@ def parcels_of(parcels: Mapping[int, RunParcel]) -> list[tuple[int, int, list[m.
 def are_ahead(hosts: Iterable[RemoteIsland]) -> bool:
     """Whether islands have so much to do for this client that one more run may come to them a little later."""
     return all(host.under_way > AHEAD for host in hosts)
+
+
+class HeldBytes:
+    """What is held since that was last told; any thread may add to it, also while it collects garbage."""
+
+    def __init__(self) -> None:
+        self._added: deque[tuple[tuple[str, int], int, int]] = deque()
+
+    def add(self, client: str, run: int, device: int, size: int) -> None:
+        self._added.append(((client, run), device, size))
+
+    def take(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """By client inside of the process, and run: the numbers of devices, and bytes, in pairs."""
+        if not self._added:
+            return {}
+        held: dict[tuple[str, int], Counter[int]] = {}
+        with contextlib.suppress(IndexError):
+            while True:
+                of, device, size = self._added.popleft()
+                held.setdefault(of, Counter())[device] += size
+        pairs = {of: [(device, size) for device, size in sizes.items() if size] for of, sizes in held.items()}
+        return {of: tuple(chain.from_iterable(found)) for of, found in pairs.items() if found}

@@ -14,7 +14,6 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
-from pathways.runtime.control.client_numbers import ClientNumbers
 from pathways.runtime.control.cluster_status import status_of_cluster
 from pathways.runtime.control.dispatcher import Dispatcher, controller_failed
 from pathways.runtime.control.held_up import refuse_hopeless
@@ -22,7 +21,7 @@ from pathways.runtime.control.island_changes import IslandChanges
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members, print_note
 from pathways.runtime.control.scheduling import SchedulingPolicy
-from pathways.runtime.control.sessions import ClientPeer, ClientSession, KnownPlan
+from pathways.runtime.control.sessions import ClientNumbers, ClientPeer, ClientSession, KnownPlan
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
 from pathways.runtime.launch.launcher import HostLauncher
@@ -35,8 +34,8 @@ from pathways.runtime.wire.frames import FrameReader, Transport
 from pathways.runtime.wire.identity import Identity
 from pathways.runtime.wire.ids import MOST_CLIENTS, client_of
 from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.message import difference
 from pathways.runtime.wire.peer import Peer, Receive
-from pathways.runtime.wire.versions import difference
 
 MAX_FRAME_BYTES = 1 << 26
 """The most bytes of any message to a controller: data do not come here."""

@@ -10,11 +10,29 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
-from pathways.runtime.control.epochs import Epoch
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.launch.launcher import Started
+from pathways.runtime.states import ISLAND
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.peer import Peer
+
+
+@dataclass(eq=False)
+class Epoch:
+    """Which host of an island this is, and whether it is there (runtime/states.py)."""
+
+    number: int = 0
+    state: str = ISLAND.first
+
+    def go(self) -> None:
+        """The host is gone: the next one is that of another epoch."""
+        self.state = ISLAND.after(self.state, "go")
+        self.number += 1
+
+    def settle(self, number: int, event: str) -> None:
+        """Says what has become of the host of an epoch; that one may be gone again by then."""
+        if number == self.number:
+            self.state = ISLAND.after(self.state, event)
 
 
 @dataclass(eq=False)

@@ -17,11 +17,8 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island
-from pathways.runtime.control.epochs import Epoch
-from pathways.runtime.control.gang_roll import hangs, roll_of
-from pathways.runtime.control.member import Member, Rank, all_ranks, member_after, members_of
-from pathways.runtime.control.partitions import Partitions
-from pathways.runtime.control.silence import Silence, host_timeout
+from pathways.runtime.control.health import Partitions, Silence, hangs, host_timeout, roll_of
+from pathways.runtime.control.member import Epoch, Member, Rank, all_ranks, member_after, members_of
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
 from pathways.runtime.launch.launcher import HostLauncher
@@ -29,8 +26,8 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.credentials import Caller
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.message import difference
 from pathways.runtime.wire.peer import Peer
-from pathways.runtime.wire.versions import difference
 
 MOST_STARTS = 5
 """So many hosts that end before a run of theirs does are enough."""

@@ -21,10 +21,9 @@ from pathways.runtime.launch.local_cluster import clear_folder
 from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS, LocalLauncher
 from pathways.runtime.launch.ray_api import connect_to_ray
 from pathways.runtime.launch.ray_hosts import RayLauncher
-from pathways.runtime.wire.addresses import LOOPBACK, Address, read_address, show_address
+from pathways.runtime.wire.addresses import LOOPBACK, Address, listening_at, read_address, show_address
 from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.loop import MAX_CONNECTING, Loop
-from pathways.runtime.wire.sockets import listening_at
 from pathways.runtime.wire.tls import Keys, checked_keys
 from pathways.runtime.wire.tls_ports import LoopListener
 

@@ -15,6 +15,7 @@ from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.states import RUN, SESSION, Life
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.ids import MOST_CLIENTS
 from pathways.runtime.wire.load_proofs import new_key
 
 
@@ -153,3 +154,24 @@ class ClientSession:
     def is_next(self, run: ClusterRun) -> bool:
         """Whether nothing that this client has sent before waits for any of the run's islands."""
         return all(self.lines[island][0] is run for island in run.parcels)
+
+
+class ClientNumbers:
+    """Gives out numbers: each once, then those that were given back, the oldest first. 0 is for the only client of a
+    cluster that has no other."""
+
+    def __init__(self, most: int = MOST_CLIENTS) -> None:
+        self._most = most
+        self._following = 1
+        self._free: deque[int] = deque()
+
+    def take(self) -> int | None:
+        """Gives a number; None while all are in use."""
+        if self._following < self._most:
+            self._following += 1
+            return self._following - 1
+        return self._free.popleft() if self._free else None
+
+    def give_back(self, number: int) -> None:
+        """Frees a number that no host and no run uses any more."""
+        self._free.append(number)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from pathways.runtime.threads import started
+from pathways.runtime.threads import start_thread
 
 IDLE_S = 5.0
 """Seconds after which a thread that has nothing to do ends."""
@@ -24,22 +24,14 @@ class ClientThreads:
         """Guards those; nothing is waited for inside."""
 
     def put(self, client: int, work: Callable[[], object]) -> None:
-        """Does something on a client's thread; at once, where no thread can be started."""
+        """Does something on a client's thread. Raises PWC0521 where none can be started: the caller must not wait."""
         with self._lock:
-            todo = self._todo.get(client) or self._start(client)
-            if todo is not None:
-                todo.put(work)
-                return
-        work()
-
-    def _start(self, client: int) -> _Queue | None:
-        """Starts the thread of a client, for a caller that has the lock; returns None where it cannot."""
-        todo = _Queue()
-        name = f"{self._name}-{client}"
-        if not started(threading.Thread(target=self._serve, args=(client, todo), name=name, daemon=True)):
-            return None
-        self._todo[client] = todo
-        return todo
+            todo = self._todo.get(client)
+            if todo is None:
+                todo = _Queue()
+                start_thread(f"{self._name}-{client}", self._serve, client, todo)
+                self._todo[client] = todo
+            todo.put(work)
 
     def put_behind(self, client: int, work: Callable[[], object]) -> None:
         """Does something behind what a client has asked for; at once, where it has no thread."""

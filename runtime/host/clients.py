@@ -16,15 +16,14 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.posting import ClientPost, Post
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.addresses import Address
+from pathways.runtime.wire.addresses import BACKLOG, Address, listening_at
 from pathways.runtime.wire.credentials import process_at
-from pathways.runtime.wire.encoding import decode
+from pathways.runtime.wire.encoding import decode, most_bytes
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
 from pathways.runtime.wire.fields import check_fields
-from pathways.runtime.wire.frames import Transport
+from pathways.runtime.wire.frames import FrameReader, Transport
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.peer import Peer
-from pathways.runtime.wire.sockets import BACKLOG, listening_at
 from pathways.runtime.wire.tls import Keys, no_peer
 from pathways.runtime.wire.tls_ports import LoopListener
 
@@ -32,6 +31,8 @@ Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
 """What a host's main thread does, in this order, and where the answer goes."""
 TICKET_S = 10.0
 """Seconds that a ticket may come later than who shows it: by another stream. A process without one is dropped then."""
+MAX_ATTACH_BYTES = 1 << 16
+"""The most bytes of what a process says before it is let in."""
 MAY = (
     m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush, m.Inject,
     m.Record,
@@ -44,6 +45,8 @@ class _Coming:
     """A process that has connected, and has not been let in."""
 
     peer: Peer
+    reader: FrameReader
+    """Limits what it may send."""
     member: str
     """The name in its certificate; empty at a Unix socket."""
     attach: m.Attach | None = None
@@ -100,8 +103,9 @@ class Clients:
 
     def _begin(self, transport: Transport, member: str) -> None:
         """Hears who a process is; one that does not say so, or has no ticket, is dropped."""
-        peer = Peer(self.loop, transport)
-        coming = self._coming[peer] = _Coming(peer, member)
+        reader = FrameReader(lambda kind: MAX_ATTACH_BYTES)
+        peer = Peer(self.loop, transport, reader)
+        coming = self._coming[peer] = _Coming(peer, reader, member)
         peer.begin(lambda _, kind, payload: self._meet(coming, decode(kind, payload)), self._leave)
         self.loop.after(TICKET_S, lambda: self._refuse(peer, _no_ticket(coming)) if peer in self._coming else None)
 
@@ -126,6 +130,7 @@ class Clients:
             self._refuse(peer, _no_ticket(coming))
             return
         del self._coming[peer]
+        coming.reader.most_bytes = most_bytes
         post = ClientPost(peer)
         self._there[client] = peer
         peer.receive = lambda _, kind, payload: self._hear(client, peer, post, kind, payload)

@@ -40,7 +40,6 @@ from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.failures import why_not
-from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.store import Poison
@@ -213,6 +212,13 @@ class Host:
         All waits for another host that is gone end, and offers to it are dropped. `post` as for `receive`.
         """
         post = post or self._post
+        try:
+            return self._notice(message, post)
+        except PathwaysError as error:  # no thread can be started, say
+            self._fail(message, post, error.diagnostic)
+            return False
+
+    def _notice(self, message: m.Message, post: Post) -> bool:
         match message:
             case m.Fence() | m.Mend():
                 anew = message.anew if isinstance(message, m.Mend) else 0
@@ -337,7 +343,7 @@ class Host:
             for pendings in drive(part.waves, frame, run):
                 decisions.go_on()
                 flight.wait(pendings, run.tokens)
-            results += [(result, _handed_out(frame, result)) for result in part.results]
+            results += [(result, result.value_in(frame)) for result in part.results]
         except Exception as error:  # the run fails alone: what it has launched is waited for, as always
             traceback.print_exc()
             poison = Poison(why_not(f"a run of {part.plan.name}", self.name, error))
@@ -392,8 +398,3 @@ class Host:
         if isinstance(array, Poison):
             raise array.error()
         return (local_values if self.neighbors.in_step else all_values)(array, message.shard)
-
-
-def _handed_out(frame: Frame, result: PartResult) -> Any:
-    value = frame.values[result.slot]
-    return value if result.copy is None or isinstance(value, Poison) else result.copy(value)

@@ -39,10 +39,10 @@ from pathways.runtime.wire.encoding import decode
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.loop import Loop
+from pathways.runtime.wire.message import VERSIONS
 from pathways.runtime.wire.peer import Peer
 from pathways.runtime.wire.tls import read_keys
 from pathways.runtime.wire.tls_ports import join_as
-from pathways.runtime.wire.versions import VERSIONS
 
 LOOKS, LOOK = 20, 0.05
 """How often a host whose stream has ended looks whether its controller is gone, and the seconds between two looks."""

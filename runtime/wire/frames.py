@@ -68,8 +68,8 @@ class FrameReader:
     """Splits the bytes of one stream into frames; its owner says when to read."""
 
     def __init__(self, most_bytes: Callable[[int], int]) -> None:
-        """`most_bytes` gives the most bytes of a payload by the kind of the frame."""
-        self._most_bytes = most_bytes
+        """`most_bytes` gives the most bytes of a payload by the kind of the frame; it may be replaced."""
+        self.most_bytes = most_bytes
         self.heard = time.monotonic()
         """When bytes last came."""
         self._buffer = bytearray()
@@ -116,7 +116,7 @@ class FrameReader:
         buffer, begin = self._buffer, self._begin + HEADER.size
         if len(buffer) >= begin:
             size, kind = HEADER.unpack_from(buffer, self._begin)
-            if size > (most := self._most_bytes(kind)):
+            if size > (most := self.most_bytes(kind)):
                 have, rule = f"a message of kind {kind} of {size:,} bytes", f"at most {most:,} bytes"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
             if len(buffer) >= begin + size:

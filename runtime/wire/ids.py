@@ -3,6 +3,8 @@
 The client of a cluster that has only one is number 0. What comes from a client is checked (`fields.py`).
 """
 
+import threading
+
 COUNTER = 48
 """The bits of an id that a client counts."""
 MOST_CLIENTS = 1 << 15
@@ -25,3 +27,18 @@ def first_id(client: int) -> int:
 def client_of(array: int) -> int:
     """The number of the client that chose an id; negative for what is no id."""
     return array >> COUNTER
+
+
+class ClientIds:
+    """The ids of one client of a cluster; any thread may take some."""
+
+    def __init__(self, client: int) -> None:
+        self._lock = threading.Lock()
+        self._following = first_id(client)
+
+    def take(self, count: int = 1) -> int:
+        """Takes so many ids; returns the first."""
+        with self._lock:
+            first = self._following
+            self._following += count
+            return first

@@ -31,19 +31,11 @@ WOKEN_BYTES = 1 << 12
 """The most bytes that are read at once of those that wake the loop."""
 
 
-class Registered(Protocol):
-    """What a loop looks at: a stream (`peer.py`), a socket that listens, or one that is no stream yet."""
-
-    def look(self, events: int) -> None:
-        """Does what can be done now: `events` are those of the selector."""
-        ...
+class Written(Protocol):
+    """A stream to which something is to be written (`peer.py`)."""
 
     def flush(self) -> None:
         """Writes what can be written now."""
-        ...
-
-    def end(self, reason: str) -> None:
-        """Ends it."""
         ...
 
 
@@ -56,7 +48,7 @@ class Loop:
         self._numbers = itertools.count()
         self._soon: deque[Callable[[], None]] = deque()
         self._on_thread: deque[Callable[[], None]] = deque()
-        self.written: list[Registered] = []
+        self.written: list[Written] = []
         """Streams to which something was posted that is not written yet."""
         self._ended = self._is_closed = False
         self.over = threading.Event()
@@ -142,10 +134,12 @@ class Loop:
         start_thread("pathways-loop", self._run_and_close)
 
     def _run_and_close(self) -> None:
-        self.run()
-        with self._lock:
-            self.close()
-        self.over.set()
+        try:
+            self.run()
+        finally:
+            with self._lock:
+                self.close()
+            self.over.set()
 
     def run(self) -> None:
         """Does what there is to do until `end`."""
@@ -163,7 +157,7 @@ class Loop:
                 if self._soon or self.written:
                     self._do_soon()
                 self._waits_until = self._timers[0][0] if self._timers else math.inf
-            wait = self._waits_until - now
+            wait = self._waits_until - time.monotonic()
             if self._soon or self._on_thread or self._ended or wait < 0:
                 wait = 0.0  # a thread waits as short as it can from here on: others wait for Python's lock
             found = self.selector.select(None if wait == math.inf else wait)
@@ -182,7 +176,7 @@ class Loop:
                 do_safely(self._soon.popleft())
             written, self.written = self.written, []
             for stream in written:
-                stream.flush()
+                do_safely(stream.flush)
 
     def end(self) -> None:
         self._ended = True
@@ -221,9 +215,6 @@ class _Socket:
 
     def __init__(self, sock: socket.socket, look: Callable[[int], None]) -> None:
         self._socket, self.look = sock, look
-
-    def flush(self) -> None:
-        """Does nothing: nothing is posted to it."""
 
     def end(self, reason: str) -> None:
         """Closes the socket."""

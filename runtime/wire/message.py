@@ -1,12 +1,15 @@
-"""The base class of all messages, and the five messages that processes of different versions exchange.
+"""The base class of all messages, the five that processes of different versions exchange, and what is a version.
 
 A message is a frozen msgspec struct: its annotations are what `decode` checks (encoding.py). A class is a message as
 soon as it is declared. Its kind, one byte in a frame, is its position among all declarations: the five of this file
 come first and must keep their order. A field named `blob` must be the last: its bytes are sent unpacked.
 """
 
+import platform
+
 import msgspec
 
+from pathways.dialect.versions import WRITER
 from pathways.runtime.wire.fields import Count, Int, Name
 
 
@@ -55,3 +58,12 @@ class Answer(Message, frozen=True):
     error: str = ""
     value: str = ""
     blob: bytes = b""
+
+
+VERSIONS = WRITER | {"python": ".".join(platform.python_version_tuple()[:2])}
+
+
+def difference(theirs: dict[str, str]) -> str:
+    """What another process has otherwise; empty where all is the same."""
+    names = sorted(n for n in {*VERSIONS, *theirs} if VERSIONS.get(n) != theirs.get(n))
+    return ", ".join(f"{n} {theirs.get(n, 'none')} there, {VERSIONS.get(n, 'none')} here" for n in names)

@@ -1,6 +1,6 @@
-"""A stream of a loop: what is sent to it waits there while its other end does not read, and holds up no other stream.
+"""Streams of a loop: what is sent to one waits there while its other end does not read, and holds up no other stream.
 
-`receive` and `on_end` are called on the loop's thread alone; any thread may post.
+`receive` is called on the loop's thread alone, `on_end` by whatever thread has the loop's lock; any thread may post.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def _ignore(*said: object) -> None:
 
 
 class Peer:
-    """A stream of a loop, which carries frames."""
+    """Sends and receives messages on one stream of a loop."""
 
     __slots__ = (
         "_changed",

@@ -50,7 +50,7 @@ class LoopListener:
         *,
         seconds: float = HANDSHAKE_S,
     ) -> None:
-        """`listener` listens already. Who has not said in so many seconds who it is is dropped."""
+        """`listener` listens already. A process that has not said in so many seconds who it is is dropped."""
         self._loop, self._keys, self._wanted, self._let_in = loop, keys, wanted, let_in
         self._seconds = seconds
         self._coming: dict[socket.socket, _Coming] = {}
@@ -111,13 +111,6 @@ class LoopListener:
         if self._refused > 1:
             print(f"note: {self._refused - 1} others were refused", file=sys.stderr, flush=True)
         self._refused = 0
-
-    def close(self) -> None:
-        """Drops who is not let in yet."""
-        for sock in list(self._coming):
-            self._loop.unwatch(sock)
-            sock.close()
-        self._coming.clear()
 
 
 def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE_S) -> tuple[Connection, Identity]:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Collection
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.wire.addresses import prepare
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Identity, Role, uris_of
-from pathways.runtime.wire.sockets import prepare
 from pathways.runtime.wire.tls import Keys, member_at
 
 PIECE = 1 << 18

@@ -20,7 +20,7 @@ from support.two_islands import X, both, double, f, g, here, jit, there
 from support.ways import WAYS, cluster_by
 
 import pathways as pw
-from pathways.runtime.control.silence import TIMEOUT
+from pathways.runtime.control.health import TIMEOUT
 
 
 @pytest.fixture(scope="module", autouse=True, params=WAYS)

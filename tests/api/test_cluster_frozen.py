@@ -19,7 +19,7 @@ from support.clusters import becomes, is_replaced, pid_of, send, values
 from support.codes import code_of
 
 import pathways as pw
-from pathways.runtime.control.silence import TIMEOUT
+from pathways.runtime.control.health import TIMEOUT
 
 jit: Any = jax.jit
 HOST_TIMEOUT_S = 6.0

@@ -22,8 +22,8 @@ from support.ways import WAYS, cluster_by
 
 import pathways as pw
 from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.control.health import TIMEOUT
 from pathways.runtime.control.member import Member
-from pathways.runtime.control.silence import TIMEOUT
 from pathways.runtime.launch import local_hosts
 from pathways.runtime.wire import messages as m
 

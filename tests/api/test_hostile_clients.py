@@ -25,7 +25,7 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import MOST_RESULTS, first_id
-from pathways.runtime.wire.versions import VERSIONS
+from pathways.runtime.wire.message import VERSIONS
 
 ISLAND = "island0"
 

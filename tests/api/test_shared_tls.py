@@ -31,9 +31,9 @@ from pathways.runtime.launch.reach import ask, connect_to, connect_to_host
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import port_of, show_address
 from pathways.runtime.wire.certificates import issue, make_folders
+from pathways.runtime.wire.message import VERSIONS
 from pathways.runtime.wire.tls import read_keys
 from pathways.runtime.wire.tls_ports import join_as
-from pathways.runtime.wire.versions import VERSIONS
 
 PWC = "from pathways.cli.main import main; main()"
 

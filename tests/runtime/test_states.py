@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pathways.dialect.diagnostics import InternalError
-from pathways.runtime.control.epochs import Epoch
+from pathways.runtime.control.member import Epoch
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.host.run.frame import Frame

@@ -24,7 +24,7 @@ from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import MESSAGES, frame_bytes, pack_parcels
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import first_id
-from pathways.runtime.wire.versions import VERSIONS
+from pathways.runtime.wire.message import VERSIONS
 from support.clusters import PATIENCE
 from support.two_islands import f, g
 

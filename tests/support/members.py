@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.wire.addresses import Address
+from pathways.runtime.wire.addresses import Address, listening_at
 from pathways.runtime.wire.certificates import issue, make_authority
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import Identity, Role
 from pathways.runtime.wire.loop import Loop
-from pathways.runtime.wire.sockets import listening_at
 from pathways.runtime.wire.tls import Keys, no_peer, read_keys
 from pathways.runtime.wire.tls_ports import HANDSHAKE_S, LoopListener, join_as
 from pathways.runtime.wire.tls_socket import TlsSocket
@@ -87,7 +86,6 @@ class Door:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.loop.call(self.listener.close)
         self.loop.call(self.loop.end)
         assert self.loop.over.wait(PATIENCE)
         self.socket.close()

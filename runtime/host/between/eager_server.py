@@ -22,11 +22,11 @@ from pathways.runtime.host.between.mailbox import (
     Entrance,
     abstract,
 )
-from pathways.runtime.wire.addresses import Address, show_address
+from pathways.runtime.threads import started
+from pathways.runtime.wire.addresses import BACKLOG, Address, listening_at, show_address, undelayed
 from pathways.runtime.wire.frames import ConnectionEnded, FrameReader, frame_of
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.peer import Peer
-from pathways.runtime.wire.sockets import BACKLOG, listening_at, undelayed
 
 MAX_STRANGERS = 64
 """Maximum processes that may be showing a key; for one more, the one that has taken longest is dropped."""
@@ -83,7 +83,9 @@ class EagerServer:
             peer.end("no way has its key")
             return
         del self._strangers[peer]
-        way.take(peer, number)
+        meeting = threading.Thread(target=way.take, args=(peer, number), name="pathways-meet", daemon=True)
+        if not started(meeting):  # it asks JAX's transfer server where it listens: not on the thread of the loop
+            peer.end("no thread could be started")
 
 
 def _max_bytes(kind: int) -> int:

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from pathways.runtime.monitor import Gate
 from pathways.runtime.threads import started
-from pathways.runtime.wire.addresses import read_address
+from pathways.runtime.wire.addresses import end_socket, read_address, undelayed
 from pathways.runtime.wire.frames import HEADER, frame_of
-from pathways.runtime.wire.sockets import end_socket, undelayed
 
 _KINDS = READY, VALUE, FAILURE, WHERE = range(4)
 """Kinds of frames: both ends have begun; a value; why there is none; how another transport is reached. Each begins with

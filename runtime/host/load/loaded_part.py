@@ -25,7 +25,7 @@ from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import PreparedWave
-from pathways.runtime.host.run.store import Origin
+from pathways.runtime.host.run.store import Origin, Poison
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,11 @@ class PartResult:
     slot: int
     origin: Origin
     copy: Callable[[Any], Any] | None
+
+    def value_in(self, frame: Frame) -> Any:
+        """Returns what a run has made of it."""
+        value = frame.values[self.slot]
+        return value if self.copy is None or isinstance(value, Poison) else self.copy(value)
 
 
 @dataclass(eq=False)

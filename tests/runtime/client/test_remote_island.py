@@ -13,7 +13,6 @@ from support.streams import end_loop, started_loop
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.client.remote_island import RemoteIsland
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
@@ -21,6 +20,7 @@ from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.ids import ClientIds
 
 CAUSE = ComputationFailed(computation="f", island="island0", cause="boom")
 

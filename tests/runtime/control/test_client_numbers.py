@@ -1,6 +1,6 @@
 """Tests that numbers of clients are used again, each only after it was given back."""
 
-from pathways.runtime.control.client_numbers import ClientNumbers
+from pathways.runtime.control.sessions import ClientNumbers
 
 
 def test_numbers_are_used_again_in_the_order_in_which_they_were_given_back() -> None:

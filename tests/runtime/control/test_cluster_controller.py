@@ -18,11 +18,11 @@ from pathways.dialect.diagnostics import InternalError, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.control import cluster_controller
-from pathways.runtime.control.client_numbers import ClientNumbers
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.island_rules import refused_new
 from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.control.sessions import ClientNumbers
 from pathways.runtime.launch.launcher import Started
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -31,7 +31,7 @@ from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.loop import Loop
-from pathways.runtime.wire.versions import VERSIONS
+from pathways.runtime.wire.message import VERSIONS
 
 
 class InProcessHosts(Started):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pathways.runtime.control.gang_roll import hangs, roll_of
+from pathways.runtime.control.health import hangs, roll_of
 
 
 @pytest.mark.parametrize(

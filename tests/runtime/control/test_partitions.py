@@ -1,7 +1,7 @@
 """Tests when two islands reconnect whose hosts are running but do not reach each other."""
 
 from pathways.dialect.diagnostic_json import read_diagnostic
-from pathways.runtime.control.partitions import MOST_MENDED, Partitions
+from pathways.runtime.control.health import MOST_MENDED, Partitions
 from pathways.runtime.wire import messages as m
 
 

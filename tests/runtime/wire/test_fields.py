@@ -7,7 +7,6 @@ import pytest
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.client.client_ids import ClientIds
 from pathways.runtime.host.clients import MAY
 from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
@@ -27,7 +26,7 @@ from pathways.runtime.wire.fields import (
     named,
     rules_of,
 )
-from pathways.runtime.wire.ids import MOST_CLIENTS, MOST_RESULTS, NONE, client_of, first_id
+from pathways.runtime.wire.ids import MOST_CLIENTS, MOST_RESULTS, NONE, ClientIds, client_of, first_id
 
 CAUSE = write_diagnostic(BadMessage("a test", "none"))
 EMPTY: dict[Any, Any] = {

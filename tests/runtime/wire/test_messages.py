@@ -15,7 +15,7 @@ from pathways.runtime.wire import encoding, frames
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.versions import VERSIONS, difference
+from pathways.runtime.wire.message import VERSIONS, difference
 
 INT = st.integers(-(1 << 63), (1 << 63) - 1)
 INDEX = st.integers(1 - (1 << 20), (1 << 20) - 1)

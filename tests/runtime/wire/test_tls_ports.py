@@ -23,16 +23,16 @@ from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.launch.joining import JoiningLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire import tls_ports
+from pathways.runtime.wire.addresses import listening_at
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import pack_parcels
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Role
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.loop import Loop
-from pathways.runtime.wire.sockets import listening_at
+from pathways.runtime.wire.message import VERSIONS
 from pathways.runtime.wire.tls import Keys
 from pathways.runtime.wire.tls_ports import LoopListener, join_as
-from pathways.runtime.wire.versions import VERSIONS
 
 HANDSHAKE_TIMEOUT_S = 0.3
 """How long a handshake may take in these tests."""
@@ -127,7 +127,6 @@ class RunningController:
         self.thread.join(PATIENCE)
         for connection in self.made:
             connection.close()
-        self.port.close()
         self.listener.close()
         self.loop.close()
         assert not self.thread.is_alive()

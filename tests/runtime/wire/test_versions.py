@@ -1,6 +1,6 @@
 """The difference between the versions of two processes names each that differs."""
 
-from pathways.runtime.wire.versions import VERSIONS, difference
+from pathways.runtime.wire.message import VERSIONS, difference
 
 
 def test_equal_versions_have_no_difference() -> None:

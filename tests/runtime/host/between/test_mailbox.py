@@ -30,9 +30,8 @@ from pathways.runtime.host.between.mailbox import (
 )
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.monitor import Gate
-from pathways.runtime.wire.addresses import LOOPBACK, read_address
+from pathways.runtime.wire.addresses import LOOPBACK, end_socket, read_address
 from pathways.runtime.wire.frames import HEADER
-from pathways.runtime.wire.sockets import end_socket
 
 MAX_VALUE_BYTES = 1 << 16
 

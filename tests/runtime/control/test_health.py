@@ -3,7 +3,7 @@
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.control.silence import MOST_AWAY, TIMEOUT, Silence, host_timeout
+from pathways.runtime.control.health import MOST_AWAY, TIMEOUT, Silence, host_timeout
 
 
 def test_a_host_is_lost_after_the_heartbeat_timeout() -> None:

@@ -1,4 +1,4 @@
-"""Islands that are there and do not reach each other: when two of them are to connect anew, for a run. Pure."""
+"""Which hosts are gone, hang, or are not reached by others, by what is heard of them. Pure, but for a setting."""
 
 import itertools
 from collections import deque
@@ -6,9 +6,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostic_json import write_diagnostic
-from pathways.runtime.control.gang_roll import hangs
+from pathways.runtime.time_limits import time_limit
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NothingComesThrough
+
+TIMEOUT = "PATHWAYS_HOST_TIMEOUT"
+"""The environment variable for the seconds after which a host that is not heard of is gone."""
+MOST_AWAY = 2.0
+"""Seconds between two looks above which this process itself was stopped: what it did not hear counts for nothing."""
+
+
+def host_timeout() -> float:
+    """Reads the setting. Raises PWC0707."""
+    return time_limit(TIMEOUT, "10")
+
+
+class Silence:
+    """Judges, look by look, which hosts have been silent for too long."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._last: float | None = None
+        self._excused = float("-inf")
+
+    def judge(self, now: float, heard: Mapping[str, float]) -> dict[str, float]:
+        """Returns the hosts that are gone, and for how long they were silent; `heard` is when each last was not."""
+        if self._last is not None and now - self._last > MOST_AWAY:
+            self._excused = now
+        self._last = now
+        silent = {name: now - max(when, self._excused) for name, when in heard.items()}
+        return {name: seconds for name, seconds in silent.items() if seconds > self._timeout}
+
+
+def hangs(limit: float, idle: Sequence[float]) -> bool:
+    """Whether hosts that compute nothing for so many seconds each hang, where one has stood still for `limit`."""
+    return all(seconds >= limit / 2 for seconds in idle)
+
+
+def roll_of(calls: Mapping[str, Sequence[str]]) -> str:
+    """What each host of an island has launched, or that it has nothing to do."""
+    return "\n".join(f"{name}: {line}" for name, lines in calls.items() for line in lines or ["nothing runs there"])
+
 
 MOST_MENDED = 256
 """Runs of which it is known that two of their islands were connected anew, of the last ones."""
