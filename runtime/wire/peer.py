@@ -119,7 +119,7 @@ class Peer:
         """Sends the pieces of whole frames, as `post`. Raises ConnectionEnded."""
         self._check_open()
         self._posted.append(pieces)
-        self._loop.call(self._take_posted)
+        self._loop.call(self._send_posted)
         self._check_open()
 
     def keep(self, *messages: m.Message) -> None:
@@ -170,15 +170,20 @@ class Peer:
             return
         if not self._waiting:
             self._loop.written.append(self)
-        self._waiting.append(data)
-        self._size += len(data)
+        self._queue((data,))
+
+    def _send_posted(self) -> None:
+        """Sends what threads have posted and kept; the caller has the lock of the loop."""
+        while self._posted:
+            self._queue(self._posted.popleft())
+        if self.life.state == "open":
+            self.flush()
+
+    def _queue(self, pieces: Sequence[bytes | memoryview]) -> None:
+        self._waiting.extend(pieces)
+        self._size += sum(map(len, pieces))
         if self.max_unread_bytes is not None and self._size > self.max_unread_bytes:
             self._fail(f"it has not taken {self._size:,} bytes")
-
-    def _take_posted(self) -> None:
-        while self._posted:
-            for data in self._posted.popleft():
-                self.write(data)
 
     def flush(self) -> None:
         """Writes what the peer takes now; the rest waits here, and its socket is looked at."""
