@@ -40,9 +40,9 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 QUICK_TESTS := tests/compiler/test_golden.py tests/compiler/search tests/runtime/control/scheduling tests/runtime/test_states.py \
         tests/dialect/ir/test_{declarations,flow,refused_modules}.py \
         tests/dialect/plan/test_{edges_of_rules,instructions,match,rules_of_plans,sealed_members}.py \
-        tests/runtime/client/test_{clocks,controller,remote_host,submitted}.py \
-        tests/runtime/control/test_{cluster_controller,dispatcher,island_changes,partitions,relay,silence,votes}.py \
-        tests/runtime/wire/test_{addresses,certificates,fields,frame_reader,messages}.py
+        tests/runtime/client/test_controller.py tests/runtime/client/remote/test_{recorded_clocks,remote_island,run_window,submitted}.py \
+        tests/runtime/control/test_{cluster_controller,dispatcher,health,island_changes,partitions,relay,votes}.py \
+        tests/runtime/wire/test_{addresses,certificates,fields,frame_reader,messages,peer}.py
 
 # Tests where an encoded message could differ from the direct call that it replaces.
 ENCODED_TESTS := tests/api/test_{arguments,arrays,stages}.py tests/runtime/client tests/runtime/host/run \

@@ -31,7 +31,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.remote.cluster import Cluster
 from pathways.runtime.control import cluster_controller
 from pathways.runtime.wire import connection
 from pathways.runtime.wire import messages as m

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pathways.api.process import Process, attach, attached_process, inside_of, process, process_policy
 from pathways.dialect.topology import Topology, parse_topology
-from pathways.runtime.client.attached import Attached
-from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.remote.attached import Attached
+from pathways.runtime.client.remote.cluster import Cluster
 from pathways.runtime.host.run.background import CANCEL_LOOK
 
 

@@ -7,7 +7,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology, parse_topology
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.hosts import HostedIslands
+from pathways.runtime.client.remote.hosts import HostedIslands
 from pathways.runtime.wire.errors import WrongIslands
 
 

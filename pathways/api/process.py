@@ -25,11 +25,11 @@ from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Island, Topology
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
-from pathways.runtime.client.attached import Attached
 from pathways.runtime.client.controller import Controller
-from pathways.runtime.client.hosts import HostedIslands
 from pathways.runtime.client.loaded_plan import LoadedPlan
-from pathways.runtime.client.places import come_in
+from pathways.runtime.client.remote.attached import Attached
+from pathways.runtime.client.remote.hosts import HostedIslands
+from pathways.runtime.client.remote.places import come_in
 from pathways.runtime.control.scheduling import STRIDE, SchedulingPolicy
 from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
 from pathways.runtime.errors import Forked

@@ -9,7 +9,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.remote.hosts import Hosts
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe import faults
 from pathways.runtime.host.observe.fault_steps import FaultSteps

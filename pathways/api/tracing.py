@@ -10,8 +10,8 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
 from pathways.dialect.files import write_whole
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.cluster_recorder import ClusterRecorder
-from pathways.runtime.client.hosts import Hosts
+from pathways.runtime.client.remote.cluster_recorder import ClusterRecorder
+from pathways.runtime.client.remote.hosts import Hosts
 from pathways.runtime.host.observe import perfetto
 from pathways.runtime.host.observe.recorder import Recorder, RunRecorder
 

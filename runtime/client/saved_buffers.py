@@ -11,9 +11,9 @@ from pathways.dialect.array_files import ArrayFile
 from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.controller import Controller
-from pathways.runtime.client.hosts import Hosts
-from pathways.runtime.client.remote_island import RemoteIsland
-from pathways.runtime.client.remote_moves import move_engine
+from pathways.runtime.client.remote.hosts import Hosts
+from pathways.runtime.client.remote.remote_island import RemoteIsland
+from pathways.runtime.client.remote.remote_moves import move_engine
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import Keeper, Machine

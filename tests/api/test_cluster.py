@@ -25,8 +25,8 @@ import pathways as pw
 from pathways.api.process import Process, inside_of, process, process_policy
 from pathways.dialect.plan.part import edges_of
 from pathways.dialect.topology import parse_topology
-from pathways.runtime.client.cluster import Cluster
-from pathways.runtime.client.remote_island import RemoteIsland
+from pathways.runtime.client.remote.cluster import Cluster
+from pathways.runtime.client.remote.remote_island import RemoteIsland
 
 jit: Any = jax.jit
 TOPOLOGY = "islands=3,devices=8"

@@ -21,7 +21,7 @@ from support.proc import children_of
 from support.ways import WAYS, cluster_by
 
 import pathways as pw
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote.remote_host import RemoteHost
 from pathways.runtime.control.health import TIMEOUT
 from pathways.runtime.control.member import Member
 from pathways.runtime.launch import local_hosts

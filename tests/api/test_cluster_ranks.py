@@ -28,7 +28,7 @@ import pathways as pw
 from pathways.api import snapshots
 from pathways.api.process import Process, inside_of, process
 from pathways.dialect.diagnostic_json import write_diagnostic
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote.remote_host import RemoteHost
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import HostLost
 

@@ -22,7 +22,7 @@ from support.shared import SharedCluster, end_of, go_on, line_of, shared_cluster
 from support.two_islands import X, both, double, f, g, here, square, there
 
 import pathways as pw
-from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND
+from pathways.runtime.client.remote.run_window import MAX_RUNS_PER_ISLAND
 
 
 @pw.program

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pathways.api.process import process
-from pathways.runtime.client.attached import Attached
-from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.remote.attached import Attached
+from pathways.runtime.client.remote.cluster import Cluster
 from pathways.runtime.launch.local_hosts import LocalHosts
 from pathways.runtime.wire import messages as m
 

@@ -94,7 +94,7 @@ class Parts:
 
 
 class ArrayStore(Protocol):
-    """The arrays of a host in another process (client/remote_island.py)."""
+    """The arrays of a host in another process (client/remote/remote_island.py)."""
 
     def free(self, number: int) -> None:
         """Says that no run will name an array again; may be called anywhere, also by the garbage collector."""

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pathways.runtime.client.cluster_recorder import Ping, ahead
+from pathways.runtime.client.remote.cluster_recorder import Ping, ahead
 
 
 def pings(offset: int, rng: random.Random) -> list[Ping]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.client.hosts import Hosts, ask_each
-from pathways.runtime.client.remote_host import RemoteHost
+from pathways.runtime.client.remote.hosts import Hosts, ask_each
+from pathways.runtime.client.remote.remote_host import RemoteHost
 from pathways.runtime.host.observe.events import EventReader
 from pathways.runtime.host.observe.perfetto import Recording
 from pathways.runtime.host.observe.recorder import MOST_LAUNCHES, RunRecorder

@@ -5,8 +5,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from pathways.runtime.client.hosts import RunParcel, StartedRun
-from pathways.runtime.client.remote_island import RemoteIsland
+from pathways.runtime.client.remote.hosts import RunParcel, StartedRun
+from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND, RESUME_AT_RUNS, RunWindow
+from pathways.runtime.client.remote.run_window import MAX_RUNS_PER_ISLAND, RESUME_AT_RUNS, RunWindow
 from pathways.runtime.monitor import Monitor
 
 PATIENCE_S = 60.0

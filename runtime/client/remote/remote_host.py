@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.runtime.client.called_back import call_back
+from pathways.runtime.client.remote.called_back import call_back
 from pathways.runtime.interrupts import wait_without_end
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -27,7 +27,7 @@ class _Request:
 
 
 class OfIsland(Protocol):
-    """The island that a host belongs to (client/remote_island.py)."""
+    """The island that a host belongs to (client/remote/remote_island.py)."""
 
     @property
     def lost(self) -> Diagnostic | None:

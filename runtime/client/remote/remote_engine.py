@@ -17,8 +17,8 @@ from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.ranks import RankTable
-from pathways.runtime.client.hosts import Hosts, RemoteDevice, RunParcel, StartedRun, ask_all
-from pathways.runtime.client.remote_island import RemoteIsland
+from pathways.runtime.client.remote.hosts import Hosts, RemoteDevice, RunParcel, StartedRun, ask_all
+from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices.islands import PhysicalIsland

@@ -14,8 +14,8 @@ import numpy as np
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
-from pathways.runtime.client.ended_arrays import EndedArrays, Sink
-from pathways.runtime.client.remote_host import RemoteHost, ToHost
+from pathways.runtime.client.remote.ended_arrays import EndedArrays, Sink
+from pathways.runtime.client.remote.remote_host import RemoteHost, ToHost
 from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m

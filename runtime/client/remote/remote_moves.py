@@ -12,8 +12,8 @@ import numpy as np
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.move import ArrayPlace, move_plan
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.hosts import Hosts
-from pathways.runtime.client.remote_engine import RemoteEngine
+from pathways.runtime.client.remote.hosts import Hosts
+from pathways.runtime.client.remote.remote_engine import RemoteEngine
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, put_on_side
 from pathways.runtime.host.run.frame import Frame

@@ -12,9 +12,9 @@ from typing import ClassVar, NamedTuple
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
-from pathways.runtime.client.remote_host import RemoteHost
-from pathways.runtime.client.remote_island import RemoteIsland
-from pathways.runtime.client.run_window import MAX_RUNS_PER_ISLAND
+from pathways.runtime.client.remote.remote_host import RemoteHost
+from pathways.runtime.client.remote.remote_island import RemoteIsland
+from pathways.runtime.client.remote.run_window import MAX_RUNS_PER_ISLAND
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland

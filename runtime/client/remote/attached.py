@@ -18,13 +18,13 @@ from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
-from pathways.runtime.client.controller_requests import ControllerRequests
-from pathways.runtime.client.hosts import HostedIslands, RemoteDevice, RunParcel, StartedRun
-from pathways.runtime.client.places import Connect, HostPlace, ToController, ToIsland, host_place
-from pathways.runtime.client.remote_host import show_ticket
-from pathways.runtime.client.remote_island import RemoteIsland
-from pathways.runtime.client.run_window import RunWindow
-from pathways.runtime.client.submitted import MOST_KEPT, HeldBytes, are_ahead, parcels_of, submitted
+from pathways.runtime.client.remote.controller_requests import ControllerRequests
+from pathways.runtime.client.remote.hosts import HostedIslands, RemoteDevice, RunParcel, StartedRun
+from pathways.runtime.client.remote.places import Connect, HostPlace, ToController, ToIsland, host_place
+from pathways.runtime.client.remote.remote_host import show_ticket
+from pathways.runtime.client.remote.remote_island import RemoteIsland
+from pathways.runtime.client.remote.run_window import RunWindow
+from pathways.runtime.client.remote.submitted import MOST_KEPT, HeldBytes, are_ahead, parcels_of, submitted
 from pathways.runtime.control.health import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland

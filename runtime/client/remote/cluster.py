@@ -13,8 +13,8 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Topology
-from pathways.runtime.client.attached import Attached
-from pathways.runtime.client.remote_island import RemoteIsland
+from pathways.runtime.client.remote.attached import Attached
+from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.control.cluster_controller import ClusterController
 from pathways.runtime.control.member import all_ranks
 from pathways.runtime.control.own_client import OwnClient

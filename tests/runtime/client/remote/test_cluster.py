@@ -17,7 +17,7 @@ import pathways as pw
 from pathways.api.process import process_policy
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import parse_topology
-from pathways.runtime.client.cluster import Cluster
+from pathways.runtime.client.remote.cluster import Cluster
 from pathways.runtime.control import cluster_controller, members
 from pathways.runtime.launch.local_hosts import LocalLauncher
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.client.cluster import Cluster
-from pathways.runtime.client.cluster_recorder import ClusterRecorder
+from pathways.runtime.client.remote.cluster import Cluster
+from pathways.runtime.client.remote.cluster_recorder import ClusterRecorder
 from pathways.runtime.host.observe.events import write_events
 from pathways.runtime.host.observe.perfetto import Recording
 from pathways.runtime.host.observe.recorder import MOST_LAUNCHES
