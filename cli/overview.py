@@ -6,17 +6,9 @@ from dataclasses import replace
 
 from pathways.api.summary import dcn_bytes, in_bodies, runs_of, schedule_text, size, table
 from pathways.cli.groups import ROWS, counted, grouped, listed
-from pathways.dialect.plan.instructions import Branch, Copy, Free, Recv, Run, Send
+from pathways.dialect.plan.instructions import INSTRUCTIONS, Branch, Run
 from pathways.dialect.plan.leaves import leaf_ports, leaves_of
 from pathways.dialect.plan.nouns import Plan, Port, Stream
-
-_KINDS = {
-    Send: ("send", "sends"),
-    Recv: ("receive", "receives"),
-    Copy: ("copy", "copies"),
-    Free: ("free", "frees"),
-    Branch: ("branch", "branches"),
-}
 
 
 def overview(plan: Plan, row: Callable[[Plan, Port], list[str]]) -> str:
@@ -66,7 +58,9 @@ def _stream(plan: Plan, stream: Stream) -> list[str]:
     computations = len({r.computation for r in runs})
     shown = listed([f"{n} x {name}" if n > 1 else name for name, n in names.most_common()], 3)
     kinds = Counter(type(i) for i in stream.instructions)
-    others = [f"{kinds[kind]} {words[kinds[kind] > 1]}" for kind, words in _KINDS.items() if kinds[kind]]
+    others = [
+        f"{kinds[kind]} {kind.COUNTED[kinds[kind] > 1]}" for kind in INSTRUCTIONS if kind is not Run and kinds[kind]
+    ]
     return [
         stream.island,
         f"peak {size(stream.peak_bytes)} a device",

@@ -93,13 +93,83 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
                     'class NoteOp(PwOp):\n    """Says something."""\n\n    OPERATION_NAME = "pw.note"\n'
                     '    text = Field(STRING, "what it says")\n\n\nclass BranchOp(PwOp):',
                 ),
-                ("    BranchOp,\n    FreeOp,\n)", "    BranchOp,\n    FreeOp,\n    NoteOp,\n)"),
+                ("    PlanOp,\n    *STREAM_OPS,\n)", "    PlanOp,\n    *STREAM_OPS,\n    NoteOp,\n)"),
             ]
         },
         "from pathways.dialect.ir import pw\nfrom pathways.dialect.mlir import parse_text\n"
         "module = parse_text('\"pw.note\"() {text = \"hello\"} : () -> ()', 'a test')\n"
         "(op,) = module.body.operations; print(op.text)",
         "hello",
+    ),
+    "instruction": (
+        {
+            "dialect/plan/instructions.py": [
+                (
+                    "@dataclass(frozen=True)\nclass Free:",
+                    '@dataclass(frozen=True)\nclass Say:\n    """Print a text."""\n\n    KIND: ClassVar[str] = "say"\n'
+                    '    COUNTED: ClassVar[tuple[str, str]] = ("saying", "sayings")\n    step: int\n    text: str\n\n'
+                    "    @property\n    def effects(self) -> Effects:\n        return Effects((), (), ())\n\n\n"
+                    "@dataclass(frozen=True)\nclass Free:",
+                ),
+                ("Copy | Free | Branch", "Copy | Free | Branch | Say"),
+                ("Copy, Free, Branch)", "Copy, Free, Branch, Say)"),
+            ],
+            "dialect/ir/pw.py": [
+                (
+                    "class FreeOp(PwOp):",
+                    'class SayOp(PwOp):\n    """Print a text."""\n\n    OPERATION_NAME = "pw.say"\n'
+                    '    step = Field(INTEGER, "its position in the order of the program")\n'
+                    '    text = Field(STRING, "what is printed")\n\n\nclass FreeOp(PwOp):',
+                ),
+                ("BranchOp, FreeOp)", "BranchOp, FreeOp, SayOp)"),
+            ],
+            "dialect/plan/plan.proto": [
+                ("message Free {", "message Say { int64 step = 1; string text = 2; }\nmessage Free {"),
+                ("Branch branch = 6; }", "Branch branch = 6; Say say = 7; }"),
+            ],
+            "compiler/buffers/streams.py": [
+                (
+                    "import Branch, Copy, Free, Instruction, Recv, Run, Send\n",
+                    "import Branch, Copy, Free, Instruction, Recv, Run, Say, Send\n",
+                ),
+                (
+                    "        if dead:\n            draft.instructions.append(Free(",
+                    "        if dead:\n            draft.instructions.append(Say(step, 'something was freed'))\n"
+                    "            draft.instructions.append(Free(",
+                ),
+            ],
+            "runtime/host/load/steps.py": [
+                (
+                    "import Branch, Copy, Free, Instruction, Recv, Run, Send\n",
+                    "import Branch, Copy, Free, Instruction, Recv, Run, Say, Send\n",
+                ),
+                (
+                    "            case Free():\n",
+                    "            case Say():\n                return lambda frame: print(instruction.text)\n"
+                    "            case Free():\n",
+                ),
+            ],
+            "cli/inspect.py": [
+                (
+                    "import Branch, Copy, Free, Instruction, Recv, Run, Send\n",
+                    "import Branch, Copy, Free, Instruction, Recv, Run, Say, Send\n",
+                ),
+                (
+                    "        case Free():\n",
+                    "        case Say():\n            return [at, f'say {instruction.text}', '']\n"
+                    "        case Free():\n",
+                ),
+            ],
+        },
+        "from pathlib import Path\nfrom grpc_tools import protoc\nfrom pathways.dialect import platforms\n"
+        "at = str(Path(platforms.__file__).parent / 'plan')\n"
+        "assert not protoc.main(['', f'-I{at}', f'--descriptor_set_out={at}/plan.binpb', f'{at}/plan.proto'])\n"
+        "import numpy as np, pathways as pw, jax\n"
+        "one, two = jax.jit(lambda x: x * 2), jax.jit(lambda x: x + 1)\n"
+        "plan = pw.program(lambda x: two(one(x))).lower(np.ones(2)).compile(merge=False)\n"
+        "plan.save('PLAN'); from pathways.cli.main import main\n"
+        "main(['inspect', 'PLAN', '--schedule'], standalone_mode=False); print(np.asarray(plan(np.ones(2))))",
+        "something was freed\n[3. 3.]",
     ),
     "transport between hosts": (
         {

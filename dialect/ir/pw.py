@@ -292,6 +292,8 @@ def unnamed(op: PwOp) -> str:
     return op.callee if isinstance(op, CallOp) else op.OPERATION_NAME
 
 
+STREAM_OPS: tuple[type[PwOp], ...] = (BuffersOp, RunOp, SendOp, RecvOp, CopyOp, BranchOp, FreeOp)
+"""What the stream of an island consists of."""
 OPS: tuple[type[PwOp], ...] = (
     SliceOp,
     MeshOp,
@@ -301,13 +303,7 @@ OPS: tuple[type[PwOp], ...] = (
     CondOp,
     WhileOp,
     PlanOp,
-    BuffersOp,
-    RunOp,
-    SendOp,
-    RecvOp,
-    CopyOp,
-    BranchOp,
-    FreeOp,
+    *STREAM_OPS,
 )
 
 

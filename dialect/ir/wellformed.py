@@ -122,11 +122,10 @@ def _plan_ops(plan: pw.PlanOp) -> Iterator[Broken]:
     blocks = [b for region in plan.operation.regions for b in region.blocks]
     if len(blocks) > 1:
         yield plan.operation, f"has {len(blocks)} blocks", "one stream of instructions"
-    inside = (pw.BuffersOp, pw.RunOp, pw.SendOp, pw.RecvOp, pw.CopyOp, pw.BranchOp, pw.FreeOp)
     for block in blocks:
         for op in block.operations:
-            if not isinstance(op, inside):
-                yield op.operation, "is no instruction", f"one of {', '.join(i.OPERATION_NAME for i in inside)}"
+            if not isinstance(op, pw.STREAM_OPS):
+                yield op.operation, "is no instruction", f"one of {', '.join(i.OPERATION_NAME for i in pw.STREAM_OPS)}"
 
 
 def _function_ops(function: Operation) -> Iterator[Broken]:

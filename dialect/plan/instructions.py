@@ -35,6 +35,7 @@ class Run:
     """Enqueue `computation` (index) on the gang of `mesh` (index); slots in, slots out."""
 
     KIND: ClassVar[str] = "run"
+    COUNTED: ClassVar[tuple[str, str]] = ("run", "runs")
     step: int
     computation: Annotated[int, Refers("computations", "callee")]
     mesh: Annotated[int, Refers("meshes")]
@@ -60,6 +61,7 @@ class Send:
     """Offer a buffer to the island `to`, on a channel."""
 
     KIND: ClassVar[str] = "send"
+    COUNTED: ClassVar[tuple[str, str]] = ("send", "sends")
     step: int
     channel: int
     slot: int
@@ -76,6 +78,7 @@ class Recv:
     """Take a buffer from the island `source`, on a channel."""
 
     KIND: ClassVar[str] = "recv"
+    COUNTED: ClassVar[tuple[str, str]] = ("receive", "receives")
     step: int
     channel: int
     slot: int
@@ -92,6 +95,7 @@ class Copy:
     """Move or reshard a buffer inside an island."""
 
     KIND: ClassVar[str] = "copy"
+    COUNTED: ClassVar[tuple[str, str]] = ("copy", "copies")
     step: int
     source: int
     target: int
@@ -107,6 +111,7 @@ class Free:
     """Drop buffers after their last use."""
 
     KIND: ClassVar[str] = "free"
+    COUNTED: ClassVar[tuple[str, str]] = ("free", "frees")
     step: int
     slots: Slots
 
@@ -125,6 +130,7 @@ class Branch:
     """
 
     KIND: ClassVar[str] = "branch"
+    COUNTED: ClassVar[tuple[str, str]] = ("branch", "branches")
     step: int
     kind: str
     bodies: Annotated[tuple[int, ...], Refers("bodies")]
