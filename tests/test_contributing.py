@@ -189,8 +189,8 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
                     + "(self._way_now, sender))\n",
                 ),
                 (
-                    "PulledSource(self._pulled, mailbox.where(1))))\n",
-                    "PulledSource(self._pulled, mailbox.where(1)), EagerSource(mailbox)))\n",
+                    "PulledSource(self._pulled, inbox.where(1))))\n",
+                    "PulledSource(self._pulled, inbox.where(1)), EagerSource(inbox)))\n",
                 ),
             ],
         },

@@ -334,7 +334,7 @@ def test_hosts_refuse_snapshot_requests_with_forged_paths_or_metadata(
             message = type(message)(**fields)
         return encoded(message)
 
-    monkeypatch.setattr("pathways.runtime.wire.connection.encode", change_in)
+    monkeypatch.setattr("pathways.runtime.wire.peer.encode", change_in)
     assert code_of(pw.save, {"w": w}, path) == "PWC0911"
     assert code_of(pw.restore, {"w": w}, path) == "PWC0911"
     monkeypatch.undo()

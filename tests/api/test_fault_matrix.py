@@ -214,8 +214,8 @@ def proxied(patch: pytest.MonkeyPatch) -> Generator[dict[str, Proxy]]:
 
     def through(invitation: str) -> str:
         found = Invitation.read(invitation)
-        entrance = replace(found.entrance, address=proxied_at(found.entrance.address, pulled_through), name="")
-        return str(replace(found, entrance=entrance))
+        reached = replace(found.eager_address, address=proxied_at(found.eager_address.address, pulled_through), name="")
+        return str(replace(found, eager_address=reached))
 
     def pulled_through(data: bytes) -> bytes:
         """Replaces the address of a transfer server in what passes, by one as long."""

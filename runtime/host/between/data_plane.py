@@ -1,4 +1,4 @@
-"""What a transport is: one way for arrays between two hosts. A new one is a file, and a row in `link.py`."""
+"""Interface of a transport, which moves arrays between two hosts. A new one is a file, and rows in `link.py`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What this host sends to others without being asked: small values, each as soon as it is there (`mailbox.py`)."""
+"""Pushes small values to other hosts as soon as they are computed; `inbox.py` receives them there."""
 
 import contextlib
 import hmac
@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
-from pathways.runtime.host.between.mailbox import (
+from pathways.runtime.host.between.inbox import (
     CONNECT_TIMEOUT_S,
     FAILURE,
     HELLO,
@@ -19,7 +19,7 @@ from pathways.runtime.host.between.mailbox import (
     READY,
     VALUE,
     WHERE,
-    Entrance,
+    EagerAddress,
     abstract,
 )
 from pathways.runtime.threads import started
@@ -29,17 +29,17 @@ from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.peer import Peer
 
 MAX_STRANGERS = 64
-"""Maximum processes that may be showing a key; for one more, the one that has taken longest is dropped."""
+"""The most connections that have not shown a key; for one more, the oldest is dropped."""
 
 
 class EagerServer:
-    """The port at which other hosts come for the values that this one sends them."""
+    """Listens for the hosts that receive the values of this one."""
 
     def __init__(self, ip: str, loop: Loop) -> None:
         self._loop = loop
-        self._ways: dict[str, EagerWay] = {}
+        self._outboxes: dict[str, Outbox] = {}
         self._strangers: dict[Peer, None] = {}
-        """Those who have not shown a key, in the order in which they came."""
+        """Connections that have not shown a key, the oldest first."""
         listener = listening_at((ip, 0))
         self._address: Address = listener.getsockname()[:2]
         loop.listen(listener, self._accept)
@@ -49,12 +49,12 @@ class EagerServer:
         except OSError:  # the system has no such sockets
             self._name = ""
 
-    def way(self) -> "EagerWay":
-        """Makes the way to one more host."""
+    def outbox(self) -> "Outbox":
+        """Makes the outbox for one more host, with a key of its own."""
         key = secrets.token_hex(KEY_BYTES)
-        entrance = Entrance(show_address(self._address), self._name, key)
-        way = self._ways[key] = EagerWay(entrance, lambda: self._ways.pop(key, None))
-        return way
+        eager_address = EagerAddress(show_address(self._address), self._name, key)
+        outbox = self._outboxes[key] = Outbox(eager_address, lambda: self._outboxes.pop(key, None))
+        return outbox
 
     def _accept(self, sock: socket.socket) -> None:
         undelayed(sock)
@@ -73,17 +73,17 @@ class EagerServer:
             peer.end("it has not said who it is")
 
     def _meet(self, peer: Peer, kind: int, payload: bytes | bytearray) -> None:
-        """Gives a stream to the way whose key it shows; any other ends."""
+        """Gives a stream to the outbox whose key it shows; ends any other."""
         if kind != HELLO or len(payload) != KEY_AND_TIME.size or peer not in self._strangers:
             peer.end("it does not show a key")
             return
         key, number = KEY_AND_TIME.unpack(payload)
-        way = next((w for k, w in list(self._ways.items()) if hmac.compare_digest(k.encode(), key)), None)
-        if way is None:
-            peer.end("no way has its key")
+        outbox = next((w for k, w in list(self._outboxes.items()) if hmac.compare_digest(k.encode(), key)), None)
+        if outbox is None:
+            peer.end("no outbox has its key")
             return
         del self._strangers[peer]
-        meeting = threading.Thread(target=way.take, args=(peer, number), name="pathways-meet", daemon=True)
+        meeting = threading.Thread(target=outbox.take, args=(peer, number), name="pathways-meet", daemon=True)
         if not started(meeting):  # it asks JAX's transfer server where it listens: not on the thread of the loop
             peer.end("no thread could be started")
 
@@ -92,27 +92,27 @@ def _max_bytes(kind: int) -> int:
     return KEY_AND_TIME.size if kind == HELLO else -1
 
 
-class EagerWay:
-    """What goes to one other host, which has come for it or will. Whatever is sent behind its end goes nowhere."""
+class Outbox:
+    """The values for one other host, sent when that host has connected. Values sent after `close` are dropped."""
 
-    def __init__(self, entrance: Entrance, ended: Callable[[], object]) -> None:
-        self.entrance = entrance
+    def __init__(self, eager_address: EagerAddress, ended: Callable[[], object]) -> None:
+        self.eager_address = eager_address
         self._ended = ended
         self.anew = 0
-        """At which time the two were told to connect anew."""
+        """How often the two hosts were told to reconnect."""
         self._peer: Peer | None = None
         """The stream in use."""
         self._peers: dict[int, Peer] = {}
-        """Of those that came, by that time: the one in use, and any that is ahead of this end."""
+        """By that count: the stream in use, and any of a receiver that heard of the reconnection first."""
         self._waiting: list[Sequence[bytes | memoryview]] = []
         self._where: dict[int, Callable[[], str]] = {}
-        """By transport, says how it is reached: asked for each stream."""
+        """By transport, returns how it is reached; called for each stream."""
         self._is_over = False
         self._lock = threading.Lock()
-        """Guards those; nothing is waited for inside."""
+        """Guards those; no thread waits for the other host while it has this lock."""
 
     def send(self, number: int, data: bytes, kind: int = VALUE, *, anew: int = -1) -> None:
-        """Sends a value; `anew`: unless the two were told to connect anew since that time."""
+        """Sends a value. With `anew`, drops it if the hosts were told to reconnect since that count."""
         frame = frame_of(kind, NUMBER.pack(number), data)
         with self._lock:
             if anew not in (-1, self.anew):
@@ -125,11 +125,11 @@ class EagerWay:
                 self._waiting.append(frame)
 
     def fail(self, number: int, why: str, *, anew: int = -1) -> None:
-        """Says why there is no value of a number. `anew` as of `send`."""
+        """Sends a failure in place of a value. `anew` is as of `send`."""
         self.send(number, why.encode(errors="replace")[:MOST_TEXT], FAILURE, anew=anew)
 
     def say_where(self, transport: int, said: Callable[[], str]) -> None:
-        """Says how a transport is reached: now, and anew to each stream that the other host comes with."""
+        """Sends how a transport is reached, now and on each new stream."""
         with self._lock:
             self._where[transport] = said
             with contextlib.suppress(ConnectionEnded):  # as above
@@ -140,7 +140,7 @@ class EagerWay:
             self._peer.post_pieces(frame_of(WHERE, NUMBER.pack(transport), said.encode()))
 
     def take(self, peer: Peer, anew: int) -> None:
-        """Takes the stream of the other host; one that comes later takes the place of one before."""
+        """Takes a stream of the other host, in place of an earlier one of the same count."""
         with self._lock:
             if self._is_over or anew < self.anew:
                 peer.close()
@@ -151,7 +151,7 @@ class EagerWay:
                 self._begin(peer)
 
     def begin_anew(self, anew: int) -> None:
-        """Drops all that has not come to the other host, and goes on by the stream that it comes with, or came."""
+        """Drops all values that wait, and goes on with the stream of this count, which may have connected already."""
         with self._lock:
             self._waiting.clear()
             for before in [n for n in self._peers if n < anew]:
@@ -161,7 +161,7 @@ class EagerWay:
                 self._begin(self._peers[anew])
 
     def close(self) -> None:
-        """Ends it: the other host is gone."""
+        """Drops all values and streams: the other host is lost."""
         with self._lock:
             self._is_over = True
             self._waiting.clear()
@@ -187,7 +187,7 @@ class EagerWay:
 
 
 def _near(name: str) -> socket.socket:
-    """A socket that listens for processes of this machine. Raises OSError where there is none of this kind."""
+    """Makes a socket that listens for processes of this machine. Raises OSError if the system has none of this kind."""
     if not name:
         raise OSError("no name")
     sock = socket.socket(socket.AF_UNIX)

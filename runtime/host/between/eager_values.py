@@ -1,4 +1,4 @@
-"""The eager transport: small arrays are sent, as bytes, as soon as they are there (`eager_server.py`, `mailbox.py`)."""
+"""The eager transport: small arrays are sent, as bytes, as soon as they are there (`eager_server.py`, `inbox.py`)."""
 
 import queue
 import threading
@@ -10,36 +10,38 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pathways.runtime.host.between.data_plane import ArrayGroup
-from pathways.runtime.host.between.eager_server import EagerWay
-from pathways.runtime.host.between.mailbox import Letter, Mailbox
+from pathways.runtime.host.between.eager_server import Outbox
+from pathways.runtime.host.between.inbox import EagerMessage, Inbox
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.threads import started
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Parcel:
-    """Arrays to send, which may not be there yet."""
+    """Arrays to push, which may not be computed yet."""
 
-    way: EagerWay
+    outbox: Outbox
     anew: int
-    """At which time the two hosts had been told to connect anew: behind the next it goes nowhere."""
+    """How often the two hosts had been told to reconnect: after the next time the arrays are dropped."""
     number: int
     arrays: Sequence[pjrt.DeviceArray]
 
     def send(self) -> None:
-        """Waits for the arrays, and sends them under their number, or why they never will be there."""
+        """Waits for the arrays, and sends them under their number, or the failure in their place."""
         try:
             for array in self.arrays:
                 array.block_until_ready()
             found = [np.asarray(shard).tobytes() for array in self.arrays for shard in pjrt.shards_of(array)]
-            self.way.send(self.number, b"".join(found), anew=self.anew)
+            self.outbox.send(self.number, b"".join(found), anew=self.anew)
         except Exception as error:  # whatever it is, the other end must hear of it
-            self.way.fail(self.number, str(error), anew=self.anew)
+            self.outbox.fail(self.number, str(error), anew=self.anew)
 
 
 class Sender:
-    """Sends values when they are there, in the order in which they were given: those of one set of devices, whose
-    computations are done in that order. Another set has another, and waits for none of these."""
+    """Pushes the values of one set of devices in order, each when it is computed.
+
+    One set of devices computes its values in that order, too. Each set has a sender of its own, and waits for no other.
+    """
 
     def __init__(self) -> None:
         self._given: queue.SimpleQueue[Parcel | None] = queue.SimpleQueue()
@@ -48,7 +50,7 @@ class Sender:
         weakref.finalize(self, self._given.put, None).atexit = False
 
     def take(self, parcel: Parcel) -> None:
-        """Sends arrays when they are there; at once, by who calls, where they are, or where there is no thread."""
+        """Sends arrays when they are computed; in the calling thread if they are, or if no thread could be started."""
         if self._has_thread and not all(map(_is_there, parcel.arrays)):
             self._given.put(parcel)
         else:
@@ -62,7 +64,7 @@ def _send_all(given: "queue.SimpleQueue[Parcel | None]") -> None:
 
 
 def _is_there(array: pjrt.DeviceArray) -> bool:
-    """Whether it need not be waited for. To ask a deleted array whether it is ready ends the process."""
+    """Whether an array is computed or deleted. `is_ready` on a deleted array ends the process."""
     return array.is_deleted() or array.is_ready()
 
 
@@ -77,12 +79,12 @@ class EagerOffer(NamedTuple):
         self.parcel.send()
 
     def leave(self) -> None:
-        """Has them sent when they are there."""
+        """Has the sender push them when they are computed."""
         self.by.take(self.parcel)
 
 
 class Sent:
-    """An array of a value that another host sends: waited for as an array is."""
+    """An array of a pushed value, which is waited for as an array is."""
 
     __slots__ = ("_landed", "_number")
 
@@ -90,81 +92,81 @@ class Sent:
         self._landed, self._number = landed, number
 
     @property
-    def letter(self) -> Letter:
-        return self._landed.letter
+    def message(self) -> EagerMessage:
+        return self._landed.message
 
     def is_ready(self) -> bool:
-        return self._landed.letter.is_ready()
+        return self._landed.message.is_ready()
 
     def block_until_ready(self) -> None:
-        """Raises RuntimeError where the value has failed."""
-        self._landed.letter.block_until_ready()
+        """Waits for the value. Raises RuntimeError if it failed."""
+        self._landed.message.block_until_ready()
 
     def array(self) -> pjrt.DeviceArray:
-        """The array, of a value that is there. Raises RuntimeError, or ValueError where it is another's bytes."""
+        """Returns the array of a received value. Raises RuntimeError if it failed, ValueError for a wrong size."""
         return self._landed.arrays()[self._number]
 
 
 class _Landed:
-    """The arrays of one value, put on devices when one of them is first asked for."""
+    """The arrays of one value, which are put on devices when one of them is first used."""
 
-    __slots__ = ("_arrays", "_values", "letter")
+    __slots__ = ("_arrays", "_values", "message")
 
-    def __init__(self, letter: Letter, values: ArrayGroup) -> None:
-        self.letter, self._values = letter, values
+    def __init__(self, message: EagerMessage, values: ArrayGroup) -> None:
+        self.message, self._values = message, values
         self._arrays: list[pjrt.DeviceArray] | None = None
 
     def arrays(self) -> list[pjrt.DeviceArray]:
         if self._arrays is None:
-            self._arrays = self._values.put(self.letter.read())
+            self._arrays = self._values.put(self.message.read())
         return self._arrays
 
 
-def sent(letter: Letter, values: ArrayGroup) -> list[Sent]:
-    """The arrays that a value will be."""
-    landed = _Landed(letter, values)
+def sent(message: EagerMessage, values: ArrayGroup) -> list[Sent]:
+    """Returns the arrays of a value before it is received."""
+    landed = _Landed(message, values)
     return [Sent(landed, number) for number in range(len(values.types))]
 
 
 class EagerPlane:
-    """Sends small arrays as soon as they are there, by the stream that the other host has come with."""
+    """Pushes small arrays to one other host as soon as they are computed."""
 
     has_open_port = False
 
-    def __init__(self, way: Callable[[], EagerWay], sender: Callable[[Sequence[pjrt.Device]], Sender]) -> None:
-        """`way` finds the way to the host that is there now, `sender` what sends the arrays that some devices make."""
-        self._way, self._sender = way, sender
+    def __init__(self, outbox: Callable[[], Outbox], sender: Callable[[Sequence[pjrt.Device]], Sender]) -> None:
+        """`outbox` finds that of the present host, `sender` the thread for arrays of some devices."""
+        self._outbox, self._sender = outbox, sender
 
     def open(self) -> None:
-        """Does nothing: its port is that of the way."""
+        """Does nothing: the outbox has the port."""
 
     def where(self) -> str:
         return ""
 
     def offer(self, number: int, arrays: Sequence[pjrt.DeviceArray], devices: Sequence[pjrt.Device]) -> EagerOffer:
-        way = self._way()
-        return EagerOffer(self._sender(devices), Parcel(way, way.anew, number, arrays))
+        outbox = self._outbox()
+        return EagerOffer(self._sender(devices), Parcel(outbox, outbox.anew, number, arrays))
 
     def fail(self, number: int, why: str, values: ArrayGroup) -> None:
-        self._way().fail(number, why)
+        self._outbox().fail(number, why)
 
     def drop(self, *, is_lost: bool) -> None:
-        """Does nothing: what waits goes with the way."""
+        """Does nothing: the outbox drops its values."""
 
 
 class EagerSource:
-    """Receives what another host sends unasked."""
+    """Receives the arrays that another host pushes."""
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        self._mailbox = mailbox
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
 
     def fetch(self, number: int, values: ArrayGroup) -> list[Sent]:
-        return sent(self._mailbox.expect(number), values)
+        return sent(self._inbox.expect(number), values)
 
     def close(self) -> None:
-        self._mailbox.close()
+        self._inbox.close()
 
 
 def landed(pieces: Sequence[Any]) -> list[pjrt.DeviceArray]:
-    """The arrays of pieces that are there, whichever way they came."""
+    """Returns the arrays of received pieces, whether pushed or pulled."""
     return [piece.array() if isinstance(piece, Sent) else piece for piece in pieces]

@@ -14,9 +14,9 @@ from typing import Any
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.errors import BadSetting
 from pathways.runtime.host.between.data_plane import ArrayGroup, DataPlane, DataSource, Unsent
-from pathways.runtime.host.between.eager_server import EagerServer, EagerWay
+from pathways.runtime.host.between.eager_server import EagerServer, Outbox
 from pathways.runtime.host.between.eager_values import EagerPlane, EagerSource, Sender
-from pathways.runtime.host.between.mailbox import Entrance, Mailbox
+from pathways.runtime.host.between.inbox import EagerAddress, Inbox
 from pathways.runtime.host.between.transfer_server import PulledSource, TransferServer
 from pathways.runtime.host.devices import pjrt
 
@@ -44,16 +44,16 @@ def transport_for(values: ArrayGroup, max_eager_bytes: int) -> int:
 class Invitation:
     """Tells a host how to take what another sends unasked: where it connects, and the most bytes of a value."""
 
-    entrance: Entrance
+    eager_address: EagerAddress
     max_eager_bytes: int
 
     def __str__(self) -> str:
-        return f"{self.max_eager_bytes} {self.entrance}"
+        return f"{self.max_eager_bytes} {self.eager_address}"
 
     @classmethod
     def read(cls, text: str) -> "Invitation":
-        most, entrance = text.split(maxsplit=1)
-        return cls(Entrance.read(entrance), int(most))
+        most, eager_address = text.split(maxsplit=1)
+        return cls(EagerAddress.read(eager_address), int(most))
 
 
 class Outbound:
@@ -70,10 +70,10 @@ class Outbound:
         """`max_eager_bytes`: of the largest value that is sent unasked; `sender` finds what waits for arrays."""
         self._server, self._max_eager_bytes = server, max_eager_bytes
         self._pulled = TransferServer(device, ip)
-        self.planes: Sequence[DataPlane] = (EagerPlane(self._way_now, sender), self._pulled)
+        self.planes: Sequence[DataPlane] = (EagerPlane(self._outbox_now, sender), self._pulled)
         self._open: set[int] = set()
         """The transports that a plan needs: the other host is told how to reach them."""
-        self._way: EagerWay | None = None
+        self._outbox: Outbox | None = None
         self._losses = 0
         """Counts the losses of the other that have not ended: runs sent before them may still be enqueued."""
         self._lock = threading.Lock()
@@ -82,15 +82,15 @@ class Outbound:
     def invite(self) -> Invitation:
         """Returns what the other must know: the same, until it is lost."""
         with self._lock:
-            if self._way is None:
-                self._way = self._server.way()
+            if self._outbox is None:
+                self._outbox = self._server.outbox()
                 for number in self._open:
-                    self._way.say_where(number, self.planes[number].where)
-            return Invitation(self._way.entrance, self._max_eager_bytes)
+                    self._outbox.say_where(number, self.planes[number].where)
+            return Invitation(self._outbox.eager_address, self._max_eager_bytes)
 
-    def _way_now(self) -> EagerWay:
-        assert self._way is not None
-        return self._way
+    def _outbox_now(self) -> Outbox:
+        assert self._outbox is not None
+        return self._outbox
 
     def prepare(self, values: ArrayGroup) -> int:
         """Chooses the transport of values, when a plan is loaded, and gets it ready."""
@@ -99,8 +99,8 @@ class Outbound:
             if number not in self._open:
                 self.planes[number].open()
                 self._open.add(number)
-                if self._way is not None:
-                    self._way.say_where(number, self.planes[number].where)
+                if self._outbox is not None:
+                    self._outbox.say_where(number, self.planes[number].where)
         return number
 
     def offer(
@@ -108,20 +108,20 @@ class Outbound:
     ) -> Unsent | None:
         """Offers arrays (`DataPlane.offer`); does nothing where the host that was to have them is gone."""
         with self._lock:
-            if self._losses or self._way is None:
+            if self._losses or self._outbox is None:
                 return None
             return self.planes[transport].offer(number, arrays, devices)
 
     def fail(self, transport: int, number: int, why: str, values: ArrayGroup) -> None:
         """Says why there is nothing under a number (`DataPlane.fail`)."""
         with self._lock:
-            if not self._losses and self._way is not None:
+            if not self._losses and self._outbox is not None:
                 self.planes[transport].fail(number, why, values)
 
     def connect(self, invitation: Invitation, anew: int = 0) -> "Inbound":
         """Connects with the other, as invited by it. `anew`: how often both were told to connect anew."""
-        mailbox = Mailbox(invitation.entrance, invitation.max_eager_bytes, anew)
-        return Inbound(mailbox, (EagerSource(mailbox), PulledSource(self._pulled, mailbox.where(1))))
+        inbox = Inbox(invitation.eager_address, invitation.max_eager_bytes, anew)
+        return Inbound(inbox, (EagerSource(inbox), PulledSource(self._pulled, inbox.where(1))))
 
     def lose(self) -> None:
         """Drops what is offered, and ends what is sent: the other is gone.
@@ -131,11 +131,11 @@ class Outbound:
         """
         with self._lock:
             self._losses += 1
-            way, self._way = self._way, None
+            outbox, self._outbox = self._outbox, None
             for plane in self.planes:
                 plane.drop(is_lost=True)
-        if way is not None:
-            way.close()
+        if outbox is not None:
+            outbox.close()
 
     def end_loss(self) -> None:
         """Ends one loss; after the last, values are offered and sent again."""
@@ -148,16 +148,16 @@ class Outbound:
         with self._lock:
             for plane in self.planes:
                 plane.drop(is_lost=False)
-            if self._way is not None:
-                self._way.begin_anew(anew)
+            if self._outbox is not None:
+                self._outbox.begin_anew(anew)
 
 
 class Inbound:
     """What comes from one other host, until it is lost or connects anew."""
 
-    def __init__(self, mailbox: Mailbox, sources: Sequence[DataSource]) -> None:
-        self._max_eager_bytes, self._sources = mailbox.most, sources
-        self.ready = mailbox.ready
+    def __init__(self, inbox: Inbox, sources: Sequence[DataSource]) -> None:
+        self._max_eager_bytes, self._sources = inbox.most, sources
+        self.ready = inbox.ready
         """Whether both ends have begun."""
         self.lost: Diagnostic | None = None
         """Why the host is gone."""

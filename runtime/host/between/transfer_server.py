@@ -21,7 +21,7 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.between.data_plane import ArrayGroup
-from pathways.runtime.host.between.mailbox import Letter
+from pathways.runtime.host.between.inbox import EagerMessage
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.wire.addresses import show_address
@@ -113,7 +113,7 @@ class TransferServer:
 class PulledSource:
     """Pulls arrays from the transfer server of another host."""
 
-    def __init__(self, server: TransferServer, where: Letter) -> None:
+    def __init__(self, server: TransferServer, where: EagerMessage) -> None:
         """`where` comes from the other host, which says it when it loads a plan that offers arrays."""
         self._server, self._where = server, where
         self._connection: Any = None

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from pathways.dialect.plan.arrivals import ALONE, Coming
 from pathways.runtime.host.between.eager_values import Sent
-from pathways.runtime.host.between.mailbox import Letter, wait_for_first
+from pathways.runtime.host.between.inbox import EagerMessage, wait_for_first
 from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.host.devices.waits import SharedWait
@@ -47,16 +47,16 @@ class Pulled:
     """Which values of the same frame come sooner."""
 
     @cached_property
-    def helped(self) -> "SharedWait | Letter":
+    def helped(self) -> "SharedWait | EagerMessage":
         """What wakes who waits for them or others: a helper, but for what wakes by itself. To be woken is sooner than
         to look again and again, by half a hop."""
-        return self.letter or SharedWait(self.pieces)
+        return self.message or SharedWait(self.pieces)
 
     @property
-    def letter(self) -> Letter | None:
+    def message(self) -> EagerMessage | None:
         """What they come in, where that is one that is sent unasked."""
         only = self.pieces[0] if len(self.pieces) == 1 else None
-        return only.letter if isinstance(only, Sent) else None
+        return only.message if isinstance(only, Sent) else None
 
     def is_known(self) -> bool:
         return self.pieces.is_ready()
@@ -240,8 +240,8 @@ def wait_any(pendings: Sequence[Pending]) -> None:
         (asked or pendings)[0].wait()
         return
     pulled = [p for p in asked if isinstance(p, Pulled)]
-    letters = [letter for p in pulled if (letter := p.letter) is not None]
-    if len(letters) == len(asked) and wait_for_first(letters):
+    messages = [message for p in pulled if (message := p.message) is not None]
+    if len(messages) == len(asked) and wait_for_first(messages):
         return
     if len(pulled) == len(asked) and all(p.helped.has_helper for p in pulled):
         _first_of([p.helped for p in pulled])
@@ -252,7 +252,7 @@ def wait_any(pendings: Sequence[Pending]) -> None:
         pause = min(2 * pause, LONGEST)
 
 
-def _first_of(waits: "Sequence[SharedWait | Letter]") -> None:
+def _first_of(waits: "Sequence[SharedWait | EagerMessage]") -> None:
     gate = Gate()
     for wait in waits:
         wait.add(gate)

@@ -1,4 +1,4 @@
-"""Ends the loops, mailboxes and ways that a test opens in this process.
+"""Ends the loops, inboxes and ways that a test opens in this process.
 
 In a real host, the end of the process closes them.
 """
@@ -10,8 +10,8 @@ import pytest
 from support import left_behind
 from support.streams import end_loop
 
-from pathways.runtime.host.between.eager_server import EagerWay
-from pathways.runtime.host.between.mailbox import Mailbox
+from pathways.runtime.host.between.eager_server import Outbox
+from pathways.runtime.host.between.inbox import Inbox
 from pathways.runtime.wire.loop import Loop
 
 
@@ -35,7 +35,7 @@ def _what_a_test_opens_ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return init
 
     monkeypatch.setattr(Loop, "start", noting(Loop.start))
-    for kind in (EagerWay, Mailbox):
+    for kind in (Outbox, Inbox):
         monkeypatch.setattr(kind, "__init__", noting(kind.__init__))
     yield
     for one in reversed(opened):

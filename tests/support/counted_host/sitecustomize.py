@@ -26,14 +26,14 @@ def _write(**row: Any) -> None:
 
 
 def _count() -> None:
-    from pathways.runtime.host.between.eager_server import EagerWay
+    from pathways.runtime.host.between.eager_server import Outbox
+    from pathways.runtime.host.between.inbox import NUMBER, VALUE
     from pathways.runtime.host.between.link import Inbound, Outbound
-    from pathways.runtime.host.between.mailbox import NUMBER, VALUE
     from pathways.runtime.wire.frames import HEADER
 
     links: Any = Outbound
     ends: Any = Inbound
-    offer, fetch, send = links.offer, ends.fetch, EagerWay.send
+    offer, fetch, send = links.offer, ends.fetch, Outbox.send
 
     def counted_offer(self: Any, transport: int, number: int, arrays: Any, devices: Any) -> Any:
         sizes = [s.data.nbytes for a in arrays for s in a.addressable_shards]  # one on each device
@@ -49,7 +49,7 @@ def _count() -> None:
         _write(kind="pull", name=number, bytes=sum(sizes), pieces=len(sizes))
         return fetch(self, number, values)
 
-    links.offer, ends.fetch, EagerWay.send = counted_offer, counted_fetch, counted_send
+    links.offer, ends.fetch, Outbox.send = counted_offer, counted_fetch, counted_send
 
 
 def _shards(wanted: Any) -> list[int]:

@@ -20,8 +20,8 @@ from pathways.runtime.host.between import transfer_server
 from pathways.runtime.host.between.data_plane import ArrayGroup
 from pathways.runtime.host.between.eager_server import EagerServer
 from pathways.runtime.host.between.eager_values import EagerOffer, Parcel, Sender, Sent, landed, sent
+from pathways.runtime.host.between.inbox import Inbox
 from pathways.runtime.host.between.link import EAGER_LIMIT, eager_limit
-from pathways.runtime.host.between.mailbox import Mailbox
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.run.frame import Frame
@@ -42,8 +42,8 @@ class Ends:
     """A connection between two hosts, which are both this process."""
 
     def __init__(self) -> None:
-        self.way = EagerServer(LOOPBACK, started_loop()).way()
-        self.box = Mailbox(self.way.entrance, 1 << 16)
+        self.outbox = EagerServer(LOOPBACK, started_loop()).outbox()
+        self.box = Inbox(self.outbox.eager_address, 1 << 16)
 
     def pull(self, number: int, types: list[ArrayType], shardings: list[Any]) -> list[Sent]:
         return sent(self.box.expect(number), ArrayGroup(types, shardings))
@@ -59,7 +59,7 @@ def test_arrays_arrive_as_they_were_sent(dtype: str) -> None:
         hosts = [(np.arange(np.prod(t.shape), dtype=np.int64).reshape(t.shape) % 5).astype(numpy) for t in types]
         with jax.enable_x64(True):
             arrays = [jax.device_put(host, sharding) for host, sharding in zip(hosts, shardings, strict=True)]
-        parcel = Parcel(ends.way, 0, number, arrays)
+        parcel = Parcel(ends.outbox, 0, number, arrays)
         parcel.send()
         for piece, host, sharding in zip(ends.pull(number, types, shardings), hosts, shardings, strict=True):
             piece.block_until_ready()
@@ -74,7 +74,7 @@ def test_arrays_arrive_as_they_were_sent(dtype: str) -> None:
 def test_an_array_of_the_wrong_size_is_refused() -> None:
     ends, side = Ends(), pjrt.on_device(DEVICES[0])
     for number, size in enumerate((3, 5)):
-        Parcel(ends.way, 0, number, [jax.device_put(np.zeros(size, np.float32), side)]).send()
+        Parcel(ends.outbox, 0, number, [jax.device_put(np.zeros(size, np.float32), side)]).send()
         (piece,) = ends.pull(number, [ArrayType((4,), "float32")], [side])
         piece.block_until_ready()
         with pytest.raises(ValueError):
@@ -85,13 +85,13 @@ def test_a_failed_array_raises_its_error_at_the_receiver() -> None:
     ends, type_, tested = Ends(), ArrayType((2,), "float32"), vars(transfer_server)
     (struct,) = ArrayGroup([type_], [pjrt.on_device(jax.devices()[0])]).structs
     array = tested["_transfer"].make_error_array(struct, "on purpose")
-    Sender().take(Parcel(ends.way, 0, 1, [array]))
+    Sender().take(Parcel(ends.outbox, 0, 1, [array]))
     (piece,) = ends.pull(1, [type_], [pjrt.on_device(DEVICES[0])])
     with pytest.raises(RuntimeError, match="on purpose"):
         piece.block_until_ready()
     gone = jnp.ones(2)
     gone.delete()
-    Sender().take(Parcel(ends.way, 0, 2, [gone]))
+    Sender().take(Parcel(ends.outbox, 0, 2, [gone]))
     with pytest.raises(RuntimeError, match="deleted"):
         ends.pull(2, [type_], [pjrt.on_device(DEVICES[0])])[0].block_until_ready()
 
@@ -114,8 +114,8 @@ def test_a_ready_value_is_sent_before_an_earlier_unready_value() -> None:
             raise RuntimeError("late")
 
     later: Any = Later()
-    sender.take(Parcel(ends.way, 0, 1, [later]))
-    sender.take(Parcel(ends.way, 0, 2, [jax.device_put(np.ones(2, np.float32), side)]))
+    sender.take(Parcel(ends.outbox, 0, 1, [later]))
+    sender.take(Parcel(ends.outbox, 0, 2, [jax.device_put(np.ones(2, np.float32), side)]))
     ends.pull(2, [type_], [side])[0].block_until_ready()
     (late,) = ends.pull(1, [type_], [side])
     assert not late.is_ready()
@@ -126,11 +126,11 @@ def test_a_ready_value_is_sent_before_an_earlier_unready_value() -> None:
 
 def test_values_offered_before_a_reconnect_are_dropped() -> None:
     ends, type_, side = Ends(), ArrayType((2,), "float32"), pjrt.on_device(DEVICES[0])
-    before = Parcel(ends.way, ends.way.anew, 1, [jax.device_put(np.zeros(2, np.float32), side)])
-    ends.way.begin_anew(3)
-    box = Mailbox(ends.way.entrance, 1 << 16, 3)
+    before = Parcel(ends.outbox, ends.outbox.anew, 1, [jax.device_put(np.zeros(2, np.float32), side)])
+    ends.outbox.begin_anew(3)
+    box = Inbox(ends.outbox.eager_address, 1 << 16, 3)
     before.send()
-    Parcel(ends.way, ends.way.anew, 2, [jax.device_put(np.ones(2, np.float32), side)]).send()
+    Parcel(ends.outbox, ends.outbox.anew, 2, [jax.device_put(np.ones(2, np.float32), side)]).send()
     sent(box.expect(2), ArrayGroup([type_], [side]))[0].block_until_ready()
     assert not box.expect(1).is_ready()
     box.close()
@@ -139,7 +139,7 @@ def test_values_offered_before_a_reconnect_are_dropped() -> None:
 def test_values_are_sent_by_the_caller_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathways.runtime.host.between.eager_values.started", lambda _: False)  # pyright: ignore
     ends = Ends()
-    Sender().take(Parcel(ends.way, 0, 1, [jnp.ones(2)]))
+    Sender().take(Parcel(ends.outbox, 0, 1, [jnp.ones(2)]))
     ends.pull(1, [ArrayType((2,), "float32")], [pjrt.on_device(DEVICES[0])])[0].block_until_ready()
 
 

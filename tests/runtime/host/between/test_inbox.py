@@ -14,20 +14,20 @@ from support.streams import started_loop
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.between import transfer_server
 from pathways.runtime.host.between.data_plane import ArrayGroup
-from pathways.runtime.host.between.eager_server import EagerServer, EagerWay
+from pathways.runtime.host.between.eager_server import EagerServer, Outbox
 from pathways.runtime.host.between.eager_values import Sender
-from pathways.runtime.host.between.link import Invitation, Outbound
-from pathways.runtime.host.between.mailbox import (
+from pathways.runtime.host.between.inbox import (
     FAILURE,
     HELLO,
     KEY_AND_TIME,
     NUMBER,
     VALUE,
-    Entrance,
-    Letter,
-    Mailbox,
+    EagerAddress,
+    EagerMessage,
+    Inbox,
     wait_for_first,
 )
+from pathways.runtime.host.between.link import Invitation, Outbound
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.monitor import Gate
 from pathways.runtime.wire.addresses import LOOPBACK, end_socket, read_address
@@ -40,16 +40,16 @@ class Pair:
     """A connection to another host, and the inboxes of that host."""
 
     def __init__(self, near: bool = True) -> None:
-        self.near, self.boxes = near, list[Mailbox]()
-        self.way: EagerWay = EagerServer(LOOPBACK, started_loop()).way()
+        self.near, self.boxes = near, list[Inbox]()
+        self.outbox: Outbox = EagerServer(LOOPBACK, started_loop()).outbox()
 
     @property
-    def entrance(self) -> Entrance:
-        given = Entrance.read(str(self.way.entrance))
-        return given if self.near else Entrance(given.address, "", given.key)
+    def eager_address(self) -> EagerAddress:
+        given = EagerAddress.read(str(self.outbox.eager_address))
+        return given if self.near else EagerAddress(given.address, "", given.key)
 
-    def box(self, anew: int = 0, most: int = MAX_VALUE_BYTES) -> Mailbox:
-        self.boxes.append(Mailbox(self.entrance, most, anew))
+    def box(self, anew: int = 0, most: int = MAX_VALUE_BYTES) -> Inbox:
+        self.boxes.append(Inbox(self.eager_address, most, anew))
         return self.boxes[-1]
 
 
@@ -57,23 +57,23 @@ class Pair:
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     made = Pair(request.param == "near")
     yield made
-    made.way.close()
+    made.outbox.close()
     for box in made.boxes:
         box.close()
 
 
-def value(letter: Letter) -> bytes:
-    letter.block_until_ready()
-    return bytes(letter.read())
+def value(message: EagerMessage) -> bytes:
+    message.block_until_ready()
+    return bytes(message.read())
 
 
-def read_in_thread(letter: Letter) -> tuple[threading.Thread, list[str]]:
+def read_in_thread(message: EagerMessage) -> tuple[threading.Thread, list[str]]:
     """Waits for a message in a thread, which records why the wait failed."""
     found: list[str] = []
 
     def work() -> None:
         try:
-            letter.block_until_ready()
+            message.block_until_ready()
         except RuntimeError as error:
             found.append(str(error))
 
@@ -83,14 +83,14 @@ def read_in_thread(letter: Letter) -> tuple[threading.Thread, list[str]]:
 
 
 def test_values_arrive_by_number_whether_sent_or_expected_first(pair: Pair) -> None:
-    pair.way.send(7, b"before anybody came")
+    pair.outbox.send(7, b"before anybody came")
     box = pair.box()
     asked = [box.expect(n) for n in (9, 8)]
     values = {8: b"", 9: bytes(range(256)) * (MAX_VALUE_BYTES // 256), 10: b"not asked for yet"}
     for number, data in values.items():
-        pair.way.send(number, data)
+        pair.outbox.send(number, data)
     assert value(box.expect(7)) == b"before anybody came"
-    assert [value(letter) for letter in asked] == [values[9], values[8]]
+    assert [value(message) for message in asked] == [values[9], values[8]]
     late = box.expect(10)
     assert becomes(late.is_ready) and value(late) == values[10]
     assert not box.expect(11).is_ready()
@@ -98,9 +98,9 @@ def test_values_arrive_by_number_whether_sent_or_expected_first(pair: Pair) -> N
 
 def test_a_failure_arrives_in_place_of_a_value(pair: Pair) -> None:
     box = pair.box()
-    pair.way.send(1, "no \u00e9".encode(), FAILURE)
-    pair.way.fail(2, "")
-    pair.way.fail(3, "a text that is none: \udc80")
+    pair.outbox.send(1, "no \u00e9".encode(), FAILURE)
+    pair.outbox.fail(2, "")
+    pair.outbox.fail(3, "a text that is none: \udc80")
     with pytest.raises(RuntimeError, match="no \u00e9"):
         box.expect(1).block_until_ready()
     with pytest.raises(RuntimeError, match="no reason"):
@@ -112,13 +112,13 @@ def test_a_failure_arrives_in_place_of_a_value(pair: Pair) -> None:
 
 def test_the_first_of_two_values_with_the_same_number_counts(pair: Pair) -> None:
     box = pair.box()
-    pair.way.send(1, b"first")
-    pair.way.fail(1, "second")
+    pair.outbox.send(1, b"first")
+    pair.outbox.fail(1, "second")
     assert value_after(pair, box, 2) and value(box.expect(1)) == b"first"
 
 
-def value_after(pair: Pair, box: Mailbox, number: int) -> bool:
-    pair.way.send(number, b"fine")
+def value_after(pair: Pair, box: Inbox, number: int) -> bool:
+    pair.outbox.send(number, b"fine")
     return value(box.expect(number)) == b"fine"
 
 
@@ -126,20 +126,20 @@ def value_after(pair: Pair, box: Mailbox, number: int) -> bool:
 def test_no_value_from_before_a_reconnect_arrives_after_it(pair: Pair, sender_first: bool) -> None:
     old = pair.box()
     assert value_after(pair, old, 1)
-    pair.way.send(2, b"old")
+    pair.outbox.send(2, b"old")
     thread, failed = read_in_thread(old.expect(3))
     if sender_first:
-        pair.way.begin_anew(5)
-        pair.way.send(2, b"new")
+        pair.outbox.begin_anew(5)
+        pair.outbox.send(2, b"new")
         old.close()
         new = pair.box(5)
     else:
         old.close()
         new = pair.box(5)
         assert not new.ready.is_ready()
-        pair.way.send(4, b"of before, for a host that it does not know to be ahead")
-        pair.way.begin_anew(5)
-        pair.way.send(2, b"new")
+        pair.outbox.send(4, b"of before, for a host that it does not know to be ahead")
+        pair.outbox.begin_anew(5)
+        pair.outbox.send(2, b"new")
     assert value(new.expect(2)) == b"new" and not new.expect(4).is_ready()
     new.ready.block_until_ready()
     thread.join()
@@ -167,14 +167,14 @@ def test_a_broken_connection_is_made_again(pair: Pair) -> None:
     for turn in range(3):
         assert value_after(pair, box, 10 * turn)
         thread, failed = read_in_thread(box.expect(10 * turn + 1))
-        way: Any = pair.way
-        before = list(way._peers.values())
+        outbox: Any = pair.outbox
+        before = list(outbox._peers.values())
         for peer in before:
             end_socket(peer._transport)  # as networks that drop idle connections do
-        pair.way.send(10 * turn + 2, b"kept until it comes again")
+        pair.outbox.send(10 * turn + 2, b"kept until it comes again")
         thread.join()
         assert failed
-        assert becomes(lambda way=way, before=before: list(way._peers.values()) not in ([], before))
+        assert becomes(lambda outbox=outbox, before=before: list(outbox._peers.values()) not in ([], before))
         assert value(box.expect(10 * turn + 2)) == b"kept until it comes again"
         assert value_after(pair, box, 10 * turn + 3)
 
@@ -183,9 +183,9 @@ def test_received_values_stay_readable_after_the_sender_closes(pair: Pair) -> No
     box = pair.box()
     box.ready.block_until_ready()
     thread, failed = read_in_thread(box.expect(1))
-    pair.way.send(2, b"the last")
-    pair.way.close()
-    pair.way.send(3, b"nobody")
+    pair.outbox.send(2, b"the last")
+    pair.outbox.close()
+    pair.outbox.send(3, b"nobody")
     thread.join()
     assert failed and value(box.expect(2)) == b"the last"
     with pytest.raises(RuntimeError, match="ended"):
@@ -200,7 +200,7 @@ def test_closing_an_inbox_ends_all_waits(pair: Pair) -> None:
     for thread, failed in waits:
         thread.join()
         assert failed == ["the connection was closed"]
-    alone = Mailbox(Entrance("127.0.0.1:1", "", "0" * 32), MAX_VALUE_BYTES)  # no host listens at this address
+    alone = Inbox(EagerAddress("127.0.0.1:1", "", "0" * 32), MAX_VALUE_BYTES)  # no host listens at this address
     thread, failed = read_in_thread(alone.expect(1))
     alone.close()
     thread.join()
@@ -212,29 +212,29 @@ def test_the_first_message_in_any_inbox_ends_a_wait_for_several() -> None:
     boxes = [p.box() for p in pairs]
     for box in boxes:
         box.ready.block_until_ready()
-    letters = [box.expect(1) for box in boxes]
-    threading.Timer(0.01, lambda: pairs[1].way.send(1, b"x")).start()
-    assert wait_for_first(letters) and [letter.is_ready() for letter in letters] == [False, True]
+    messages = [box.expect(1) for box in boxes]
+    threading.Timer(0.01, lambda: pairs[1].outbox.send(1, b"x")).start()
+    assert wait_for_first(messages) and [message.is_ready() for message in messages] == [False, True]
     with boxes[0].reading:  # another thread reads
-        assert not wait_for_first([letters[0]])
+        assert not wait_for_first([messages[0]])
     gate = Gate()
-    letters[0].add(gate)
-    pairs[0].way.send(1, b"y")
+    messages[0].add(gate)
+    pairs[0].outbox.send(1, b"y")
     gate.pass_through()  # a reading thread has received the message
-    assert value(letters[0]) == b"y"
+    assert value(messages[0]) == b"y"
     other = Gate()
-    letters[0].add(other)
+    messages[0].add(other)
     other.pass_through()  # returns at once
     left = boxes[0].expect(2)
     left.add(gate)
     left.discard(gate)
     left.discard(gate)
     for one in pairs:
-        one.way.close()
+        one.outbox.close()
 
 
 def stranger(pair: Pair, hello: bytes) -> socket.socket:
-    address = read_address(pair.entrance.address)
+    address = read_address(pair.eager_address.address)
     assert address is not None
     sock = socket.create_connection(address, 5)
     sock.sendall(hello)
@@ -242,9 +242,9 @@ def stranger(pair: Pair, hello: bytes) -> socket.socket:
 
 
 def test_connections_without_the_key_get_no_value_and_delay_no_host(pair: Pair) -> None:
-    pair.way.send(1, b"for one")
+    pair.outbox.send(1, b"for one")
     silent = stranger(pair, b"")
-    key = pair.entrance.key.encode()
+    key = pair.eager_address.key.encode()
     said = [KEY_AND_TIME.pack(k, 0) for k in (b"0" * 32, key[:-1] + bytes([key[-1] ^ 1]))]
     hellos = [HEADER.pack(len(each), HELLO) + each for each in said]
     right = KEY_AND_TIME.pack(key, 0)
@@ -267,7 +267,7 @@ def test_connections_without_the_key_get_no_value_and_delay_no_host(pair: Pair) 
 )
 def test_malformed_data_ends_the_connection(noise: bytes) -> None:
     listener = socket.create_server((LOOPBACK, 0))
-    box = Mailbox(Entrance(f"{LOOPBACK}:{listener.getsockname()[1]}", "-", "0" * 32), MAX_VALUE_BYTES)
+    box = Inbox(EagerAddress(f"{LOOPBACK}:{listener.getsockname()[1]}", "-", "0" * 32), MAX_VALUE_BYTES)
     sock, _ = listener.accept()
     said = sock.recv(HEADER.size + KEY_AND_TIME.size, socket.MSG_WAITALL)
     assert said[HEADER.size :].startswith(b"0" * 32)
@@ -284,7 +284,7 @@ def test_a_host_that_does_not_read_does_not_block_the_sender(pair: Pair) -> None
     box.ready.block_until_ready()
     count = 400  # more bytes than sockets buffer
     for number in range(count):
-        pair.way.send(number, bytes(MAX_VALUE_BYTES))
+        pair.outbox.send(number, bytes(MAX_VALUE_BYTES))
     assert all(len(value(box.expect(number))) == MAX_VALUE_BYTES for number in range(count))
 
 
@@ -293,20 +293,20 @@ def test_a_closed_inbox_closes_its_socket(pair: Pair) -> None:
     assert value_after(pair, box, 1)
     box.close()
     assert becomes(lambda: box.fileno() == -1)
-    pair.way.send(2, b"nobody")
+    pair.outbox.send(2, b"nobody")
 
 
-def test_a_mailbox_keeps_the_first_address_for_pulls_until_it_connects_anew(pair: Pair) -> None:
+def test_an_inbox_keeps_the_first_address_for_pulls_until_it_connects_anew(pair: Pair) -> None:
     first = pair.box()
     said = iter(["1 first", "2 again", "3 anew"])
-    pair.way.say_where(1, lambda: next(said))
+    pair.outbox.say_where(1, lambda: next(said))
     assert value(first.where(1)) == b"1 first"
-    pair.way.say_where(1, lambda: next(said))
-    pair.way.send(7, b"behind it")
+    pair.outbox.say_where(1, lambda: next(said))
+    pair.outbox.send(7, b"behind it")
     assert value(first.expect(7)) == b"behind it"
     assert value(first.where(1)) == b"1 first"
     first.close()
-    pair.way.begin_anew(1)
+    pair.outbox.begin_anew(1)
     assert value(pair.box(anew=1).where(1)) == b"3 anew"
 
 
@@ -314,7 +314,7 @@ def test_pulling_from_a_host_that_says_no_address_fails(pair: Pair, monkeypatch:
     monkeypatch.setattr(transfer_server, "CONNECT_S", 0.05)
     device = jax.devices("cpu")[0]
     link = Outbound(device, LOOPBACK, EagerServer(LOOPBACK, started_loop()), 8, lambda _: Sender())
-    source = link.connect(Invitation(pair.entrance, 8))
+    source = link.connect(Invitation(pair.eager_address, 8))
     wanted = ArrayGroup([ArrayType((16,), "float32")], [pjrt.on_device(device)])
     waits: list[float] = []
     monkeypatch.setattr(transfer_server, "wait_at_most", lambda _, seconds: waits.append(seconds))
@@ -323,7 +323,7 @@ def test_pulling_from_a_host_that_says_no_address_fails(pair: Pair, monkeypatch:
             source.fetch(number, wanted)
     again = transfer_server.CONNECT_AGAIN_S
     assert waits == [0.05, again, again], "runs of other clients wait after each pull"
-    pair.way.say_where(1, lambda: "1 127.0.0.1:1")
+    pair.outbox.say_where(1, lambda: "1 127.0.0.1:1")
     source.close()
     with pytest.raises(RuntimeError, match="closed"):
         source.fetch(2, wanted)

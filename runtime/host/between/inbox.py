@@ -1,4 +1,4 @@
-"""Bytes of small values from another host, which sends them as soon as they are there: they are not asked for.
+"""Receives the small values that another host pushes: their bytes, before anything here asks for them.
 
 That is the eager protocol of message passing; larger values are pulled (`transfer_server.py`). The host that is to
 receive connects, with a key that it was given, and says at which time the two were told to connect anew. It is let in
@@ -19,34 +19,36 @@ from pathways.runtime.wire.addresses import end_socket, read_address, undelayed
 from pathways.runtime.wire.frames import HEADER, frame_of
 
 _KINDS = READY, VALUE, FAILURE, WHERE = range(4)
-"""Kinds of frames: both ends have begun; a value; why there is none; how another transport is reached. Each begins with
-a number, that of the value or of the transport."""
+"""Kinds of frames: both ends are ready; a value; why a value failed; how another transport is reached. Each begins with
+a number: that of the value, or of the transport."""
 HELLO = 4
 """The kind of the frame that the receiver sends first."""
 KEY_BYTES = 16
 KEY_AND_TIME = struct.Struct(f"<{2 * KEY_BYTES}sQ")
-"""What that frame holds: its key, and the time at which it connects anew."""
+"""Layout of that frame: the key of the receiver, and how often the two hosts were told to reconnect."""
 NUMBER = struct.Struct("<Q")
 CONNECT_TIMEOUT_S = 10.0
-"""Limits the time to connect, and to show the key."""
+"""Limits the time to connect, and the time in which a process must show a key."""
 AGAIN = 0.2
 """Seconds between two attempts to connect."""
 MOST_TEXT = 1 << 20
-"""The most bytes of what is said of a failure."""
+"""The longest text of a failure."""
 MAX_WHERE_BYTES = 256
-"""The most bytes of what is said of how a transport is reached."""
+"""The longest text that says how a transport is reached."""
 MAX_TRANSPORTS = 8
-"""The most transports that are told of."""
+"""The most transports."""
 _MOST = {READY: 0, FAILURE: MOST_TEXT, WHERE: MAX_WHERE_BYTES}
-"""The most bytes behind that number, by the kind; of values, as is told."""
+"""The most bytes after that number, by kind of frame; the limit of values is that of the sender."""
 _READ = 1 << 16
-"""The most bytes that are taken at once: values are small, and many come by one call."""
+"""The most bytes of one read: values are small, and one read takes many."""
 
 
 @dataclass(frozen=True)
-class Entrance:
-    """Where a host lets in the one that has a key: HOST:PORT, and on its own machine, where the system has such, the
-    name of an abstract Unix socket, by which a hop takes a tenth less; empty where there is none."""
+class EagerAddress:
+    """Where a host accepts the receiver that has a key: HOST:PORT, and on Linux the name of an abstract Unix socket.
+
+    On one machine a hop by that socket takes a tenth less. The name is empty on other systems.
+    """
 
     address: str
     name: str
@@ -56,12 +58,12 @@ class Entrance:
         return f"{self.address} {self.name or '-'} {self.key}"
 
     @classmethod
-    def read(cls, text: str) -> "Entrance":
+    def read(cls, text: str) -> "EagerAddress":
         address, name, key = text.split()
         return cls(address, "" if name == "-" else name, key)
 
     def connected(self, hello: bytes | memoryview) -> socket.socket:
-        """Connects, and says who comes. Raises OSError where it is not there."""
+        """Connects, and sends the first frame. Raises OSError if nothing listens there."""
         with contextlib.ExitStack() as failed:
             sock = self._near() or socket.create_connection(read_address(self.address) or ("", 0), CONNECT_TIMEOUT_S)
             failed.callback(sock.close)
@@ -84,17 +86,17 @@ class Entrance:
 
 
 def abstract(name: str) -> str:
-    """The address of an abstract socket, which no file stands for."""
+    """Returns the address of an abstract Unix socket, which has no file."""
     return f"\0{name}"
 
 
-class Letter:
-    """A value on its way from another host, as bytes; or the failure that takes its place."""
+class EagerMessage:
+    """One pushed value, as bytes, that has been received or will be; or the failure in its place."""
 
-    __slots__ = ("_data", "_failure", "_gates", "_is_there", "mailbox")
+    __slots__ = ("_data", "_failure", "_gates", "_is_there", "inbox")
 
-    def __init__(self, mailbox: "Mailbox") -> None:
-        self.mailbox = mailbox
+    def __init__(self, inbox: "Inbox") -> None:
+        self.inbox = inbox
         self._is_there = False
         self._data: memoryview = memoryview(b"")
         self._failure = ""
@@ -102,35 +104,35 @@ class Letter:
 
     @property
     def has_helper(self) -> bool:
-        """Whether a thread reads what comes while others wait at gates."""
-        return self.mailbox.has_helper
+        """Whether a thread reads the socket while others wait at gates."""
+        return self.inbox.has_helper
 
     def is_ready(self) -> bool:
         if not self._is_there:
-            self.mailbox.look()
+            self.inbox.look()
         return self._is_there
 
     def is_there(self) -> bool:
-        """As `is_ready`, of what has been read."""
+        """Whether it has been received, without reading the socket."""
         return self._is_there
 
     def add(self, gate: Gate) -> None:
-        """Has a gate opened when it is there, good or bad; at once where it is."""
-        with self.mailbox.lock:
+        """Opens a gate when the value or its failure is received; at once if it was."""
+        with self.inbox.lock:
             if not self._is_there:
                 self._gates.add(gate)
-                self.mailbox.wait_at_gates(1)
+                self.inbox.wait_at_gates(1)
                 return
         gate.open()
 
     def discard(self, gate: Gate) -> None:
-        with self.mailbox.lock:
+        with self.inbox.lock:
             if gate in self._gates:
                 self._gates.remove(gate)
-                self.mailbox.wait_at_gates(-1)
+                self.inbox.wait_at_gates(-1)
 
     def block_until_ready(self) -> None:
-        """Waits, and reads what comes meanwhile where no other thread does. Raises as `read`."""
+        """Waits for the value, and reads the socket meanwhile if no other thread does. Raises as `read`."""
         if not self._is_there and not wait_for_first([self]):
             gate = Gate()
             self.add(gate)
@@ -138,30 +140,32 @@ class Letter:
         self.read()
 
     def read(self) -> memoryview:
-        """The bytes of one that is there. Raises RuntimeError, as PJRT does, where it has failed."""
+        """Returns the bytes of a received value. Raises RuntimeError, as PJRT does, if the value failed."""
         if self._failure:
             raise RuntimeError(self._failure)
         return self._data
 
     def come(self, data: memoryview, failure: str) -> None:
-        """Notes that it is there. The caller has the lock of the mailbox."""
+        """Stores the value or its failure, and opens the gates. The caller has the lock of the inbox."""
         self._data, self._failure, self._is_there = data, failure, True
         gates, self._gates = self._gates, set()
-        self.mailbox.wait_at_gates(-len(gates))
+        self.inbox.wait_at_gates(-len(gates))
         for gate in gates:
             gate.open()
 
 
-def wait_for_first(letters: Sequence[Letter]) -> bool:
-    """Waits until one of these is there, and reads what comes. Returns False, at once, where another thread does, or
-    nothing can be read yet: to be woken by another takes a tenth of a hop."""
-    boxes = list(dict.fromkeys(letter.mailbox for letter in letters))
+def wait_for_first(messages: Sequence[EagerMessage]) -> bool:
+    """Waits until one of these is received, and reads the sockets itself. A wake by another thread costs a tenth hop.
+
+    Returns False at once if another thread reads one of them, or one is not connected.
+    """
+    boxes = list(dict.fromkeys(message.inbox for message in messages))
     with contextlib.ExitStack() as reading:
         for box in boxes:
             if not box.begin_to_read():
                 return False
             reading.callback(box.reading.release)
-        while not any(letter.is_there() for letter in letters):
+        while not any(message.is_there() for message in messages):
             if any(box.is_cut for box in boxes):
                 return False
             if len(boxes) == 1:
@@ -171,8 +175,8 @@ def wait_for_first(letters: Sequence[Letter]) -> bool:
     return True
 
 
-def _take_any(boxes: "Sequence[Mailbox]") -> None:
-    """Waits until something has come to one of these, and takes it."""
+def _take_any(boxes: "Sequence[Inbox]") -> None:
+    """Waits until one of these sockets has data, and reads it."""
     with selectors.DefaultSelector() as selector:
         for box in boxes:
             selector.register(box, selectors.EVENT_READ, box)
@@ -180,75 +184,78 @@ def _take_any(boxes: "Sequence[Mailbox]") -> None:
             key.data.take(socket.MSG_DONTWAIT)
 
 
-class Mailbox:
-    """What another host sends to this one. Who waits for a value reads what comes; who waits for other things, too,
-    has a thread do that. It connects first, again and again until it can."""
+class Inbox:
+    """Receives what another host pushes to this one.
 
-    def __init__(self, entrance: Entrance, most: int, anew: int = 0) -> None:
-        """`most`: the bytes of the largest value that comes this way."""
-        self._entrance, self.most, self._anew = entrance, most, anew
+    A thread that waits for values of this inbox alone reads the socket itself. For threads that also wait for other
+    things, the thread of the inbox reads. That thread connects first, and again when the connection is lost.
+    """
+
+    def __init__(self, eager_address: EagerAddress, most: int, anew: int = 0) -> None:
+        """`most`: the bytes of the largest value that the other host pushes."""
+        self._entrance, self.most, self._anew = eager_address, most, anew
         self.lock = threading.Lock()
-        """Guards its letters, and what is known of each; nothing is waited for inside."""
+        """Guards the messages; no thread waits while it has this lock."""
         self.reading = threading.Lock()
-        """Who has it reads the socket; taken by others than the thread only where it is free."""
-        self._letters: dict[int, Letter] = {}
-        """Those that came and were not asked for, and those that were asked for and have not come."""
+        """Held by the thread that reads the socket. Other threads than that of the inbox only try it."""
+        self._messages: dict[int, EagerMessage] = {}
+        """Those received and not yet expected, and those expected and not yet received."""
         self._at_gates = 0
-        """How many wait for those without reading."""
+        """The number of waits at gates."""
         self._over = ""
-        """Why nothing comes any more."""
+        """Why the inbox was closed."""
         self._sock: socket.socket | None = None
-        """Set and unset by the thread alone, the latter when it reads."""
+        """Set and cleared by the thread of the inbox alone."""
         self.is_cut = False
-        """Whether that has ended."""
+        """Whether the connection is lost."""
         self._rest = b""
-        """What was taken, and is of a frame to come."""
+        """The read bytes of an incomplete frame."""
         self._closed, self._wanted = threading.Event(), threading.Event()
-        self.ready = Letter(self)
-        """Whether both ends have begun."""
-        self._where: dict[int, Letter] = {}
-        """How other transports are reached, by number: said once a plan needs one."""
+        self.ready = EagerMessage(self)
+        """Received when both hosts are ready."""
+        self._where: dict[int, EagerMessage] = {}
+        """By transport, how it is reached; sent when a plan needs it."""
         self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
         if not self.has_helper:
             self._end("no thread could be started that connects", for_good=True)
 
-    def expect(self, number: int) -> Letter:
-        """The value of a number, which is there or will be; asked for once."""
+    def expect(self, number: int) -> EagerMessage:
+        """Returns the value of a number, received or not. Each number is expected once."""
         with self.lock:
-            letter = self._letters.pop(number, None)
-            if letter is None:
-                letter = Letter(self)
+            message = self._messages.pop(number, None)
+            if message is None:
+                message = EagerMessage(self)
                 if self._over:
-                    letter.come(memoryview(b""), self._over)
+                    message.come(memoryview(b""), self._over)
                 else:
-                    self._letters[number] = letter
-            return letter
+                    self._messages[number] = message
+            return message
 
-    def where(self, transport: int) -> Letter:
-        """Returns how a transport is reached, which is there or will be."""
+    def where(self, transport: int) -> EagerMessage:
+        """Returns the message that says how a transport is reached, received or not."""
         with self.lock:
             return self._where_to(transport)
 
-    def _where_to(self, transport: int) -> Letter:
+    def _where_to(self, transport: int) -> EagerMessage:
         if transport not in self._where:
-            self._where[transport] = letter = Letter(self)
+            self._where[transport] = message = EagerMessage(self)
             if self._over:
-                letter.come(memoryview(b""), self._over)
+                message.come(memoryview(b""), self._over)
         return self._where[transport]
 
     def close(self) -> None:
-        """Ends all that has not come with an error."""
+        """Fails all values that were not received, and ends the connection."""
         self._closed.set()
         self._end("the connection was closed", for_good=True)
         if (sock := self._sock) is not None:
             end_socket(sock)
 
     def fileno(self) -> int:
-        """Of what can be read while it has not ended."""
+        """Returns the descriptor of the socket; -1 without a connection."""
         return -1 if self._sock is None else self._sock.fileno()
 
     def begin_to_read(self) -> bool:
-        """Takes the role of the one that reads, which `reading` gives back; returns False where it is not to be had."""
+        """Takes the lock `reading` if it is free and there is a connection; returns whether it did."""
         if not self.reading.acquire(blocking=False):
             return False
         if self._sock is None or self.is_cut:
@@ -257,7 +264,7 @@ class Mailbox:
         return True
 
     def look(self) -> None:
-        """Takes what has come, without waiting, unless another thread does."""
+        """Reads without waiting, unless another thread reads."""
         if self.begin_to_read():
             try:
                 self.take(socket.MSG_DONTWAIT)
@@ -265,7 +272,7 @@ class Mailbox:
                 self.reading.release()
 
     def take(self, flags: int = 0) -> None:
-        """Takes what has come, for one that has the role; waits for it unless the flags say otherwise."""
+        """Reads once, for a caller that has the lock `reading`; waits for data unless the flags say otherwise."""
         if self._sock is None:
             return
         try:
@@ -284,13 +291,13 @@ class Mailbox:
             self._end(f"what came is no value: {error}")
 
     def wait_at_gates(self, more: int) -> None:
-        """Notes that so many more wait without reading. The caller has the lock."""
+        """Counts so many more waits at gates. The caller has the lock."""
         self._at_gates += more
         if more > 0:
             self._wanted.set()
 
     def _hear(self, data: bytes) -> None:
-        """Puts values where they are waited for. Raises ValueError or struct.error for what is none."""
+        """Stores the values of whole frames. Raises ValueError or struct.error for malformed frames."""
         begin = 0
         with self.lock:
             while len(data) - begin >= HEADER.size:
@@ -309,28 +316,28 @@ class Mailbox:
         if kind == WHERE and number >= MAX_TRANSPORTS:
             raise ValueError(f"transport {number}")
         own = self.ready if kind == READY else self._where_to(number) if kind == WHERE else None
-        letter = own or self._letters.get(number)
-        if letter is None:
-            self._letters[number] = letter = Letter(self)
-        elif letter.is_there():  # said twice: the first counts
+        message = own or self._messages.get(number)
+        if message is None:
+            self._messages[number] = message = EagerMessage(self)
+        elif message.is_there():  # said twice: the first counts
             return
         elif own is None:
-            del self._letters[number]
+            del self._messages[number]
         failure = bytes(data).decode(errors="replace") or "no reason given" if kind == FAILURE else ""
-        letter.come(data, failure)
+        message.come(data, failure)
 
     def _end(self, why: str, *, for_good: bool = False) -> None:
-        """Fails what is waited for: the connection has ended. Values that are asked for later may come by the next."""
+        """Fails the expected values: the connection is lost. Values expected later may come by the next connection."""
         with self.lock:
             if for_good:
                 self._over = self._over or why
             self.is_cut = True
-            missing = {n: letter for n, letter in self._letters.items() if not letter.is_there()}
+            missing = {n: message for n, message in self._messages.items() if not message.is_there()}
             for number in missing:
-                del self._letters[number]
-            for letter in (*missing.values(), *([self.ready, *self._where.values()] if for_good else [])):
-                if not letter.is_there():
-                    letter.come(memoryview(b""), why)
+                del self._messages[number]
+            for message in (*missing.values(), *([self.ready, *self._where.values()] if for_good else [])):
+                if not message.is_there():
+                    message.come(memoryview(b""), why)
             self._wanted.set()
 
     def _work(self) -> None:
@@ -340,7 +347,7 @@ class Mailbox:
             self._closed.wait(AGAIN)
 
     def _read_for_others(self) -> None:
-        """Reads whenever others wait at gates, until the connection has ended."""
+        """Reads while others wait at gates, until the connection is lost."""
         while not self.is_cut:
             self._wanted.wait()
             self._wanted.clear()
