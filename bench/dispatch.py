@@ -5,7 +5,7 @@
 
 Each stage of the chain is one small computation on another host: a process with one device. Every message between the
 controller and a host, in either direction, is so many milliseconds under way; what hosts send each other is not. No
-latency costs CPU time: a thread sleeps until a message is due. `round trip` is what was measured of it, with nothing
+latency costs CPU time: timers of the loops hold messages back. `round trip` is what was measured of it, with nothing
 else to do.
 
 `parallel` is one plan of all stages: all hosts hear of the run at once, and values go from host to host. It is compared
@@ -54,8 +54,12 @@ def far_peer(seconds):
         def receive(self, heard):
             self._heard = heard
 
-        def write(self, data):
-            self._loop.after(seconds, lambda: self._loop.soon(lambda: Peer.write(self, data)))
+        def _queue(self, pieces):
+            def late():
+                Peer._queue(self, pieces)
+                self.flush()
+
+            self._loop.after(seconds, late)
 
     return FarPeer
 

@@ -184,9 +184,7 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
                 ("return 0 if values.bytes", "return 2 if values.bytes == 24 else 0 if values.bytes"),
                 (
                     "self._pulled)\n",
-                    "self._pulled, "
-                    + imported("runtime.host.between.noted", "NotedPlane")
-                    + "(self._way_now, sender))\n",
+                    "self._pulled, " + imported("runtime.host.between.noted", "NotedPlane") + "(sender))\n",
                 ),
                 (
                     "PulledSource(self._pulled, inbox.where(1))))\n",
@@ -341,7 +339,7 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_contributing_says_is_enough(name: str, tree: Path) -> None:
+def test_what_contributing_says_is_enough(name: str, tree: Path, tmp_path: Path) -> None:
     files, code, said = CASES[name]
     rows = (ROOT / "CONTRIBUTING.md").read_text().splitlines()
     (text,) = (line for line in rows if line.startswith(f"| {name} |"))
@@ -351,6 +349,6 @@ def test_what_contributing_says_is_enough(name: str, tree: Path) -> None:
     add(tree, files)
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], env={"PYTHONPATH": str(tree), "PATH": ""}, capture_output=True, text=True,
-        check=False,
+        check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0 and said in done.stdout, done.stderr

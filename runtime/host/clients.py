@@ -105,14 +105,20 @@ class Clients:
         """Hears who a process is; one that does not say so, or has no ticket, is dropped."""
         reader = FrameReader(lambda kind: MAX_ATTACH_BYTES)
         peer = Peer(self.loop, transport, reader)
+        peer.is_known = False
         coming = self._coming[peer] = _Coming(peer, reader, member)
-        peer.begin(lambda _, kind, payload: self._meet(coming, decode(kind, payload)), self._leave)
+        peer.begin(lambda _, kind, payload: self._meet(coming, kind, payload), self._leave)
         self.loop.after(TICKET_S, lambda: self._refuse(peer, _no_ticket(coming)) if peer in self._coming else None)
 
     def _leave(self, peer: Peer, reason: str) -> None:
         self._coming.pop(peer, None)
 
-    def _meet(self, coming: _Coming, message: m.Message) -> None:
+    def _meet(self, coming: _Coming, kind: int, payload: bytes | bytearray) -> None:
+        try:
+            message = decode(kind, payload)
+        except PathwaysError as error:
+            self._refuse(coming.peer, error)
+            return
         if not isinstance(message, m.Attach) or coming.attach is not None:
             have = f"a {type(message).__name__}"
             self._refuse(coming.peer, PathwaysError(BadMessage(have_=have, rule="Attach")))
@@ -130,7 +136,7 @@ class Clients:
             self._refuse(peer, _no_ticket(coming))
             return
         del self._coming[peer]
-        coming.reader.most_bytes = most_bytes
+        coming.reader.most_bytes, peer.is_known = most_bytes, True
         post = ClientPost(peer)
         self._there[client] = peer
         peer.receive = lambda _, kind, payload: self._hear(client, peer, post, kind, payload)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from pathways.dialect.activities import BYTES, Activity
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Monitor
 from pathways.runtime.states import PEER, Life
 from pathways.runtime.wire import messages as m
@@ -56,6 +57,7 @@ class Peer:
         "_size",
         "_transport",
         "_waiting",
+        "is_known",
         "life",
         "max_unread_bytes",
         "on_end",
@@ -81,6 +83,8 @@ class Peer:
         self.life = Life(PEER)
         self._failure = ""
         """Why nothing can be sent any more, before the stream has ended."""
+        self.is_known = True
+        """Whether malformed data is noted on stderr; False for a process that is not let in, which could fill a log."""
         self.sent_no_message = False
         """Whether the stream has ended because of what the other end has sent."""
         self.max_unread_bytes: int | None = None
@@ -115,6 +119,7 @@ class Peer:
         """Sends messages, behind those that are kept, from any thread; never waits. Raises ConnectionEnded."""
         self.post_pieces([data for message in messages for data in frame_of(*encode(message))])
 
+    @uninterrupted  # else Ctrl-C could leave a message that nothing sends
     def post_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Sends the pieces of whole frames, as `post`. Raises ConnectionEnded."""
         self._check_open()
@@ -180,10 +185,13 @@ class Peer:
             self.flush()
 
     def _queue(self, pieces: Sequence[bytes | memoryview]) -> None:
+        if self._failure:
+            return
         self._waiting.extend(pieces)
         self._size += sum(map(len, pieces))
         if self.max_unread_bytes is not None and self._size > self.max_unread_bytes:
-            self._fail(f"it has not taken {self._size:,} bytes")
+            self._failure = reason = f"it has not taken {self._size:,} bytes"
+            self._loop.on_thread(lambda: self.end(reason))
 
     def flush(self) -> None:
         """Writes what the peer takes now; the rest waits here, and its socket is looked at."""
@@ -196,7 +204,7 @@ class Peer:
                 sent = self._transport.send(data if len(data) <= MAX_WRITTEN_BYTES else _beginning(data))
             except BlockingIOError:
                 sent = 0
-            except OSError as error:
+            except Exception as error:  # an OSError, or no memory: a part of a frame may have been sent
                 self._fail(str(error))
                 return
             self._size -= sent
@@ -269,7 +277,9 @@ class Peer:
                 if self.ended:
                     return
         except Exception as error:  # whatever it sent, nothing more can be made of it
-            if isinstance(error, PathwaysError | ValueError):
+            if not self.is_known:
+                pass
+            elif isinstance(error, PathwaysError | ValueError):
                 print(f"note: a process is given up, for what it sent: {error}", file=sys.stderr, flush=True)
             else:
                 traceback.print_exc()

@@ -32,13 +32,13 @@ class Tampering:
         self._left = rng.choice(UNCHANGED_WRITES)
         self._held: bytes = b""
         peers: Any = Peer
-        self._write = peers.write
-        peers.write = lambda peer, data: self.write(peer, data)
+        queue = peers._queue
+        peers._queue = lambda peer, pieces: queue(peer, [self.next_write(b"".join(pieces))])
 
-    def write(self, peer: Any, data: Any) -> None:
-        """Writes data as `Peer.write` does, changed when its turn has come."""
+    def next_write(self, data: bytes) -> bytes:
+        """Returns what is written in place of data: the same until the first write to be changed."""
         self._left -= 1
-        self._write(peer, bytes(data) if self._left > 0 else self._changed(bytes(data)))
+        return data if self._left > 0 or not data else self._changed(data)
 
     def _changed(self, data: bytes) -> bytes:
         rng, at = self._rng, self._rng.randrange(len(data))

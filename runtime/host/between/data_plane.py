@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
+from pathways.runtime.host.between.eager_server import Outbox
 from pathways.runtime.host.devices import pjrt
 
 
@@ -87,6 +88,10 @@ class DataPlane(Protocol):
     @property
     def has_open_port(self) -> bool:
         """Whether it listens at a port without keys, which ends this process if it is sent garbage."""
+        ...
+
+    def begin(self, outbox: Outbox) -> None:
+        """Takes the outbox for the host that is there now, until `drop` says that it is lost."""
         ...
 
     def open(self) -> None:

@@ -59,6 +59,7 @@ class EagerServer:
     def _accept(self, sock: socket.socket) -> None:
         undelayed(sock)
         peer = Peer(self._loop, sock, FrameReader(_max_bytes))
+        peer.is_known = False
         self._strangers[peer] = None
         peer.begin(self._meet, self._leave)
         self._loop.after(CONNECT_TIMEOUT_S, lambda: self._drop(peer))
@@ -112,7 +113,10 @@ class Outbox:
         """Guards those; no thread waits for the other host while it has this lock."""
 
     def send(self, number: int, data: bytes, kind: int = VALUE, *, anew: int = -1) -> None:
-        """Sends a value. With `anew`, drops it if the hosts were told to reconnect since that count."""
+        """Sends a value. With `anew`, drops it if the hosts were told to reconnect since that count.
+
+        A value that is sent while its stream breaks is lost; the receiver reports that (`PATHWAYS_TRANSFER_TIMEOUT`).
+        """
         frame = frame_of(kind, NUMBER.pack(number), data)
         with self._lock:
             if anew not in (-1, self.anew):

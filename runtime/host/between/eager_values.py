@@ -133,9 +133,13 @@ class EagerPlane:
 
     has_open_port = False
 
-    def __init__(self, outbox: Callable[[], Outbox], sender: Callable[[Sequence[pjrt.Device]], Sender]) -> None:
-        """`outbox` finds that of the present host, `sender` the thread for arrays of some devices."""
-        self._outbox, self._sender = outbox, sender
+    def __init__(self, sender: Callable[[Sequence[pjrt.Device]], Sender]) -> None:
+        """`sender` finds the thread for arrays of some devices."""
+        self._sender = sender
+        self._outbox: Outbox | None = None
+
+    def begin(self, outbox: Outbox) -> None:
+        self._outbox = outbox
 
     def open(self) -> None:
         """Does nothing: the outbox has the port."""
@@ -144,14 +148,17 @@ class EagerPlane:
         return ""
 
     def offer(self, number: int, arrays: Sequence[pjrt.DeviceArray], devices: Sequence[pjrt.Device]) -> EagerOffer:
-        outbox = self._outbox()
+        outbox = self._outbox
+        assert outbox is not None
         return EagerOffer(self._sender(devices), Parcel(outbox, outbox.anew, number, arrays))
 
     def fail(self, number: int, why: str, values: ArrayGroup) -> None:
-        self._outbox().fail(number, why)
+        assert self._outbox is not None
+        self._outbox.fail(number, why)
 
     def drop(self, *, is_lost: bool) -> None:
-        """Does nothing: the outbox drops its values."""
+        if is_lost:
+            self._outbox = None
 
 
 class EagerSource:

@@ -70,7 +70,7 @@ class Outbound:
         """`max_eager_bytes`: of the largest value that is sent unasked; `sender` finds what waits for arrays."""
         self._server, self._max_eager_bytes = server, max_eager_bytes
         self._pulled = TransferServer(device, ip)
-        self.planes: Sequence[DataPlane] = (EagerPlane(self._outbox_now, sender), self._pulled)
+        self.planes: Sequence[DataPlane] = (EagerPlane(sender), self._pulled)
         self._open: set[int] = set()
         """The transports that a plan needs: the other host is told how to reach them."""
         self._outbox: Outbox | None = None
@@ -84,13 +84,11 @@ class Outbound:
         with self._lock:
             if self._outbox is None:
                 self._outbox = self._server.outbox()
+                for plane in self.planes:
+                    plane.begin(self._outbox)
                 for number in self._open:
                     self._outbox.say_where(number, self.planes[number].where)
             return Invitation(self._outbox.eager_address, self._max_eager_bytes)
-
-    def _outbox_now(self) -> Outbox:
-        assert self._outbox is not None
-        return self._outbox
 
     def prepare(self, values: ArrayGroup) -> int:
         """Chooses the transport of values, when a plan is loaded, and gets it ready."""

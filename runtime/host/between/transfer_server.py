@@ -21,6 +21,7 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.between.data_plane import ArrayGroup
+from pathways.runtime.host.between.eager_server import Outbox
 from pathways.runtime.host.between.inbox import EagerMessage
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.waits import wait_at_most
@@ -57,6 +58,9 @@ class TransferServer:
     def has_open_port(self) -> bool:
         """Whether JAX's transfer server listens."""
         return self._server is not None
+
+    def begin(self, outbox: Outbox) -> None:
+        """Does nothing: arrays are pulled."""
 
     def open(self) -> None:
         """Begins to listen for pulls; again it does nothing."""

@@ -83,12 +83,12 @@ class Neighbors:
             return self.servers[host]
 
     def sender(self, devices: Sequence[pjrt.Device]) -> Sender:
-        """Finds what sends small values that these devices make."""
+        """Finds the sender of small values that these devices make.
+
+        Takes no lock: its callers have that of the link to a host, which `lose` takes under `_changed`.
+        """
         key = tuple(devices)
-        if (known := self._senders.get(key)) is not None:
-            return known
-        with self._changed:
-            return self._senders.setdefault(key, Sender())
+        return self._senders.get(key) or self._senders.setdefault(key, Sender())
 
     def invite(self, host: str) -> str:
         """Returns what another host must know to `meet` this one: where it sends small values."""

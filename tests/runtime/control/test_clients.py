@@ -242,7 +242,7 @@ def test_fetching_more_than_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.embedded
 def test_threads_end_after_their_work() -> None:
     hosts = set(pathways_threads())  # threads of other tests, which end with their hosts
-    hosts = {t for t in hosts if t.name in ("pathways-listener", "pathways-eager", "pathways-send")}
+    hosts = {t for t in hosts if t.name in ("pathways-loop", "pathways-eager", "pathways-send")}
     program = make(3)
     for _ in range(20):
         program(X).block_until_ready()

@@ -171,6 +171,7 @@ def test_a_broken_connection_is_made_again(pair: Pair) -> None:
         before = list(outbox._peers.values())
         for peer in before:
             end_socket(peer._transport)  # as networks that drop idle connections do
+        assert becomes(lambda before=before: all(peer.ended for peer in before))
         pair.outbox.send(10 * turn + 2, b"kept until it comes again")
         thread.join()
         assert failed
