@@ -21,9 +21,9 @@ from pathways.runtime.launch.local_cluster import clear_folder
 from pathways.runtime.launch.local_hosts import CONTROLLER, LOGS, LocalLauncher
 from pathways.runtime.launch.ray_api import connect_to_ray
 from pathways.runtime.launch.ray_hosts import RayLauncher
-from pathways.runtime.wire.addresses import LOOPBACK, Address, listening_at, read_address, show_address
+from pathways.runtime.wire.addresses import BACKLOG, LOOPBACK, Address, listening_at, read_address, show_address
 from pathways.runtime.wire.certificates import member_folder
-from pathways.runtime.wire.loop import MAX_CONNECTING, Loop
+from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.tls import Keys, checked_keys
 from pathways.runtime.wire.tls_ports import LoopListener
 
@@ -50,7 +50,7 @@ def serve_cluster() -> None:
             at = show_address(port[0].getsockname()) if port is not None else ""
             launcher = _launcher(chosen, topology, at, stack)
             listener.bind(str(folder / CONTROLLER))
-            listener.listen(MAX_CONNECTING)
+            listener.listen(BACKLOG)
             policy = find_scheduling_policy(chosen.policy)
             controller = ClusterController(loop, topology, chosen.platform, policy, launcher, str(folder))
 
@@ -76,7 +76,7 @@ def _port(chosen: argparse.Namespace) -> tuple[socket.socket, Keys] | None:
         return None
     keys = checked_keys(member_folder(chosen.keys, "controller"), "controller")
     sock = listening_at(chosen.bind)
-    sock.listen(MAX_CONNECTING)
+    sock.listen(BACKLOG)
     return sock, keys
 
 

@@ -19,7 +19,7 @@ def read_address(text: str) -> Address | None:
 
 
 def show_address(address: Address) -> str:
-    """As `read_address` reads it."""
+    """Formats an address as HOST:PORT, which `read_address` reads."""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -39,7 +39,7 @@ def path_of(said: str) -> str:
     return said if port_of(said) is None else said.partition(" ")[2]
 
 
-BACKLOG = 256
+BACKLOG = 1024
 """The most processes that may wait to be accepted at a port."""
 _ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 300_000))
 """When an end whose machine is gone is given up: after five minutes, which a process that is stopped and does not read

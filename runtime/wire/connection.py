@@ -37,7 +37,7 @@ class Connection:
         return Peer(loop, self._transport, self._reader)
 
     def close(self) -> None:
-        """Ends the stream in both directions: the other end sees it at once, and so does a thread that reads."""
+        """Ends the stream in both directions: the other end sees it at once."""
         with contextlib.suppress(OSError):
             self._transport.shutdown(socket.SHUT_RDWR)
         self._transport.close()

@@ -1,7 +1,7 @@
-"""The event loop of a process: all its sockets, which are never waited for, and timers.
+"""Runs the sockets and timers of a process in one event loop.
 
-Controllers, hosts and clients have one each. Nothing here waits but `Loop.run`, for the first of all sockets and
-timers. Other threads send, and do events of a controller in their own process, themselves (`Loop.call`): to wake the
+Controllers, hosts and clients have one each. Only `Loop.run` waits, for the first of all sockets and timers. Other
+threads send, and do events of a controller in their own process, themselves (`Loop.call`): to wake the
 thread of the loop takes longer than a small run.
 """
 
@@ -23,8 +23,6 @@ from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import start_thread
 
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-MAX_CONNECTING = 1024
-"""The most processes that may wait to be accepted."""
 ACCEPT_PAUSE_S = 0.2
 """Seconds for which accepting pauses when the system has no room for another socket."""
 WOKEN_BYTES = 1 << 12
@@ -63,7 +61,7 @@ class Loop:
 
     @uninterrupted
     def call(self, work: Callable[[], None]) -> None:
-        """Does something now if the loop's lock is free; else the thread that holds the lock does it next."""
+        """Calls `work` now if the lock of the loop is free; else the thread that holds the lock calls it next."""
         self._soon.append(work)
         while self._soon and self._lock.acquire(blocking=False):
             try:
@@ -76,7 +74,7 @@ class Loop:
                     self._wake.send(b"\0")
 
     def on_thread(self, work: Callable[[], None]) -> None:
-        """Does something soon, on the thread of the loop alone; may be called anywhere, also by a signal handler."""
+        """Has the thread of the loop call `work` soon. Any thread may call this, and a signal handler."""
         self._on_thread.append(work)
         with contextlib.suppress(OSError):  # it is full, and will be read; or it was closed
             self._wake.send(b"\0")
@@ -113,11 +111,11 @@ class Loop:
         self.selector.unregister(sock)
 
     def after(self, seconds: float, work: Callable[[], None]) -> None:
-        """Does something later, once."""
+        """Calls `work` once after a delay."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), work))
 
     def every(self, seconds: float, work: Callable[[], None]) -> None:
-        """Does something again and again."""
+        """Calls `work` at every interval."""
 
         def again() -> None:
             self.after(seconds, again)
@@ -126,7 +124,7 @@ class Loop:
         self.after(seconds, again)
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Does something when what is being done is done."""
+        """Calls `work` after the present callback."""
         self._soon.append(work)
 
     def start(self) -> None:
@@ -142,7 +140,7 @@ class Loop:
             self.over.set()
 
     def run(self) -> None:
-        """Does what there is to do until `end`."""
+        """Runs callbacks until `end`."""
         found: list[tuple[selectors.SelectorKey, int]] = []
         while not self._ended:
             with self._lock:
@@ -182,7 +180,7 @@ class Loop:
         self._ended = True
 
     def abandon(self) -> None:
-        """Gives back what a forked process has of it, which goes on where it was made.
+        """Closes the copies of the sockets in a forked process; the loop goes on in its parent.
 
         The sockets are only closed: to take them out of the selector would take them out of the other process's, too.
         """
@@ -194,7 +192,7 @@ class Loop:
         self._wake.close()
 
     def close(self) -> None:
-        """Gives back what it has of the system, when it has ended."""
+        """Ends all streams, and closes the selector."""
         self._is_closed = True
         for key in list(self.selector.get_map().values()):
             key.data.end("the loop has ended")
@@ -203,7 +201,7 @@ class Loop:
 
 
 def do_safely(work: Callable[[], None]) -> None:
-    """Does something; a bug there must not end all that others have here."""
+    """Calls `work`; prints its exception, which must not end the loop."""
     try:
         work()
     except Exception:

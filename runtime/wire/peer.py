@@ -287,7 +287,7 @@ class Peer:
             self.end(str(error))
 
     def end(self, reason: str) -> None:
-        """Ends the stream, on the thread of the loop; the other end sees it at once."""
+        """Ends the stream, for a caller that has the lock of the loop; the other end sees it at once."""
         if self.ended:
             return
         self.life.turn("end")

@@ -79,7 +79,7 @@ class TlsSocket:
             return 0
 
     def recv(self, size: int, /) -> bytes:
-        """What has come; nothing at the end. Raises BlockingIOError where no whole record has come."""
+        """Reads and decrypts what is there; returns nothing at the end. Raises BlockingIOError for half a record."""
         data = self._socket.recv(size)
         if not data:
             return data

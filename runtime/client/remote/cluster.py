@@ -22,10 +22,11 @@ from pathways.runtime.control.scheduling import SchedulingPolicy
 from pathways.runtime.launch.local_hosts import CONTROLLER, LocalLauncher
 from pathways.runtime.launch.reach import connect_to_host
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.addresses import BACKLOG
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import Parcel
 from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
-from pathways.runtime.wire.loop import MAX_CONNECTING, Loop
+from pathways.runtime.wire.loop import Loop
 
 START_POLL_S = 0.1
 """Seconds between two checks of the hosts that start."""
@@ -62,7 +63,7 @@ class Cluster(Attached):
         stack.callback(self._close_loop)
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(str(folder / CONTROLLER))
-        listener.listen(MAX_CONNECTING)
+        listener.listen(BACKLOG)
         launcher = LocalLauncher(folder, platform, ranks_in(topology), is_temporary=True)
         stack.callback(launcher.wait, HOST_EXIT_TIMEOUT_S)
         self._controller = ClusterController(

@@ -26,7 +26,7 @@ from pathways.runtime.wire.loop import Loop
 
 @dataclass(eq=False)
 class Neighbors:
-    """This host's transfer servers, one for each other host, and its connections to theirs."""
+    """Links from this host to each other host, and the inbound ends of theirs."""
 
     device: pjrt.Device
     loop: Loop

@@ -1,4 +1,4 @@
-"""Tests the loop of a controller: it rests where the system refuses, and sends a backlog without copying all of it."""
+"""Tests the event loop: it rests where the system refuses, and sends a backlog without copying all of it."""
 
 import errno
 import random
