@@ -15,7 +15,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.addresses import Address, listening_at
 from pathways.runtime.wire.certificates import issue, make_authority
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.frames import HEADER, ConnectionEnded
 from pathways.runtime.wire.identity import Identity, Role
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.tls import Keys, no_peer, read_keys
@@ -70,7 +70,7 @@ class Door:
 
     def __post_init__(self) -> None:
         self.ends: list[Connection] = []
-        self._came: queue.SimpleQueue[tuple[Connection, Identity]] = queue.SimpleQueue()
+        self._came: queue.SimpleQueue[tuple[Connection, Identity] | None] = queue.SimpleQueue()
         self.socket, self.loop = listening_at(HERE), Loop()
         self.address: Address = self.socket.getsockname()[:2]
         keys = self.keys or self.members.keys("controller")
@@ -89,14 +89,19 @@ class Door:
         self.loop.call(self.loop.end)
         assert self.loop.over.wait(PATIENCE)
         self.socket.close()
-        while not self._came.empty():
-            self.ends.append(self._came.get()[0])
+        self._came.put(None)
+        while (found := self._came.get()) is not None:
+            self.ends.append(found[0])
+        self._came.put(None)  # for a thread that still accepts
         for end in self.ends:
             end.close()
 
     def accept(self) -> tuple[Connection, Identity]:
-        """Waits for the next member that is let in."""
-        return self._came.get(timeout=PATIENCE)
+        """Waits for the next member that is let in. Raises ConnectionEnded when the port is closed."""
+        if (found := self._came.get(timeout=PATIENCE)) is None:
+            self._came.put(None)
+            raise ConnectionEnded("the port is closed")
+        return found
 
     def pair(self, name: str = "one") -> tuple[Connection, Connection]:
         """Connects a host with valid keys; returns the host's end and the controller's end of the connection."""

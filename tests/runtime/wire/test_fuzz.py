@@ -94,7 +94,7 @@ class Served:
         while True:
             try:
                 connection = self._accept()
-            except (OSError, queue.Empty):
+            except (OSError, ConnectionEnded):
                 return
             self.ended.put(self._read(connection))
             connection.close()
