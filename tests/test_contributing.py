@@ -181,14 +181,14 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
                 "        return super().offer(number, arrays, devices)\n"
             ),
             "runtime/host/between/link.py": [
-                ("return 0 if values.bytes", "return 2 if values.bytes == 24 else 0 if values.bytes"),
+                ("return EAGER if values.bytes", "return 2 if values.bytes == 24 else EAGER if values.bytes"),
                 (
                     "self._pulled)\n",
                     "self._pulled, " + imported("runtime.host.between.noted", "NotedPlane") + "(sender))\n",
                 ),
                 (
-                    "PulledSource(self._pulled, inbox.where(1))))\n",
-                    "PulledSource(self._pulled, inbox.where(1)), EagerSource(inbox)))\n",
+                    "PulledSource(self._pulled, inbox.where(PULLED))))\n",
+                    "PulledSource(self._pulled, inbox.where(PULLED)), EagerSource(inbox)))\n",
                 ),
             ],
         },

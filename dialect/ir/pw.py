@@ -293,7 +293,7 @@ def unnamed(op: PwOp) -> str:
 
 
 STREAM_OPS: tuple[type[PwOp], ...] = (BuffersOp, RunOp, SendOp, RecvOp, CopyOp, BranchOp, FreeOp)
-"""What the stream of an island consists of."""
+"""Ops allowed in the stream of an island."""
 OPS: tuple[type[PwOp], ...] = (
     SliceOp,
     MeshOp,

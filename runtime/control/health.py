@@ -12,8 +12,8 @@ from pathways.runtime.wire.errors import NothingComesThrough
 
 TIMEOUT = "PATHWAYS_HOST_TIMEOUT"
 """The environment variable for the seconds after which a host that is not heard of is gone."""
-MOST_AWAY = 2.0
-"""Seconds between two looks above which this process itself was stopped: what it did not hear counts for nothing."""
+MAX_POLL_GAP_S = 2.0
+"""A longer gap between two checks means that this process was stopped: silence before it counts for nothing."""
 
 
 def host_timeout() -> float:
@@ -31,7 +31,7 @@ class Silence:
 
     def judge(self, now: float, heard: Mapping[str, float]) -> dict[str, float]:
         """Returns the hosts that are gone, and for how long they were silent; `heard` is when each last was not."""
-        if self._last is not None and now - self._last > MOST_AWAY:
+        if self._last is not None and now - self._last > MAX_POLL_GAP_S:
             self._excused = now
         self._last = now
         silent = {name: now - max(when, self._excused) for name, when in heard.items()}
@@ -44,7 +44,7 @@ def hangs(limit: float, idle: Sequence[float]) -> bool:
 
 
 def roll_of(calls: Mapping[str, Sequence[str]]) -> str:
-    """What each host of an island has launched, or that it has nothing to do."""
+    """Lists what each host of an island has launched, or that nothing runs there."""
     return "\n".join(f"{name}: {line}" for name, lines in calls.items() for line in lines or ["nothing runs there"])
 
 

@@ -27,13 +27,13 @@ class OwnClient:
     """No message is kept back to be sent with another: there is nothing to save."""
 
     def __init__(self, loop: Loop, controller: ClusterController) -> None:
-        """Comes in."""
+        """Registers the client with the controller."""
         self._loop, self._controller = loop, controller
         self.on_end_of_run: OnEndOfRun = _ignore
         """Called with the end of a run: the numbers of the island, its epoch and the host's rank there."""
         self._receive: Callable[[m.Message], None] | None = None
         self._early: list[m.Message] = []
-        """What the controller has said before `begin`; first of all the `Welcome`."""
+        """Messages of the controller before `begin`; the first is the `Welcome`."""
         self._is_closed = False
         self._session = controller.come_in_here(self)
 

@@ -95,7 +95,7 @@ class ClusterRun:
     relay: Relay | None = None
     life: Life = field(default_factory=lambda: Life(RUN))
     holds: list[m.Hold] = field(default_factory=list[m.Hold])
-    """What its arrays will take, to be counted when it begins."""
+    """Bytes of the arrays of the run, counted when the run begins."""
 
 
 @dataclass(eq=False)

@@ -87,7 +87,7 @@ class RunWindow:
 
     @uninterrupted
     def _times_freed_of(self, islands: Collection[str]) -> dict[str, int]:
-        """How often each of these islands was freed for which calls wait, or must from now on."""
+        """Marks the full islands among these as blocked; counts the runs that have ended on each blocked one."""
         with self._changed.lock:
             self._blocked.update(island for island in islands if self._under_way[island] >= MAX_RUNS_PER_ISLAND)
             return {island: self._times_freed[island] for island in islands if island in self._blocked}

@@ -1,4 +1,4 @@
-"""What a client of a cluster tells its controller of runs and of memory, and when it need not do so at once."""
+"""Makes the messages by which a client submits runs and reports memory, and decides when one may be delayed."""
 
 import contextlib
 from collections import Counter, deque
@@ -11,9 +11,9 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 
 AHEAD, MOST_KEPT = 8, 4
-"""Where more than the first of a client's runs are under way on all islands of another, so many may be kept until
-something comes from the controller: the end of one of those, say. To wake it for each would take longer than a small
-run, and the islands have work meanwhile."""
+"""While more than AHEAD runs of a client are in flight on each island of a run, up to MOST_KEPT submitted runs are kept
+until the controller sends something. Waking the controller for each takes longer than a small run, and the islands have
+work meanwhile."""
 
 
 def submitted(run: StartedRun, inside: int) -> m.Submit:
@@ -40,7 +40,7 @@ def are_ahead(hosts: Iterable[RemoteIsland]) -> bool:
 
 
 class HeldBytes:
-    """What is held since that was last told; any thread may add to it, also while it collects garbage."""
+    """Sums the bytes held since the controller was last told. Any thread may add, also while it collects garbage."""
 
     def __init__(self) -> None:
         self._added: deque[tuple[tuple[str, int], int, int]] = deque()

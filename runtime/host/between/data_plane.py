@@ -23,7 +23,7 @@ class ArrayGroup:
 
     @cached_property
     def bytes(self) -> int:
-        """How many bytes they have: of what lies on several devices, each copy counts."""
+        """Counts the bytes of all shards; copies on several devices count each."""
         return sum(
             prod(s.shard_shape(t.shape)) * numpy_dtype(t.dtype).itemsize * len(s.device_set)
             for t, s in zip(self.types, self.shardings, strict=True)
@@ -31,7 +31,7 @@ class ArrayGroup:
 
     @cached_property
     def structs(self) -> Sequence[Any]:
-        """The same for JAX. To make them takes longer than to ask for the arrays."""
+        """Describes the arrays for JAX. Making these takes longer than asking for the arrays."""
         with jax.enable_x64(True):  # or 64 bits would be 32
             return [
                 jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype), sharding=s)

@@ -26,6 +26,10 @@ _EAGER_LIMIT, MOST_EAGER = "65536", 1 << 20
 """What it is where it is not set; and the most that it may be, since the other end holds what it did not ask for."""
 
 
+EAGER, PULLED = range(2)
+"""Transports, by their position in `Outbound.planes`."""
+
+
 def eager_limit() -> int:
     """Reads the most bytes of a value that this process sends unasked. Raises PWC0707 for a setting that is none."""
     text = os.environ.get(EAGER_LIMIT, _EAGER_LIMIT)
@@ -37,7 +41,7 @@ def eager_limit() -> int:
 
 def transport_for(values: ArrayGroup, max_eager_bytes: int) -> int:
     """Chooses the transport that carries values from a host, by its limit: the number of a row of both lists."""
-    return 0 if values.bytes <= max_eager_bytes else 1
+    return EAGER if values.bytes <= max_eager_bytes else PULLED
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class Outbound:
     def connect(self, invitation: Invitation, anew: int = 0) -> "Inbound":
         """Connects with the other, as invited by it. `anew`: how often both were told to connect anew."""
         inbox = Inbox(invitation.eager_address, invitation.max_eager_bytes, anew)
-        return Inbound(inbox, (EagerSource(inbox), PulledSource(self._pulled, inbox.where(1))))
+        return Inbound(inbox, (EagerSource(inbox), PulledSource(self._pulled, inbox.where(PULLED))))
 
     def lose(self) -> None:
         """Drops what is offered, and ends what is sent: the other is gone.

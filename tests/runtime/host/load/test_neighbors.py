@@ -13,7 +13,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.between import transfer_server
 from pathways.runtime.host.between.data_plane import ArrayGroup
 from pathways.runtime.host.between.eager_values import landed
-from pathways.runtime.host.between.link import eager_limit
+from pathways.runtime.host.between.link import EAGER, PULLED, eager_limit
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.host.load import neighbors as tested
@@ -21,8 +21,6 @@ from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.wire.errors import HostLost
 
 pytestmark = pytest.mark.usefixtures("transfer_servers_stay")
-PULLED = 1
-"""The transport of values of any size."""
 LOST = HostLost(island="b", reason="a test")
 
 
@@ -124,7 +122,7 @@ def test_a_loss_drops_older_offers_but_no_pulls_of_the_replacement() -> None:
     wait_at_most(landed(b.sources["a"].fetch(71, wanted)), 20)  # then the request for 70 has come, too
     for at in (1, 2):
         link.offer(PULLED, 70, [values + at], [])  # of a run that was sent before the losses
-        assert link.offer(0, 72, [values], [a.device]) is None
+        assert link.offer(EAGER, 72, [values], [a.device]) is None
         a.end_loss("b")
     link.offer(PULLED, 70, [values + 3], [])
     wait_at_most(landed(pulled), 20)
