@@ -128,6 +128,7 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.config.getoption("--encoded"):
             stack.enter_context(inside_of(encoded_process(process().platform)))
             left_behind.expect([f"thread: {name}" for name in encoded.THREADS])
+            left_behind.expect([f"descriptor: {name}" for name in encoded.DESCRIPTORS])
         yield
 
 

@@ -33,7 +33,8 @@ THREADS = (
     "pathways-snapshots-0",
     f"pathways-{NAME}",
 )
-"""The threads of the host. They run until this process ends."""
+DESCRIPTORS = ("anon_inode:[eventpoll]", "socket", "socket")
+"""The threads of the host, and the descriptors of its loop. They are there until this process ends."""
 
 
 class EncodedEnd:
