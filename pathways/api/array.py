@@ -24,12 +24,14 @@ from pathways.dialect.jax_api import ShapedArray
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.topology import readable
 from pathways.dialect.user_line import caller
+from pathways.runtime.client import arrays
+from pathways.runtime.client.remote_array import RemoteArray
+from pathways.runtime.client.store import DELETED, Handle
 from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch, failed_because
-from pathways.runtime.host.devices import arrays, pjrt
-from pathways.runtime.host.devices.remote_array import RemoteArray
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.hung_launches import hang_behind
-from pathways.runtime.host.run.store import DELETED, Handle, Poison
+from pathways.runtime.host.run.poison import Poison
 
 _T = TypeVar("_T")
 

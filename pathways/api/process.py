@@ -30,13 +30,14 @@ from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.client.remote.attached import Attached
 from pathways.runtime.client.remote.hosts import HostedIslands
 from pathways.runtime.client.remote.places import come_in
+from pathways.runtime.client.store import Store
 from pathways.runtime.control.scheduling import STRIDE, SchedulingPolicy
 from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy
 from pathways.runtime.errors import Forked
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.analyze import XlaAnalyzer
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland, host_islands
-from pathways.runtime.host.run.store import Poison, Store
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.launch.reach import ADDRESS, chosen_address, chosen_keys, connect_to, connect_to_host
 from pathways.runtime.status import Status, read_status, status_of
 from pathways.runtime.wire.addresses import read_address

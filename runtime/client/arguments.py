@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from pathways.dialect.activities import BYTES, Activity
+from pathways.runtime.client.arrays import copied, is_any_array
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.client.ports import Input
-from pathways.runtime.host.devices.arrays import copied, is_any_array
-from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
+from pathways.runtime.client.store import Handle, Store, StoredBuffer
 
 
 class Bound:

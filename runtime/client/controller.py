@@ -15,6 +15,8 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import parse_bytes, readable
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
+from pathways.runtime.client.remote_array import RemoteRun
+from pathways.runtime.client.store import Store, closed
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.admission import NoTurns, Ticket, Turns
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
@@ -25,12 +27,11 @@ from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, N
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
-from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.background import BackgroundRuns, Promise
 from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.poison import Poison, lost_poison
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights
-from pathways.runtime.host.run.store import Poison, Store, closed, lost_poison
 from pathways.runtime.wire.errors import NotOverProcesses
 
 FETCH_LIMIT, MOST_FETCHED = "PATHWAYS_FETCH_LIMIT", "16GiB"

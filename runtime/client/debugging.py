@@ -20,9 +20,9 @@ from pathways.dialect.jax_api import (
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.inputs import handle_of
 from pathways.runtime.client.loaded_plan import LoadedPlan
+from pathways.runtime.client.store import Handle
 from pathways.runtime.errors import GuardedTransfer
 from pathways.runtime.host.observe.numbers import INFS, NANS, Numbers
-from pathways.runtime.host.run.store import Handle
 
 _REFUSES = ("disallow", "disallow_explicit")
 

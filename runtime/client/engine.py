@@ -7,12 +7,12 @@ import numpy as np
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Layout, Plan
+from pathways.runtime.client.arrays import fetched
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.remote.hosts import Hosts
 from pathways.runtime.client.remote.remote_engine import RemoteEngine
 from pathways.runtime.client.remote.remote_moves import put_values, remote_mover
 from pathways.runtime.host.devices import transfers
-from pathways.runtime.host.devices.arrays import fetched
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
 from pathways.runtime.host.load.costs import IslandCost

@@ -15,17 +15,18 @@ from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.user_line import caller, on_behalf_of
 from pathways.runtime.client.arguments import Binder, Bound
+from pathways.runtime.client.arrays import is_any_array
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import load_engine
 from pathways.runtime.client.inputs import as_host, handle_of
 from pathways.runtime.client.pending_results import PromisedResults, passed_on
 from pathways.runtime.client.ports import Input, Result
+from pathways.runtime.client.store import Handle, StoredBuffer
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import CalledInside, failed_because
 from pathways.runtime.host.devices import callbacks
-from pathways.runtime.host.devices.arrays import is_any_array
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.origins import origins_of
@@ -34,8 +35,8 @@ from pathways.runtime.host.run.dispatch import Dispatch
 from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.poison import Poison, lost_among
 from pathways.runtime.host.run.runs_in_flight import Flight
-from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Gate
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from pathways.runtime.client.arrays import is_any_array
 from pathways.runtime.client.ports import Input, Result
-from pathways.runtime.host.devices.arrays import is_any_array
+from pathways.runtime.client.store import Handle, Store, StoredBuffer
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.store import Handle, Store, StoredBuffer
 
 
 class PromisedResults:

@@ -12,13 +12,14 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.arrays import sharding_of
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import Engine, prepare_move
+from pathways.runtime.client.store import Handle, StoredBuffer
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import WrongInput
-from pathways.runtime.host.devices.arrays import sharding_of
 from pathways.runtime.host.devices.layouts import Side
-from pathways.runtime.host.run.store import Handle, Origin, Poison, StoredBuffer
+from pathways.runtime.host.run.poison import Origin, Poison
 
 
 @dataclass(eq=False)

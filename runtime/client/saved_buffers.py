@@ -14,13 +14,14 @@ from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.remote.hosts import Hosts
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.remote_moves import move_engine
+from pathways.runtime.client.remote_array import RemoteArray
+from pathways.runtime.client.store import Handle, StoredBuffer
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import Keeper, Machine
 from pathways.runtime.host.devices.layouts import Side
-from pathways.runtime.host.devices.remote_array import RemoteArray
 from pathways.runtime.host.devices.saved_arrays import read_shards, side_on, write_shards
-from pathways.runtime.host.run.store import Handle, StoredBuffer, lost_among
+from pathways.runtime.host.run.poison import lost_among
 from pathways.runtime.wire import messages as m
 
 

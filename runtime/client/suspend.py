@@ -12,15 +12,16 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.files import write_folder, write_private
+from pathways.runtime.client.arrays import FAILURES, fetched, is_any_array, sharding_of
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.remote.remote_moves import put_values
+from pathways.runtime.client.store import StoredBuffer, Suspended
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import SnapshotGone
-from pathways.runtime.host.devices.arrays import FAILURES, fetched, is_any_array, sharding_of
 from pathways.runtime.host.devices.islands import Keeper
 from pathways.runtime.host.devices.layouts import Side
-from pathways.runtime.host.run.store import Poison, StoredBuffer, Suspended, lost_among
+from pathways.runtime.host.run.poison import Poison, lost_among
 
 
 @dataclass(frozen=True, eq=False)

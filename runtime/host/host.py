@@ -40,9 +40,9 @@ from pathways.runtime.host.run.client_calls import ClientCalls, with_functions
 from pathways.runtime.host.run.decisions import Decisions
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.failures import why_not
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
-from pathways.runtime.host.run.store import Poison
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
 from pathways.runtime.host.run_ends import PostAll, end_of_run, is_done, told_directly
 from pathways.runtime.host.snapshots import Snapshots

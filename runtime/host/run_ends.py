@@ -12,7 +12,7 @@ from pathways.runtime.host.load.loaded_part import HostPart, PartResult
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.posting import ClientPost
 from pathways.runtime.host.run.failures import why_failed
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.ids import client_of

@@ -15,7 +15,7 @@ from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.devices.saved_arrays import read_shards, write_shards
 from pathways.runtime.host.load.loaded_part import HostPart
 from pathways.runtime.host.posting import MakeAnswer, Post
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.ids import client_of

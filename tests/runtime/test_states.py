@@ -5,11 +5,11 @@ import random
 import pytest
 
 from pathways.dialect.diagnostics import InternalError
+from pathways.runtime.client.store import StoredBuffer
 from pathways.runtime.control.member import Epoch
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.store import StoredBuffer
 from pathways.runtime.journal import MOST_KEPT, last_events, note
 from pathways.runtime.states import ALL, BUFFER, RECEIVED, SENT, TURN, Life, States
 

@@ -11,8 +11,8 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.remote.hosts import Hosts, RunParcel, StartedRun
 from pathways.runtime.client.remote.remote_island import RemoteIsland
+from pathways.runtime.client.remote_array import Parts, RemoteRun
 from pathways.runtime.control.relay import Relay
-from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.wire import messages as m

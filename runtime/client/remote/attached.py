@@ -25,10 +25,10 @@ from pathways.runtime.client.remote.remote_host import show_ticket
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.run_window import RunWindow
 from pathways.runtime.client.remote.submitted import MOST_KEPT, HeldBytes, are_ahead, parcels_of, submitted
+from pathways.runtime.client.remote_array import Parts, RemoteRun
 from pathways.runtime.control.health import Silence, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.devices.remote_array import Parts, RemoteRun
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Monitor
 from pathways.runtime.wire import messages as m

@@ -15,10 +15,10 @@ from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.remote.remote_host import RemoteHost
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.run_window import MAX_RUNS_PER_ISLAND
+from pathways.runtime.client.remote_array import RemoteRun
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
-from pathways.runtime.host.devices.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
 from pathways.runtime.wire.ids import MOST_RUNS, ClientIds

@@ -19,18 +19,18 @@ from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.ranks import RankTable
 from pathways.runtime.client.remote.hosts import Hosts, RemoteDevice, RunParcel, StartedRun, ask_all
 from pathways.runtime.client.remote.remote_island import RemoteIsland
+from pathways.runtime.client.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
-from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.load.waves import PREFETCH
 from pathways.runtime.host.observe.numbers import NumberError, Numbers
 from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m

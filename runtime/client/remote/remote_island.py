@@ -16,7 +16,7 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.runtime.client.remote.ended_arrays import EndedArrays, Sink
 from pathways.runtime.client.remote.remote_host import RemoteHost, ToHost
-from pathways.runtime.host.devices.remote_array import RemoteRun
+from pathways.runtime.client.remote_array import RemoteRun
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import HostLost

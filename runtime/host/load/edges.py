@@ -29,8 +29,8 @@ from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import Pulled, Work
-from pathways.runtime.host.run.store import Poison
 from pathways.runtime.journal import note
 from pathways.runtime.states import RECEIVED, SENT
 

@@ -15,7 +15,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables, Wanted
 from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.devices.layouts import Shards, Side
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 
 SMALL = 1 << 16
 """The most bytes of a result that may be kept until its execution is seen to be done."""

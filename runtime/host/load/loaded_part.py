@@ -24,8 +24,8 @@ from pathways.runtime.host.load.steps import Preparer
 from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.poison import Origin, Poison
 from pathways.runtime.host.run.progress import PreparedWave
-from pathways.runtime.host.run.store import Origin, Poison
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.nouns import Plan
-from pathways.runtime.host.run.store import Origin
+from pathways.runtime.host.run.poison import Origin
 
 
 def origins_of(plan: Plan) -> list[Origin]:

@@ -24,9 +24,9 @@ from pathways.runtime.host.load.waves import Awaitable, Wave
 from pathways.runtime.host.run.control_flow import Choice, LoadedBody
 from pathways.runtime.host.run.fallible import Awaited, failed, watched_callbacks
 from pathways.runtime.host.run.frame import Frame, Part, Step
+from pathways.runtime.host.run.poison import Poison, lost_among
 from pathways.runtime.host.run.progress import PreparedWave, Task
 from pathways.runtime.host.run.runs_in_flight import Launch
-from pathways.runtime.host.run.store import Poison, lost_among
 
 TURN = 32
 """Steps that a run enqueues before it lets others go first."""

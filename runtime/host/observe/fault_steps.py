@@ -15,8 +15,8 @@ from pathways.runtime.host.observe.faults import Fault
 from pathways.runtime.host.run.fallible import failed
 from pathways.runtime.host.run.frame import Frame, Step
 from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.poison import Poison, lost_poison
 from pathways.runtime.host.run.runs_in_flight import Flight, Launch
-from pathways.runtime.host.run.store import Poison, lost_poison
 
 
 @dataclass(eq=False)

@@ -17,8 +17,8 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.run.frame import Frame, Step
 from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.runs_in_flight import Flight
-from pathways.runtime.host.run.store import Poison
 
 NANS, INFS = 1, 2
 """Bits of what is looked for."""

@@ -13,9 +13,9 @@ from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_behind
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import Pending, PreparedWave, Work, drive
 from pathways.runtime.host.run.runs_in_flight import Launch
-from pathways.runtime.host.run.store import Poison
 
 Values: TypeAlias = list[Any]
 """Arrays, or poison in place of them; None for what is on another host."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED, Said
 

@@ -6,7 +6,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.platforms import is_broken_collective
 from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices.pjrt import FAILURES
-from pathways.runtime.host.run.store import Origin, Poison
+from pathways.runtime.host.run.poison import Origin, Poison
 from pathways.runtime.wire.errors import HostLost
 
 

@@ -18,8 +18,8 @@ from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.failures import failure_of
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_behind
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import Work
-from pathways.runtime.host.run.store import Poison
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.decisions import RunDecisions
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.states import States
 
 _NO_SOURCES: Mapping[str, Any] = MappingProxyType({})

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.run.frame import Frame, Step
+from pathways.runtime.host.run.poison import Poison, lost_among
 from pathways.runtime.host.run.runs_in_flight import Flight
-from pathways.runtime.host.run.store import Poison, lost_among
 
 
 class Observer:

@@ -17,12 +17,13 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.store import Handle, StoredBuffer
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
-from pathways.runtime.host.run.store import Handle, Poison, StoredBuffer, lost_among
+from pathways.runtime.host.run.poison import Poison, lost_among
 
 MEMORY_LIMITS = {"w": 100, "x": 100, "y": 150, "z": 60}
 DEVICES_PER_ISLAND = 2

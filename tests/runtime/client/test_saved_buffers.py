@@ -5,9 +5,9 @@ from typing import Any
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.client.saved_buffers import BufferPlace, place_of_buffer
+from pathways.runtime.client.store import StoredBuffer
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.devices.islands import Machine
-from pathways.runtime.host.run.store import StoredBuffer
 
 SHARDING = Sharding(MeshSpec((("x", 2),), (0, 1)), (("x",),))
 

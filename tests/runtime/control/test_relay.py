@@ -5,10 +5,10 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from pathways.runtime.client.remote_array import Parts
 from pathways.runtime.control.relay import Relay
-from pathways.runtime.host.devices.remote_array import Parts
 from pathways.runtime.host.run.decisions import Decisions, name_of_turn
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.decided import CANCELLED, DOOMED, Said, doom
 from pathways.runtime.wire.errors import HostLost

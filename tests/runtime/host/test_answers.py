@@ -18,7 +18,7 @@ from pathways.runtime.host.load.loaded_part import PartInput, PartResult, copy_i
 from pathways.runtime.host.observe.numbers import NANS, NumbersOnHost
 from pathways.runtime.host.posting import ClientPost, post_answer
 from pathways.runtime.host.proven_loads import ProvenLoads
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run_ends import end_of_run
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage

@@ -14,8 +14,8 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.client.remote.remote_island import RemoteIsland
+from pathways.runtime.client.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.errors import ComputationFailed
-from pathways.runtime.host.devices.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection

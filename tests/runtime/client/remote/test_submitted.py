@@ -7,7 +7,7 @@ from typing import Any
 from pathways.runtime.client.remote.ended_arrays import MAX_UNLOADED_WITH_RUN, MOST_FREED, EndedArrays
 from pathways.runtime.client.remote.hosts import RemoteDevice, RunParcel, StartedRun
 from pathways.runtime.client.remote.submitted import AHEAD, MOST_KEPT, are_ahead, parcels_of, submitted
-from pathways.runtime.host.devices.remote_array import RemoteRun
+from pathways.runtime.client.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import pack_parcels, read_frames, read_parcels
 

@@ -21,7 +21,7 @@ from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.host.devices import executable_cache, pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import Machine
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 
 jit: Any = jax.jit
 X = np.arange(8, dtype=np.float32)

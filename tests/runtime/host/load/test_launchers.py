@@ -14,7 +14,7 @@ from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.load.callback_launches import MOST_QUICK_S, OneAtATime
 from pathways.runtime.host.load.launches import as_gang, elsewhere, starts_apart
 from pathways.runtime.host.run.fallible import Awaited, AwaitedOutcome, WatchedLaunch, failed
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 
 POISON = Poison(ComputationFailed(computation="f", island=Island("pod", 1).name, cause="before"))
 

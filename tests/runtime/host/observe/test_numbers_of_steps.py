@@ -21,7 +21,7 @@ from pathways.runtime.host.observe.faults import Fault
 from pathways.runtime.host.observe.numbers import INFS, NANS, NumberError, Numbers, NumbersOnHost
 from pathways.runtime.host.run.frame import Frame, Step
 from pathways.runtime.host.run.observer import Observer, enqueue_observed
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 
 LINE = Where("model.py", 7, "")
 F = run(4, (0,), (1, 2), name="loss", where=LINE)

@@ -17,8 +17,8 @@ from pathways.runtime.host.run.control_flow import Choice, LoadedBody
 from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame, Part
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import PreparedWave
-from pathways.runtime.host.run.store import Poison
 from pathways.runtime.wire import messages as m
 
 POISON = Poison(ComputationFailed(computation="f", island="pod", cause="before"))

@@ -7,7 +7,7 @@ import pytest
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.runtime.host.run.decisions import Deciding, Decisions, InStep, RunDecisions, name_of_turn
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.decided import doom
 from pathways.runtime.wire.errors import HostLost

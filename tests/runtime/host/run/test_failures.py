@@ -13,7 +13,7 @@ import pathways as pw
 from pathways.dialect.diagnostics import Exit, PathwaysError, Where
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.run.failures import failure_of, text_of, why_failed, why_not
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire.errors import HostLost
 
 jit: Any = jax.jit

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from pathways.runtime.host.run.decisions import InStep
-from pathways.runtime.host.run.store import Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.decided import ENDED, Said, doom
 from pathways.runtime.wire.errors import HostLost

@@ -9,19 +9,11 @@ import pytest
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime.client.store import DELETED, Handle, Store, StoredBuffer, Suspended
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.errors import ComputationFailed, DeviceLost
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.store import (
-    DELETED,
-    Handle,
-    Poison,
-    Store,
-    StoredBuffer,
-    Suspended,
-    lost_among,
-    lost_poison,
-)
+from pathways.runtime.host.run.poison import Poison, lost_among, lost_poison
 
 SHARDING = Sharding(MeshSpec((("x", 1),), (0,)), ((),))
 POISON = Poison(ComputationFailed(computation="f", island="island0", cause="a reason"))

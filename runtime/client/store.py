@@ -8,11 +8,11 @@ import _thread
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
+from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
@@ -20,30 +20,15 @@ from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.errors import (
     ClientClosed,
     ClientSuspended,
-    DeviceLost,
     Forked,
     NotYours,
     UsedAfterDeletion,
     UsedAfterDonation,
 )
-from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.callbacks import type_raised
-from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.background import Promise
+from pathways.runtime.host.run.poison import Origin, Poison
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.states import BUFFER
-
-
-@dataclass(frozen=True)
-class Poison:
-    """What stands in a slot whose computation failed: the first cause, for everything downstream."""
-
-    cause: Diagnostic
-
-    def error(self) -> PathwaysError:
-        """Makes the error that a user sees: also of the class that a host callback of this process has raised."""
-        raised = type_raised(self.cause.text(self.cause.have))
-        return PathwaysError(self.cause, also=() if raised is None else (raised,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +40,6 @@ class Suspended:
 
 DELETED = "delete()"
 """Stands for the taker of an array that its owner deleted; no program has this name."""
-
-Origin: TypeAlias = tuple[str, str, Where | None]
-"""The computation that makes a value, its island, and the user's line."""
 
 
 @dataclass(eq=False)
@@ -71,7 +53,7 @@ class StoredBuffer:
     type: ArrayType
     dtype: str
     sharding: Sharding
-    devices: tuple[pjrt.Device, ...]
+    devices: tuple[Hashable, ...]
     name: str
     origin: Origin
     client: ClientState
@@ -365,18 +347,3 @@ def _event_of(array: Any) -> str:
 
 def closed(client: ClientState, what: str) -> PathwaysError:
     return PathwaysError(ClientClosed(client=client.label, have_=what, where=caller()))
-
-
-def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device] | None = None) -> Poison | None:
-    """Returns the poison of the first lost device of some islands, among `devices` where these are given."""
-    for island in islands:
-        for position in list(island.lost):
-            if devices is None or island.devices[position] in devices:
-                return lost_poison(island, position)
-    return None
-
-
-def lost_poison(island: PhysicalIsland, position: int) -> Poison:
-    """Returns the poison that stands for values on a lost device."""
-    reason = island.lost.get(position, "it was away")
-    return Poison(island.causes.get(position) or DeviceLost(island=island.key, device=position, reason=reason))

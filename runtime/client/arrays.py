@@ -4,10 +4,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pathways.runtime.client.remote_array import RemoteArray
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.devices.pjrt import FAILURES as FAILURES
-from pathways.runtime.host.devices.remote_array import RemoteArray
 
 Array: TypeAlias = Any
 """A `jax.Array` on our devices, or a `RemoteArray`; a future."""

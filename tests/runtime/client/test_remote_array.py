@@ -8,8 +8,7 @@ import pytest
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.runtime.errors import ComputationFailed
-from pathways.runtime.host.devices.arrays import (
+from pathways.runtime.client.arrays import (
     copied,
     fetched,
     fetched_shard,
@@ -17,7 +16,8 @@ from pathways.runtime.host.devices.arrays import (
     sharding_of,
     start_fetching,
 )
-from pathways.runtime.host.devices.remote_array import Parts, RemoteArray, RemoteRun
+from pathways.runtime.client.remote_array import Parts, RemoteArray, RemoteRun
+from pathways.runtime.errors import ComputationFailed
 
 TYPE = ArrayType((2, 3), "int16")
 

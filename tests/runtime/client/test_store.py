@@ -4,10 +4,11 @@ from typing import Any
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime.client.store import Handle, Store, StoredBuffer, Suspended
 from pathways.runtime.client_state import MAIN
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.store import Handle, Poison, Store, StoredBuffer, Suspended
+from pathways.runtime.host.run.poison import Poison
 
 SHARDING = Sharding(MeshSpec((("x", 1),), (0,)), ((),))
 
