@@ -17,13 +17,6 @@ class States:
     first: str
     table: Mapping[str, Mapping[str, str]]
 
-    def after(self, state: str, event: str) -> str:
-        """The state behind an event. Raises InternalError for one that cannot happen in this state."""
-        try:
-            return self.table[state][event]
-        except KeyError:
-            raise InternalError(f"{self.what} that is {state} cannot {event}") from None
-
     def is_end(self, state: str) -> bool:
         return not self.table[state]
 

@@ -28,7 +28,7 @@ from pathways.runtime.errors import (
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.poison import Origin, Poison
 from pathways.runtime.interrupts import uninterrupted
-from pathways.runtime.states import BUFFER
+from pathways.runtime.states import BUFFER, Life
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +65,8 @@ class StoredBuffer:
     holders: int = 0
     counted: bool = False
     """Whether its bytes are counted as held on its devices."""
-    state: str = BUFFER.first
+    life: Life = field(default_factory=lambda: Life(BUFFER))
     """What has become of it (runtime/states.py). Under the store's lock."""
-
-    def turn(self, event: str) -> None:
-        self.state = BUFFER.after(self.state, event)
 
     @property
     def is_shared(self) -> bool:
@@ -94,8 +91,8 @@ class Store:
         with self._lock:
             if buffer.array is None:
                 buffer.array = array
-            if buffer.state == "new" or buffer.state == "freed":
-                buffer.turn(_event_of(buffer.array))
+            if buffer.life.state in ("new", "freed"):
+                buffer.life.turn(_event_of(buffer.array))
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
@@ -120,7 +117,7 @@ class Store:
         with self._lock:
             if buffer.array is not was:
                 return False
-            buffer.turn(_event_of(now))
+            buffer.life.turn(_event_of(now))
             buffer.array = now
             self.count(buffer, held)
             return True
@@ -144,7 +141,7 @@ class Store:
         with self._lock:
             if handle.buffer.is_shared or handle.taken_by is not None:
                 return False
-            handle.buffer.turn("claim")
+            handle.buffer.life.turn("claim")
             claims.append(handle)
             handle.taken_by = taker
             return True
@@ -153,7 +150,7 @@ class Store:
     def unclaim(self, handle: "Handle") -> None:
         """Takes back a claim, since the run that made it was not enqueued: the handle is as it was."""
         with self._lock:
-            handle.buffer.turn("unclaim")
+            handle.buffer.life.turn("unclaim")
             handle.taken_by = None
 
     @uninterrupted
@@ -182,7 +179,7 @@ class Store:
         """Frees a buffer that no handle holds any more; returns whether it was held. Under the lock."""
         gone = self.buffers.pop(id(buffer), None) is not None
         if gone:
-            buffer.turn("free")
+            buffer.life.turn("free")
         if gone and not buffer.pinned:
             buffer.array = None
         return gone
@@ -217,7 +214,7 @@ class Store:
         with self._lock:
             for buffer in self._all():
                 if device in buffer.devices:
-                    buffer.turn("fail")
+                    buffer.life.turn("fail")
                     buffer.array = cause
 
     def resolve(self, promise: Promise, cause: Poison) -> None:
@@ -225,7 +222,7 @@ class Store:
         with self._lock:
             for buffer in self._all():
                 if buffer.array is promise:
-                    buffer.turn("fail")
+                    buffer.life.turn("fail")
                     buffer.array = cause
         promise.resolve()
 

@@ -12,7 +12,7 @@ from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.launch.launcher import Started
-from pathways.runtime.states import ISLAND
+from pathways.runtime.states import ISLAND, Life
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.peer import Peer
 
@@ -22,17 +22,21 @@ class Epoch:
     """Which host of an island this is, and whether it is there (runtime/states.py)."""
 
     number: int = 0
-    state: str = ISLAND.first
+    life: Life = field(default_factory=lambda: Life(ISLAND))
+
+    @property
+    def state(self) -> str:
+        return self.life.state
 
     def go(self) -> None:
         """The host is gone: the next one is that of another epoch."""
-        self.state = ISLAND.after(self.state, "go")
+        self.life.turn("go")
         self.number += 1
 
     def settle(self, number: int, event: str) -> None:
         """Says what has become of the host of an epoch; that one may be gone again by then."""
         if number == self.number:
-            self.state = ISLAND.after(self.state, event)
+            self.life.turn(event)
 
 
 @dataclass(eq=False)

@@ -60,16 +60,18 @@ def test_every_event_in_every_state_is_taken_or_refused_with_the_events_before(s
 
 @pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)
 def test_an_event_that_a_state_does_not_allow_raises_an_error(states: States) -> None:
-    rng, state = random.Random(states.what), states.first
+    rng, life = random.Random(states.what), Life(states)
     for _ in range(2000):
-        event = rng.choice(EVENTS)
+        event, state = rng.choice(EVENTS), life.state
         if event in states.table[state]:
-            state = states.after(state, event)
+            life.turn(event)
+            assert life.state == states.table[state][event]
         else:
             with pytest.raises(InternalError, match=f"{states.what} that is {state} cannot {event}"):
-                states.after(state, event)
-        if states.is_end(state):
-            state = states.first
+                life.turn(event)
+            assert life.state == state
+        if life.is_over:
+            life = Life(states)
 
 
 def test_objects_keep_their_state_when_an_event_is_refused() -> None:
@@ -79,7 +81,7 @@ def test_objects_keep_their_state_when_an_event_is_refused() -> None:
         frame.turn_edge(SENT, 3, "be offered")
     with pytest.raises(InternalError):
         frame.turn_edge(RECEIVED, 4, "arrive")
-    assert frame.edges == {3: "offered"}
+    assert {number: life.state for number, life in frame.edges.items()} == {3: "offered", 4: "idle"}
     epoch = Epoch()
     epoch.settle(0, "join")
     with pytest.raises(InternalError):
@@ -89,10 +91,10 @@ def test_objects_keep_their_state_when_an_event_is_refused() -> None:
     epoch.settle(0, "join")  # about the previous epoch: ignored
     assert (epoch.number, epoch.state) == (1, "starting")
     buffer = StoredBuffer.__new__(StoredBuffer)
-    buffer.state = BUFFER.first
+    buffer.life = Life(BUFFER)
     with pytest.raises(InternalError):
-        buffer.turn("claim")
-    assert buffer.state == "new"
+        buffer.life.turn("claim")
+    assert buffer.life.state == "new"
 
 
 def request(number: int, rng: random.Random) -> Request:
@@ -111,21 +113,22 @@ def test_the_scheduler_refuses_wrong_events_and_ends_all_runs(policy: str, seed:
 
     def snapshot() -> object:
         counts = {i: dict(c) for i, c in scheduler.in_flight.items()}
-        return dict(scheduler.states), dict(scheduler.waiting), dict(scheduler.running), dict(scheduler.active), counts
+        states = {number: life.state for number, life in scheduler.turns.items()}
+        return states, dict(scheduler.waiting), dict(scheduler.running), dict(scheduler.active), counts
 
     for number in range(300):
         before = snapshot()
-        which = rng.choice([*scheduler.states, number])
+        which = rng.choice([*scheduler.turns, number])
         event = rng.choice(("submit", "pause", "step_aside", "enqueued", "finished", "cancel"))
         try:
             begun += scheduler.submit(request(which, rng)) if event == "submit" else getattr(scheduler, event)(which)
         except InternalError:
             assert snapshot() == before
             refused += 1
-        assert set(scheduler.states) == {*scheduler.waiting, *scheduler.running}
+        assert set(scheduler.turns) == {*scheduler.waiting, *scheduler.running}
     assert refused > 10 and begun
-    while scheduler.states:
-        for which in list(scheduler.states):
+    while scheduler.turns:
+        for which in list(scheduler.turns):
             scheduler.cancel(which)
     assert not scheduler.waiting and not scheduler.running and not scheduler.active
     assert not any(scheduler.in_flight.values())

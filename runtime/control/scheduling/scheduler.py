@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.request import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.waiting_lines import Place, WaitingLines, Wanted
-from pathways.runtime.states import TURN
+from pathways.runtime.states import TURN, Life
 
 DEPTH = 4
 """So many runs may be in flight on an island while clients compete for it. Fewer leave gaps, more are slow to turn."""
@@ -30,7 +30,7 @@ class Scheduler:
         self.policy = policy
         self.ledger = ledger or Ledger()
         self.depth = depth
-        self.states: dict[int, str] = {}
+        self.turns: dict[int, Life] = {}
         """Of all runs that have not ended (runtime/states.py)."""
         self._fresh, self._paused = WaitingLines(), WaitingLines()
         """Runs that wait to start, and those that were started and wait for another slot."""
@@ -44,12 +44,12 @@ class Scheduler:
 
     def _move(self, number: int, event: str) -> bool:
         """Notes what becomes of a run; returns False where it has ended already, of which its thread may hear late."""
-        state = self.states.get(number)
-        if state is None:
+        life = self.turns.get(number)
+        if life is None:
             return False
-        self.states[number] = state = TURN.after(state, event)
-        if TURN.is_end(state):
-            del self.states[number]
+        life.turn(event)
+        if life.is_over:
+            del self.turns[number]
         return True
 
     @property
@@ -63,7 +63,7 @@ class Scheduler:
         return bool(self._fresh.requests or self._paused.requests)
 
     def submit(self, request: Request) -> list[int]:
-        self.states[request.number] = TURN.after(self.states.get(request.number, TURN.first), "line up")
+        self.turns.setdefault(request.number, Life(TURN)).turn("line up")
         self.policy.submitted(request)
         changed = self._rank_again(request.client)
         return self._line_up(request, self._fresh, changed)

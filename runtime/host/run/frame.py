@@ -13,7 +13,7 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.poison import Poison
-from pathways.runtime.states import States
+from pathways.runtime.states import Life, States
 
 _NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
 
@@ -47,7 +47,7 @@ class Frame:
         entry: the host in its place knows nothing of this run."""
         self.decisions = decisions
         """What is decided between hosts, where there are several."""
-        self.edges: dict[int, str] = {}
+        self.edges: dict[int, Life] = {}
         """What has become of the values that go between hosts (runtime/states.py), by number."""
         self.unsent: list[tuple[int, Unsent]] = []
         """Values for other hosts that no thread has been told to send yet, each with its bit (`Coming.sent`)."""
@@ -56,7 +56,9 @@ class Frame:
 
     def turn_edge(self, states: States, number: int, event: str) -> None:
         """Notes what becomes of a value that goes between hosts. Raises InternalError where that cannot be."""
-        self.edges[number] = states.after(self.edges.get(number, states.first), event)
+        if (life := self.edges.get(number)) is None:
+            life = self.edges[number] = Life(states)
+        life.turn(event)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.interrupts import uninterrupted
-from pathways.runtime.states import EXECUTION
+from pathways.runtime.states import EXECUTION, Life
 from pathways.runtime.threads import started
 
 MOST_TIMES = 16
@@ -56,24 +56,20 @@ class Flight:
     """When it last enqueued something."""
     thread: int = 0
     """The thread that is enqueuing it; 0: none."""
-    state: str = EXECUTION.first
+    life: Life = field(default_factory=lambda: Life(EXECUTION))
 
     def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
         """Notes the launches that the program (None) or a body is about to make."""
         self.launched.setdefault(who, deque(maxlen=MOST_TIMES)).append((base, launches))
 
-    def turn(self, event: str) -> None:
-        """Takes an event of its table. Without a `Life`, which would take longer to make: each run has a flight."""
-        self.state = EXECUTION.after(self.state, event)
-
     @property
     def abandoned(self) -> bool:
         """Whether some of what it enqueued will never be done."""
-        return self.state in ("abandoned", "given up")
+        return self.life.state in ("abandoned", "given up")
 
     def end(self, seconds: float | None = None) -> None:
         """Ends a run that is done, after so many seconds; None: as long as it has been there."""
-        self.turn("end")
+        self.life.turn("end")
         self.done(time.monotonic() - self.since if seconds is None else seconds)
 
     @property
@@ -106,7 +102,7 @@ class Line:
 
     @uninterrupted
     def put(self, flight: Flight, *, eager: bool) -> None:
-        flight.turn("be enqueued")
+        flight.life.turn("be enqueued")
         with self._lock:
             self.flights.append(flight)
         if flight.abandoned:  # by another thread, a moment ago
@@ -215,7 +211,7 @@ class Flights:
         """Gives up all runs with launches on any of these devices: those will never be done."""
         found = [f for f in self.all() if any(d in devices for _, part in f.parts() for d in part.devices)]
         for flight in found:
-            flight.turn("be abandoned")
+            flight.life.turn("be abandoned")
         for line in list(self.lines.values()):
             if ours := [f for f in found if f in line.flights]:
                 line.abandon(ours)

@@ -57,13 +57,13 @@ def test_a_run_whose_event_fails_raises_and_others_go_on(event: str, monkeypatch
     if event == "submit":
         turns.finished(first)
     assert finishes(lambda: turns.finished(turns.enter(request(3), ignore)))
-    assert not turns.scheduler.states
+    assert not turns.scheduler.turns
 
 
 def test_a_run_that_a_controller_schedules_never_waits_here() -> None:
     turns = NoTurns(scheduler())
     tickets = [turns.enter(request(number), ignore) for number in range(3)]
-    assert not turns.contended and not turns.scheduler.states
+    assert not turns.contended and not turns.scheduler.turns
     for ticket in tickets:
         turns.enqueued(ticket, None)
         turns.finished(ticket)

@@ -146,7 +146,7 @@ def test_runs_on_lost_devices_are_abandoned_and_those_behind_them_end() -> None:
     good.there.set()
     ends.wait_for(1)
     late = flight(2, ends)
-    late.turn("be abandoned")
+    late.life.turn("be abandoned")
     flights.line("pod").put(late, eager=False)
     assert 2 in ends.seconds and flights.count == 0
     stuck.there.set()
