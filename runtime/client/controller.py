@@ -303,6 +303,7 @@ class Controller:
         self.cancel_elsewhere(f for f in self.flights.all() if f.client == client.label)
         self.store.drop(client)
         client.forget_kept()
+        self.machine.retire(client.label)
 
     def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
         """Marks a device as lost: reading arrays on it raises `cause`, PWC0512 where none is given."""

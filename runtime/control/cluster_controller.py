@@ -53,7 +53,7 @@ MOST_INTRODUCED = 1 << 16
 """The most plans and named clients that a client process may have."""
 MAX_INTRODUCED_BYTES = 1 << 23
 """The most bytes of the messages that introduce a client's plans; read, they take about 25 times as much memory."""
-OF_CLIENTS = (m.Submit, m.Relayed, m.Hold, m.Cancel, m.Introduce, m.Loaded, m.Ask, m.ChangeIslands)
+OF_CLIENTS = (m.Submit, m.Relayed, m.Hold, m.Cancel, m.Introduce, m.Retire, m.Loaded, m.Ask, m.ChangeIslands)
 """Lists the messages that a client may send."""
 FIRST = (m.Hello, m.ComeIn, m.Ask, m.ChangeIslands)
 """Lists the messages that a process may send before it is a client or a host."""
@@ -279,6 +279,8 @@ class ClusterController:
                     session.plans[message.plan] = KnownPlan(
                         message.name, message.branches, self.dispatcher.cost_of(message.digest), size=size
                     )
+            case m.Retire():
+                self.dispatcher.retire(session, message)
             case m.Loaded():
                 self.dispatcher.loaded(session, message)
             case m.Ask():

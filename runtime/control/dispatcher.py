@@ -317,8 +317,8 @@ class Dispatcher:
         run.left.discard(host)
         if not run.left:
             run.life.turn("end")
-            self._remove(run)
             run.session.had[run.request.client].count(run)
+            self._remove(run)
             self.ended_on.update(list(run.parcels))
             self._begin(self.scheduler.finished(run.request.number))
 
@@ -326,6 +326,16 @@ class Dispatcher:
         """Forgets a run that has ended, or will not begin."""
         del self.runs[run.request.number]
         run.session.runs -= 1
+        if (label := run.request.client) in run.session.retired and label not in self._labels_of(run.session):
+            run.session.forget(label)
+
+    def retire(self, session: ClientSession, message: m.Retire) -> None:
+        """Forgets a client inside of a client's process, when its last run has ended."""
+        session.retire(message.number, self._labels_of(session))
+
+    def _labels_of(self, session: ClientSession) -> set[str]:
+        """The labels of a client's runs that have not ended."""
+        return {run.request.client for run in self.runs.values() if run.session is session}
 
     def gone(self, member: Member, cause: Diagnostic) -> None:
         """Ends the parts of runs that an island had; what clients have in line for it is refused in its turn."""

@@ -6,6 +6,7 @@ array, say) waits for it; nothing of one client waits for another's.
 
 import secrets
 from collections import Counter, defaultdict, deque
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -131,6 +132,25 @@ class ClientSession:
     """The bytes on each device that the scheduler counts as this client's."""
     had: dict[str, Had] = field(default_factory=lambda: defaultdict(Had))
     """By label: it goes when the client does."""
+
+    retired: set[str] = field(default_factory=set[str])
+    """Labels of clients inside of the process that were closed while runs of theirs had not ended."""
+
+    def retire(self, number: int, in_use: Container[str]) -> None:
+        """Forgets a client inside of the process. `in_use` are the labels of runs that have not ended."""
+        label = self.label(number)
+        if self.inside.pop(number, None) is not None:
+            if label in in_use:
+                self.retired.add(label)
+            else:
+                self.forget(label)
+
+    def forget(self, label: str) -> None:
+        """Forgets what a client inside of the process has had."""
+        self.retired.discard(label)
+        self.had.pop(label, None)
+        if label in self.held and not any(self.held[label].values()):
+            del self.held[label]
 
     def label(self, inside: int) -> str:
         """What a client inside of the process is called everywhere: no other process has a client of this name."""

@@ -131,6 +131,12 @@ class Introduce(Message, frozen=True):
     digest: Name
 
 
+class Retire(Message, frozen=True):
+    """A client to the controller: a client inside of it was closed, and holds nothing; its number is not used again."""
+
+    number: Count
+
+
 class Loaded(Message, frozen=True):
     """A client to the controller: the hosts of an island have loaded a plan.
 

@@ -20,6 +20,7 @@ from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.runtime.client.remote.controller_requests import ControllerRequests
 from pathways.runtime.client.remote.hosts import HostedIslands, RemoteDevice, RunParcel, StartedRun
+from pathways.runtime.client.remote.inside_clients import InsideClients
 from pathways.runtime.client.remote.places import Connect, HostPlace, ToController, ToIsland, host_place
 from pathways.runtime.client.remote.remote_host import show_ticket
 from pathways.runtime.client.remote.remote_island import RemoteIsland
@@ -72,9 +73,7 @@ class Attached(HostedIslands):
         self._window = RunWindow(self._changed)
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
         self._asked = ControllerRequests(self._changed, self._check_there)
-        self._inside = itertools.count()
-        self._labels: dict[str, int] = {}
-        """Numbers of the clients inside of this process."""
+        self._inside = InsideClients(self._post, self.telling)
         self._held = HeldBytes()
         self._closed = threading.Event()
         for name, place in self._places.items():
@@ -219,7 +218,7 @@ class Attached(HostedIslands):
                 host.refuse(run.number, cause)
             self._window.drop(run.number)
             return runs
-        inside = 0 if run.request is None else self._label(run.request.client)
+        inside = 0 if run.request is None else self._inside.number(run.request.client)
         numbered = {self._places[parcel.host.island].number: parcel for parcel in parcels}
         with contextlib.suppress(ConnectionEnded):
             self._submit(submitted(run, inside), parcels_of(numbered), hosts)
@@ -248,16 +247,8 @@ class Attached(HostedIslands):
     def tell_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
         self._post(m.Loaded(plan, self._places[host.island].number, b" ".join(proofs).decode()))
 
-    def _label(self, label: str) -> int:
-        """The number of a client inside of this process."""
-        if (number := self._labels.get(label)) is not None:
-            return number
-        with self.telling:
-            if label not in self._labels:
-                number = next(self._inside)
-                self._post(m.Introduce(number, -1, named(label), None, ""))
-                self._labels[label] = number
-            return self._labels[label]
+    def retire(self, client: str) -> None:
+        self._inside.retire(client)
 
     def _cancel(self, run: int, cause: Diagnostic) -> None:
         self._post(m.Cancel(run, write_diagnostic(cause)))
@@ -363,6 +354,7 @@ class Attached(HostedIslands):
             host.lose_late(time.monotonic())
         if held := self._held_since():
             self._post(*held)
+        self._inside.tell_retired()
 
     def _held_for_run(self) -> list[m.Message]:
         """As `_held_since`, where runs may wait for memory; else `_tend` tells the controller, a little later."""
@@ -370,7 +362,7 @@ class Attached(HostedIslands):
 
     def _held_since(self) -> list[m.Message]:
         """What tells of the bytes that are held since this was last told."""
-        return [m.Hold(self._label(client), pairs, run) for (client, run), pairs in self._held.take().items()]
+        return [m.Hold(self._inside.number(client), pairs, run) for (client, run), pairs in self._held.take().items()]
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """All of an island whose host is gone, until another is there."""

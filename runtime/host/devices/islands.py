@@ -83,6 +83,9 @@ class Machine:
         self.changes = 0
         """Counts devices that were lost or came back."""
 
+    def retire(self, client: str) -> None:
+        """Notes that a client of this process was closed, by its label. Nothing is kept for each here."""
+
     def take_launches(self, count: int) -> int:
         """Takes `count` launch ids, returns the first; all in flight differ, or collectives of equal ids would meet."""
         with self._lock:

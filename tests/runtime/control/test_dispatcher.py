@@ -233,3 +233,23 @@ def test_runs_have_transfer_numbers_of_the_controllers_own() -> None:
     assert all(len(of_run) == 1 for of_run in numbers), "all islands of a run use the same"
     assert len({number for of_run in numbers for number in of_run}) == 20
     assert len({number % 3 for of_run in numbers for number in of_run}) > 1, "other processes cannot guess them"
+
+
+def test_a_client_inside_of_a_process_is_forgotten_when_its_last_run_has_ended() -> None:
+    cluster = FakeCluster(1)
+    client = cluster.client()
+    client.inside |= {0: "ann", 1: "bob"}
+    cluster.submit(client, 1, [0])
+    cluster.submit(client, 2, [0])
+    ann = client.label(0)
+    cluster.dispatcher.hold(client, m.Hold(0, (0, 60)))
+    cluster.dispatcher.hold(client, m.Hold(0, (0, -60)))
+    cluster.collect_messages()
+    cluster.end(0)
+    assert set(client.had) == {ann}
+    cluster.dispatcher.retire(client, m.Retire(0))
+    assert set(client.had) == {ann} and set(client.inside) == {1}, "one of its runs has not ended"
+    cluster.end(0)
+    cluster.dispatcher.retire(client, m.Retire(1))
+    cluster.dispatcher.retire(client, m.Retire(7))
+    assert not client.had and not client.inside and not client.held and not client.retired
