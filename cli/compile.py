@@ -14,7 +14,7 @@ from pathways.cli.source import load_program, lower_program
 from pathways.cli.source_spec import METAVAR, read_spec
 from pathways.cli.why import render
 from pathways.compiler.driver import Compilation, read_dump
-from pathways.compiler.emit.ifrt import FORMS
+from pathways.compiler.emit.forms import FORMS
 from pathways.compiler.frontends.jax.pipeline.chosen import choosing
 from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling
 from pathways.compiler.pass_manager import NO_REMAT, REMAT, Options
@@ -63,7 +63,7 @@ Examples:
 @click.option("--placement", help=f"{', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
 @click.option("--compile-to", type=click.Choice([p.value for p in Phase]), default="plan", show_default=True,
               help="Stop after this phase, and print its IR.")  # fmt: skip
-@click.option("--emit", type=click.Choice(FORMS),
+@click.option("--emit", type=click.Choice(list(FORMS)),
               help="No plan: the scheduled program in Shardy's MPMD dialect, or as IFRT IR.")  # fmt: skip
 @click.option("--dump-phases-to", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Write NN.phase.mlir for every phase, and constants beside them.")  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.compare_schedules import Alternative, compare_schedules, with_help
-from pathways.compiler.emit.ifrt import form_text
+from pathways.compiler.emit.forms import form_text
 from pathways.compiler.errors import OutOfMemory
 from pathways.compiler.export import extract_plan
 from pathways.compiler.frontends.jax.pipeline.table import StageTable

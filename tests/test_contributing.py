@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TypeAlias
 
 import pytest
@@ -33,6 +33,7 @@ def add(tree: Path, files: Mapping[str, Change]) -> None:
         path = tree / name
         if isinstance(change, str):
             assert not path.exists()
+            path.parent.mkdir(exist_ok=True)
             path.write_text(change)
             continue
         text = path.read_text()
@@ -322,6 +323,95 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
         "from pathways.cli.main import main; main(['hello'], standalone_mode=False)",
         "hello",
     ),
+    "primitive of JAX, what it does with a batch": (
+        {
+            "compiler/frontends/jax/pipeline/mixing/elementwise.py": (
+                '"erf_inv", "erfc"',
+                '"erf_inv", "twice", "erfc"',
+            ),
+        },
+        "import contextlib, io, jax, numpy as np, pathways as pw\n"
+        "from jax.extend.core import Primitive\nfrom jax.interpreters import ad, mlir\n"
+        "twice = Primitive('twice'); twice.def_abstract_eval(lambda x: x)\ntwice.def_impl(lambda x: x + x)\n"
+        "mlir.register_lowering(twice, mlir.lower_fun(lambda x: x + x, multiple_results=False))\n"
+        "ad.deflinear(twice, lambda cotangent: [twice.bind(cotangent)])\n"
+        "slices = [pw.make_virtual_device_set().add_slice(devices=1)]\n"
+        "loss = pw.pipeline(lambda w, x: twice.bind(x * w).sum(), slices, microbatches=2, reduce='sum')\n"
+        "said = io.StringIO()\n"
+        "with contextlib.redirect_stderr(said):\n"
+        "    made = pw.program(jax.value_and_grad(loss))(np.ones(2, np.float32), np.ones((4, 2), np.float32))\n"
+        "print(float(made[0]), repr(said.getvalue()))",
+        "16.0 ''",
+    ),
+    "front end": (
+        {
+            "compiler/frontends/sums/__init__.py": '"""Programs of sums."""\n',
+            "compiler/frontends/sums/read.py": (
+                "from pathways.compiler.frontends.builder import CalledComputation, ProgramBuilder, SliceSpec\n"
+                "from pathways.dialect.diagnostics import Where\n"
+                "from pathways.dialect.dtypes import ArrayType\n"
+                "from pathways.dialect.ir.program import Argument\n"
+                "from pathways.dialect.sharding import MeshSpec\n"
+                "from pathways.dialect.trees import LEAF, Tree\n\n"
+                "TEXT = '''func.func public @main(%a: tensor<8xf32>) -> tensor<8xf32> {\n"
+                "  %c = stablehlo.add %a, %a : tensor<8xf32>\n  return %c : tensor<8xf32>\n}'''\n\n\n"
+                "def read():\n"
+                "    builder = ProgramBuilder('sum', 'cpu', where=Where('sums.txt', 1))\n"
+                "    vector = ArrayType((8,), 'float32')\n"
+                "    mesh = builder.mesh(SliceSpec(0, 1, where=Where('sums.txt', 2)), MeshSpec((('x', 1),), (0,)))\n"
+                "    main = builder.main([(Argument('a', mesh=mesh), vector)])\n"
+                "    (made,) = main.call(CalledComputation('add', TEXT), main.arguments, mesh)\n"
+                "    main.returns([made], [Argument('r')])\n"
+                "    return builder.finish(Tree('tuple', (LEAF,)), LEAF)\n"
+            ),
+        },
+        "from pathways.compiler.driver import Compilation\n"
+        "from pathways.compiler.frontends.sums.read import read\n"
+        "from pathways.compiler.passes.base import Session\n"
+        "from pathways.dialect.ir.program import ProgramIR\n"
+        "from pathways.dialect.topology import parse_topology\n"
+        "built = read()\n"
+        "made = Compilation(ProgramIR(built.module), built.constants, Session(parse_topology('islands=1,devices=1')))\n"
+        "made.advance(); print(made.plan().name)",
+        "sum",
+    ),
+    "form to emit": (
+        {
+            "compiler/emit/same.py": "def same_module(program, constants):\n    return program.module\n",
+            "compiler/emit/forms.py": (
+                '"ifrt": ifrt_module}',
+                '"ifrt": ifrt_module, "same": ' + imported("compiler.emit.same", "same_module") + "}",
+            ),
+        },
+        "from pathlib import Path\n"
+        "Path('model.py').write_text('import pathways as pw\\nimport numpy as np\\n'\n"
+        "    'f = pw.program(lambda x: x + 1, example_args=(np.ones(2),))\\n')\n"
+        "from pathways.cli.main import main\n"
+        "main(['compile', 'model.py', '--emit', 'same'], standalone_mode=False)",
+        "pw.program",
+    ),
+    "kind of picture": (
+        {
+            "viz/render/title.py": "def title_text(scene):\n    return scene.title\n",
+            "viz/picture.py": (
+                '    ".txt": _txt,\n',
+                '    ".txt": _txt,\n    ".title": ' + imported("viz.render.title", "title_text") + ",\n",
+            ),
+        },
+        "from pathways.viz.picture import Picture\nprint(Picture('a title').save('it.title').read_text())",
+        "a title",
+    ),
+    "name of `pathways`": (
+        {
+            "pathways/api/twice.py": "def twice(x):\n    '''Doubles a number.'''\n    return 2 * x\n",
+            "pathways/__init__.py": (
+                '    "status": "pathways.api.process",\n',
+                '    "status": "pathways.api.process",\n    "twice": "pathways.api.twice",\n',
+            ),
+        },
+        "import pathways as pw; print(pw.twice(21), 'twice' in dir(pw))",
+        "42 True",
+    ),
     "error": (
         {
             "runtime/wire/errors.py": (
@@ -343,9 +433,9 @@ def test_what_contributing_says_is_enough(name: str, tree: Path, tmp_path: Path)
     files, code, said = CASES[name]
     rows = (ROOT / "CONTRIBUTING.md").read_text().splitlines()
     (text,) = (line for line in rows if line.startswith(f"| {name} |"))
-    for path in files:  # each file is named, or its folder is
-        folder, _, file = path.rpartition("/")
-        assert file in text or folder in text, path
+    for path in files:  # each file is named, or a folder that it is in
+        folders = [str(folder) for folder in PurePath(path).parents][:-1]
+        assert PurePath(path).name in text or any(f"`{folder}/" in text for folder in folders), path
     add(tree, files)
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], env={"PYTHONPATH": str(tree), "PATH": ""}, capture_output=True, text=True,

@@ -14,7 +14,7 @@ from support.processes import load_file, pwc_here
 
 import pathways as pw
 from pathways.compiler.emit import ifrt
-from pathways.compiler.emit.ifrt import emitted
+from pathways.compiler.emit.ifrt import mpmd_module
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import Operation, make_context, parse, pretty
 from pathways.dialect.phases import Phase
@@ -84,7 +84,7 @@ def test_emitted_calls_of_pipelines_state_their_actions(root: Path) -> None:
     compilation = scheduled(sample.train_step.lower(*sample.example_args()), "zero-bubble")
     flow, program = compilation.program.flow, compilation.program
     expected = [n.op.action for n in flow.calls()]
-    module = emitted(program, compilation.constants, "mpmd")
+    module = mpmd_module(program, compilation.constants)
     calls = [op for op in operations(module) if op.name == "mpmd.fragment_call" and len(op.operands)]
     assert len(calls) == len(expected)
     kinds: set[str] = set()

@@ -1,0 +1,18 @@
+"""The forms in which `pwc compile --emit` writes a program for other compilers."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from pathways.compiler.emit.ifrt import ifrt_module, mpmd_module
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.mlir import Module, text
+
+Form: TypeAlias = Callable[[ProgramIR, Mapping[str, bytes]], Module]
+"""Makes a module of a scheduled program and its constants, by digest."""
+FORMS: Mapping[str, Form] = {"mpmd": mpmd_module, "ifrt": ifrt_module}
+"""All forms, by the name that `--emit` takes."""
+
+
+def form_text(program: ProgramIR, constants: Mapping[str, bytes], form: str) -> str:
+    """Writes a program of phase `schedule` in one of the forms, with locations. Raises PWC0125 to PWC0127, PWC0703."""
+    return text(FORMS[form](program, constants))
