@@ -6,6 +6,9 @@ import os
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadSetting
 
+MAX_POLL_GAP_S = 2.0
+"""A longer gap between two polls means that this process was stopped: silence before it counts for nothing."""
+
 
 def time_limit(name: str, default: str, *, may_be_zero: bool = False) -> float:
     """Reads a setting. Raises PWC0707 for what is no number of seconds, or is 0 where that may not be."""

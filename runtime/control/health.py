@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pathways.dialect.diagnostic_json import write_diagnostic
-from pathways.runtime.time_limits import time_limit
+from pathways.runtime.time_limits import MAX_POLL_GAP_S, time_limit
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NothingComesThrough
 
 TIMEOUT = "PATHWAYS_HOST_TIMEOUT"
 """The environment variable for the seconds after which a host that is not heard of is gone."""
-MAX_POLL_GAP_S = 2.0
-"""A longer gap between two checks means that this process was stopped: silence before it counts for nothing."""
 
 
 def host_timeout() -> float:

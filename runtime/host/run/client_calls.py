@@ -21,14 +21,12 @@ from pathways.dialect.host_callbacks import calls_back, hold, register_callbacks
 from pathways.dialect.plan.nouns import Computation, Plan
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices.callbacks import RaisedElsewhere, result_types
-from pathways.runtime.time_limits import time_limit
+from pathways.runtime.time_limits import MAX_POLL_GAP_S, time_limit
 from pathways.runtime.wire import messages as m
 
 Post: TypeAlias = Callable[[m.Message], None]
 LOOK = 0.5
 """Seconds between two looks of a call at whether its client still says that it goes on."""
-MOST_AWAY = 2.0
-"""Seconds between two looks above which this process itself was stopped."""
 
 
 @dataclass(eq=False)
@@ -114,7 +112,7 @@ class ClientCalls:
         while not waiting.done.wait(LOOK):
             self.looks += 1
             before, looked = looked, time.monotonic()
-            if looked - before > MOST_AWAY:  # what was not heard meanwhile counts for nothing
+            if looked - before > MAX_POLL_GAP_S:  # what was not heard meanwhile counts for nothing
                 waiting.heard = waiting.moved = looked
             if looked - waiting.heard > self._silent:
                 raise RaisedElsewhere(

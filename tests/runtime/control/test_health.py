@@ -3,7 +3,8 @@
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.control.health import MAX_POLL_GAP_S, TIMEOUT, Silence, host_timeout
+from pathways.runtime.control.health import TIMEOUT, Silence, host_timeout
+from pathways.runtime.time_limits import MAX_POLL_GAP_S
 
 
 def test_a_host_is_lost_after_the_heartbeat_timeout() -> None:
