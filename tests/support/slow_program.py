@@ -20,7 +20,7 @@ from pathways.compiler.passes import merge_calls
 from pathways.dialect import activities
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.control import admission
-from pathways.runtime.control.cluster_controller import ClusterController
+from pathways.runtime.control.members import Members
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices import executable_cache
 
@@ -114,7 +114,7 @@ else:
 admission.PATIENCE = 0.01
 wait_before(executable_cache, "_compiled", "xla")
 wait_before(merge_calls, "merge", "merge")
-wait_before(ClusterController, "accept", "hosts")
+wait_before(Members, "hello", "hosts")
 wait_before(LoadedPlan, "run", "run")
 if __name__ == "__main__":
     main()
