@@ -34,8 +34,8 @@ test-all: lint types imports tools
 test-quick: lint types imports
 	$(PYTEST) $(QUICK_TESTS)
 
-# Two processes share the tests, a file at a time: fixtures of a file are made once.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two processes share the tests, a file at a time: fixtures of a file are made once. support/tiers.py orders the files.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 QUICK_TESTS := tests/compiler/test_golden.py tests/compiler/search tests/runtime/control/scheduling tests/runtime/test_states.py \
         tests/dialect/ir/test_{declarations,flow,refused_modules}.py \

@@ -134,6 +134,7 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.leave_out_long(config, items)
+    tiers.put_long_files_first(items)
     if config.getoption("--encoded"):
         for item in items:
             if item.get_closest_marker("embedded") is not None:

@@ -14,6 +14,11 @@ import pytest
 OPTION = "--all"
 _MARKER = "long(reason, keep=()): runs with --all alone, but for the parameters that `keep` names by patterns"
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
+LONGEST_FILES = (
+    *("test_ray_cluster.py", "test_samples.py", "test_pipeline_models.py", "test_hostile_clients.py"),
+    *("test_cluster_soak.py", "test_models.py", "test_notebooks.py", "test_fuzz_plans.py", "test_fault_matrix.py"),
+)
+"""Files that take 40 s or more with --all, some with few tests. If one ran last, the other process would be idle."""
 
 
 def add_option(parser: pytest.Parser) -> None:
@@ -40,6 +45,13 @@ def leave_out_long(config: pytest.Config, items: list[pytest.Item]) -> None:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item, reason in zip(items, reasons, strict=True) if not reason]
         config.stash[_LEFT_OUT] = dict(collections.Counter(filter(None, reasons)))
+
+
+def put_long_files_first(items: list[pytest.Item]) -> None:
+    """Orders files so that two processes finish at about the same time: the longest, then those with many tests."""
+    counts = collections.Counter(item.path for item in items)
+    rank = {name: number for number, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), -counts[item.path], str(item.path)))
 
 
 def _reason_to_leave_out(item: pytest.Item) -> str:
