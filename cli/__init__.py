@@ -1,5 +1,5 @@
-"""The command `pwc`: one file a command, thin."""
+"""The command `pwc`: one thin module for each command. Logic belongs into `pathways.api` and below."""
 
 from pathways.runtime import interrupts
 
-interrupts.install()  # first of all: imports, tracing and compilation can drop a Ctrl-C, too
+interrupts.install()  # first of all: a Ctrl-C could otherwise be lost in imports, tracing or compilation

@@ -1,4 +1,4 @@
-"""`pwc check`"""
+"""`pwc check`: runs every check that needs no devices."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`pwc cluster`, `pwc status` and `pwc stack`"""
+"""`pwc cluster`, `pwc status` and `pwc stack`: start, inspect and stop a shared cluster."""
 
 import json
 import time
@@ -50,7 +50,7 @@ def cluster_() -> None:
 
 
 def _absolute(policy: str) -> str:
-    """Makes the file of a policy absolute: the controller has a working directory of its own."""
+    """Makes the file of a policy absolute, because the controller has another working directory."""
     path, colon, name = policy.rpartition(":")
     return f"{Path(path).resolve()}:{name}" if colon and path.endswith(".py") else policy
 
@@ -95,7 +95,7 @@ def start_(
         raise click.UsageError("--bind and --keys go together, and --join with both")
     chosen = chosen_address(address)
     parsed = parse_topology(topology) if topology else None
-    find_scheduling_policy(policy)  # here, so that the error is not only in the controller's log
+    find_scheduling_policy(policy)  # checked here, so that the error is not only in the controller's log
     policy = _absolute(policy)
     port = MemberPort(bind, keys, join) if bind is not None and keys is not None else None
     if ray is not None:

@@ -39,7 +39,7 @@ Examples:
 
 
 class HostPort(click.ParamType[Address]):
-    """HOST:PORT on the command line."""
+    """Option type for HOST:PORT."""
 
     name = "HOST:PORT"
 

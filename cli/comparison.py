@@ -1,4 +1,4 @@
-"""The table of `--compare-schedules`: each schedule's time, bubble and memory, and why a row looks worse than it is."""
+"""The table of `--compare-schedules`: time, bubble and memory of each schedule, and remarks on misleading bubbles."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ _UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs
 
 
 def comparison(outcomes: Sequence[Alternative]) -> str:
-    """Writes a row a schedule, the estimated step time first, by which one is chosen; bubbles hold for equal work."""
+    """Formats a row for each schedule. The estimated step time decides and comes first; bubbles assume equal work."""
     rows = [
         ["compared", "step (estimated)", "bubble", "at least", "estimated", "at least", "memory, the fullest island"]
     ]
@@ -26,7 +26,7 @@ def comparison(outcomes: Sequence[Alternative]) -> str:
 
 
 def _excuses(outcomes: Sequence[Alternative]) -> list[str]:
-    """Writes a line for each schedule that is done sooner with a larger bubble, which is a part of a shorter run."""
+    """Formats a line for each schedule that is faster in spite of a larger bubble, because its run is shorter."""
     lines: list[str] = []
     for found in outcomes:
         mine = found.schedule

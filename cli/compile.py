@@ -1,4 +1,4 @@
-"""`pwc compile`"""
+"""`pwc compile`: compiles a source, or continues from a dump, up to a phase or to a plan."""
 
 import time
 from pathlib import Path
@@ -204,7 +204,7 @@ def _check_phase(
 
 
 def start(source: str, topology: Topology | None, platform: str | None, schedule: str) -> Compilation:
-    """Reads a dump, or traces a source, whose losses are cut into stages for this topology and schedule."""
+    """Reads a dump, or traces a source and cuts its losses into stages for this topology and schedule."""
     given = read_spec(source)
     if given.is_dump:
         dump = read_dump(given.path, platform or process().platform)
@@ -226,7 +226,7 @@ def start(source: str, topology: Topology | None, platform: str | None, schedule
 
 
 def _machines(topology: Topology | None, platform: str) -> Topology | None:
-    """Returns the topology asked for; without one the host's devices, or on CPU as many as the program needs."""
+    """Returns the given topology, or the host's devices, or None on CPU, which provides as many as a program needs."""
     return topology if topology is not None or platform_named(platform).made_at_will else host_topology()
 
 

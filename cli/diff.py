@@ -1,4 +1,4 @@
-"""`pwc diff`"""
+"""`pwc diff`: compares two plans, first as a summary and then line by line."""
 
 import difflib
 from collections import Counter
@@ -10,6 +10,7 @@ import click
 
 from pathways.api.summary import dcn_bytes, in_bodies, size
 from pathways.cli.inspect import describe_plan, dump_of
+from pathways.cli.json_output import json_option, print_json
 from pathways.dialect.mlir import parse_text, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Run
@@ -30,15 +31,20 @@ Examples:
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Compare the dumps of this phase.")
 @click.option("--summary", is_flag=True, help="Only the summary.")
+@json_option
 @click.pass_context
-def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) -> None:
+def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool, as_json: bool) -> None:
     """Compare two plans: first what changed for people, then line by line. Exit code 1 where they differ."""
     old, new = open_plan(a), open_plan(b)
     said = list(changed_lines(old, new))
-    for line in said:
-        click.echo(line)
     lines = [] if summary and said else list(_lines(old, new, ir, str(a), str(b)))
     rest = [] if said or lines else list(_unseen(old, new))
+    if as_json:
+        same = not (said or lines or rest)
+        print_json({"same": same, "summary": said, "lines": [] if summary else lines, "unseen": rest})
+        ctx.exit(0 if same else 1)
+    for line in said:
+        click.echo(line)
     if not said:
         differ = lines or rest
         click.echo("nothing moved, nothing resharded, nothing reordered" if differ else "the plans are the same")
@@ -49,7 +55,7 @@ def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool) ->
 
 
 def changed_lines(old: Plan, new: Plan) -> Iterator[str]:
-    """Yields the lines that a reader wants first: what moved, was resharded or reordered, and what changed in bytes."""
+    """Yields the summary lines: moves, reshards and reorderings, and changes in bytes."""
     yield from _moved(old, new)
     yield from _resharded(old, new)
     yield from _reordered(old, new)
@@ -88,7 +94,7 @@ def _resharded(old: Plan, new: Plan) -> Iterator[str]:
 
 
 def _movement(plan: Plan) -> Counter[tuple[str, str, str]]:
-    """Lists every transfer and reshard, wherever its slices are."""
+    """Counts every transfer and reshard, on any slices."""
     found: Counter[tuple[str, str, str]] = Counter()
     for decision in plan.decisions:
         if decision.kind in ("transfer", "reshard"):
@@ -142,7 +148,7 @@ def _bytes(old: Plan, new: Plan) -> Iterator[str]:
 def _unseen(old: Plan, new: Plan) -> Iterator[str]:
     """Finds differences that streams do not show: in the code of computations, constants, and other fields of a plan.
 
-    Dumps do not count, nor does ready code: plans that differ in these alone run alike.
+    Ignores dumps and executables: plans that differ only in these run identically.
     """
     if [c.name for c in old.computations] == [c.name for c in new.computations]:
         for was, is_ in zip(old.computations, new.computations, strict=True):
@@ -160,7 +166,7 @@ def _without_locations(dump: bytes) -> str:
 
 
 def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:
-    """Returns the dumps where both plans hold them, else the plans as `pwc inspect` shows them."""
+    """Yields the differences of the dumps if both plans hold them, else of the plans as `pwc inspect` shows them."""
     phase = Phase(ir or Phase.PLAN)
     dumps = ir is not None or all(phase.dump_name in p.phases for p in (old, new))
     x, y = ((_without_locations(dump_of(p, phase)) if dumps else describe_plan(p)).splitlines() for p in (old, new))

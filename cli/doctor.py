@@ -1,4 +1,4 @@
-"""`pwc doctor`"""
+"""`pwc doctor`: checks Python, JAX, plugins and devices, and runs small programs on them."""
 
 import importlib.metadata
 import platform
@@ -11,6 +11,7 @@ from typing import TypeAlias
 import click
 
 from pathways.cli.errors import NotWell
+from pathways.cli.json_output import json_option, print_json
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.platforms import platform_named
 
@@ -18,14 +19,15 @@ _EXAMPLE = """
 \b
 Examples:
   pwc doctor
+  pwc doctor --self-test        # also a plan file, a pipeline and a cluster of two processes
   JAX_PLATFORMS=cpu pwc doctor
 """
 CHECK_SECONDS = 60
-"""Seconds: a check that takes longer is said to hang."""
+"""Time limit of a check, after which it is reported as hanging."""
 OLDEST, FIRST_UNTRIED = (0, 10), (0, 13)
 
 Answer: TypeAlias = tuple[str, str]
-"""A finding, and the advice on it: empty where all is well."""
+"""A finding, and the advice for it; the advice is empty if nothing is wrong."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +37,27 @@ class Check:
 
 
 @click.command("doctor", epilog=_EXAMPLE)
-def doctor() -> None:
+@click.option("--self-test", is_flag=True, help="Also compare a plan file, a pipeline and a cluster with plain JAX.")
+@json_option
+def doctor(self_test: bool, as_json: bool) -> None:
     """Check Python, JAX and the devices, run a program over two slices, and say what to do.
 
     Each check of devices runs in a process of its own: one that crashes or hangs is a finding. Exit code 3 if something
     is not well.
     """
     bad = 0
-    for check in CHECKS:
+    rows: list[dict[str, str]] = []
+    for check in (*CHECKS, *(SELF_TESTS if self_test else ())):
         found, advice = check.ask()
+        bad += bool(advice)
+        if as_json:
+            rows.append({"name": check.name, "state": "bad" if advice else "ok", "found": found, "try": advice})
+            continue
         click.echo(f"{'ok  ' if not advice else 'BAD '} {check.name:10} {found}")
         if advice:
             click.echo(f"     {'try':10} {advice}")
-            bad += 1
+    if as_json:
+        print_json({"checks": rows})
     if bad:
         raise PathwaysError(NotWell(count=bad))
 
@@ -69,7 +79,7 @@ def _jax() -> Answer:
 
 
 def _plugins() -> Answer:
-    """Checks that PJRT plugins are of jaxlib's version: otherwise loading them fails or crashes."""
+    """Checks that PJRT plugins match jaxlib's version: otherwise loading them fails or crashes."""
     jaxlib = _version("jaxlib") or ""
     found, wrong = list[str](), list[str]()
     for distribution in importlib.metadata.distributions():
@@ -115,6 +125,46 @@ print(f"{what}, right: {1e3 * (time.perf_counter() - begin):.1f} ms a run")
 """
 
 
+_PLAN_FILE = """
+import os, tempfile, jax.numpy as jnp, numpy as np, pathways as pw
+program = pw.program(lambda x: jnp.sin(x).sum())
+x = np.arange(8, dtype=np.float32)
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "plan.bin")
+    program.lower(x).compile().save(path)
+    assert abs(float(pw.load(path)(x)) - float(np.sin(x).sum())) < 1e-5
+    print(f"a plan file of {os.path.getsize(path):,} bytes, right")
+"""
+
+_PIPELINE = """
+import jax, jax.numpy as jnp, numpy as np, pathways as pw
+def loss(params, x):
+    for w in params:
+        x = jnp.tanh(x @ w)
+    return (x ** 2).mean()
+params = [np.eye(4, dtype=np.float32) * (i + 1) / 2 for i in range(4)]
+x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)
+made = pw.make_virtual_device_set()
+slices = [made.add_slice(devices=1) for _ in range(2)]
+step = pw.program(jax.value_and_grad(pw.pipeline(loss, slices, microbatches=2)))
+for ours, plain in zip(jax.tree.leaves(step(params, x)), jax.tree.leaves(jax.value_and_grad(loss)(params, x))):
+    np.testing.assert_allclose(np.asarray(ours), plain, rtol=1e-4, atol=1e-6)
+print("a loss in two stages: value and gradients right")
+"""
+
+_CLUSTER = """
+import jax, numpy as np, pathways as pw
+from jax.sharding import NamedSharding, PartitionSpec as P
+made = pw.make_virtual_device_set()
+first, last = (NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(2))
+double = jax.jit(lambda x: 2 * x, in_shardings=first)
+total = jax.jit(lambda x: x.sum(), in_shardings=last)
+with pw.cluster(islands=2, devices=1):
+    assert float(pw.program(lambda x: total(double(x)))(np.arange(8.0))) == 56
+print("two islands in processes of their own, right")
+"""
+
+
 def _in_own_process(source: str, advice: str) -> Answer:
     try:
         done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=CHECK_SECONDS)
@@ -129,7 +179,7 @@ def _in_own_process(source: str, advice: str) -> Answer:
 
 
 def _platform() -> Answer:
-    """Shows what this project knows of the platform: its row in dialect/platforms.py."""
+    """Shows the properties of the platform: its row in dialect/platforms.py."""
     name, advice = _in_own_process("import jax; print(jax.default_backend())", "see the check of devices")
     if advice:
         return name, advice
@@ -145,11 +195,25 @@ def _platform() -> Answer:
     return f"{row.name}: {', '.join(known)}", ""
 
 
+def _cluster() -> Answer:
+    """Runs a program on a cluster of two processes, where processes can share the machine's devices."""
+    name, advice = _in_own_process("import jax; print(jax.default_backend())", "see the check of devices")
+    if advice or platform_named(name).made_at_will is None:
+        return "not tried: two processes cannot share these devices" if not advice else name, advice
+    return _in_own_process(_CLUSTER, _ADVICE)
+
+
+_ADVICE = "pwc explain CODE for an error with a code; else file a bug"
 CHECKS: tuple[Check, ...] = (
     Check("python", _python),
     Check("jax", _jax),
     Check("plugins", _plugins),
     Check("devices", lambda: _in_own_process(_DEVICES, "JAX_PLATFORMS=cpu, or the driver and plugin of your device")),
     Check("platform", _platform),
-    Check("run", lambda: _in_own_process(_TWO_SLICES, "pwc explain CODE for an error with a code; else file a bug")),
+    Check("run", lambda: _in_own_process(_TWO_SLICES, _ADVICE)),
+)
+SELF_TESTS: tuple[Check, ...] = (
+    Check("plan", lambda: _in_own_process(_PLAN_FILE, _ADVICE)),
+    Check("pipeline", lambda: _in_own_process(_PIPELINE, _ADVICE)),
+    Check("cluster", _cluster),
 )

@@ -1,4 +1,4 @@
-"""How `pwc` prints errors: as text for people, or as one line of JSON for tools."""
+"""Prints errors: as text, or as one line of JSON for tools."""
 
 import json
 from contextvars import ContextVar
@@ -12,7 +12,7 @@ _FORMAT = ContextVar("_FORMAT", default="text")
 
 
 def text_format() -> None:
-    """Sets the default, before an option is read."""
+    """Restores the default format before an option is read."""
     _FORMAT.set("text")
 
 
@@ -22,7 +22,7 @@ def _remember(_: click.Context, __: click.Parameter, value: str | None) -> None:
 
 
 def error_format_option() -> click.Option:
-    """Makes the option that the group and every command have."""
+    """Creates the option `--error-format` of the group and of every command."""
     return click.Option(
         ["--error-format"],
         type=click.Choice(["text", "json"]),
@@ -34,7 +34,7 @@ def error_format_option() -> click.Option:
 
 
 def show(error: PathwaysError) -> None:
-    """Prints an error, and the notes that were added to it."""
+    """Prints an error and the notes that were added to it."""
     notes: list[str] = list(getattr(error, "__notes__", ()))
     if _FORMAT.get() == "json":
         row: dict[str, Any] = {"version": 1, "errors": [d.as_json() for d in error.diagnostics], "notes": notes}

@@ -1,4 +1,4 @@
-"""Errors of the command line."""
+"""Errors of the command line: sources, inputs, names, output."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -57,7 +57,7 @@ class Mismatch(Diagnostic):
 class UnknownCode(Diagnostic):
     code: ClassVar[str] = "PWC0806"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "there is no error {asked}"
+    title: ClassVar[str] = "there is no error, name, command or variable {asked}"
     have: ClassVar[str] = "{asked}"
     need: ClassVar[str] = "one of {known}"
     hint: ClassVar[str] = "pwc explain lists all"

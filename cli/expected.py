@@ -1,4 +1,4 @@
-"""`--split-input-file` and `--verify-diagnostics`, spelled as in mlir-opt."""
+"""`--split-input-file` and `--verify-diagnostics` of `pwc opt`, with the syntax of mlir-opt."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ _EXPECTED = re.compile(r"//\s*expected-error(?:@(?P<at>[+-]\d+|above|below|unkno
 
 
 def split_input(text: str) -> Iterator[str]:
-    """Splits an input into parts, each with empty lines before it, so that lines keep their numbers."""
+    """Splits an input into parts. Each begins with empty lines, so that line numbers do not change."""
     start = 0
     for end in (*(m.start() for m in _SPLIT.finditer(text)), len(text)):
         yield "\n" * text.count("\n", 0, start) + text[start:end]
@@ -21,7 +21,7 @@ def split_input(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Expected:
-    """An error that an input must cause: part of its message, and its line; None: anywhere, or in the user's source."""
+    """An expected error: part of its message, and its line. None means any line, or a line of the user's source."""
 
     text: str
     line: int | None
@@ -46,7 +46,7 @@ def _expectations(chunk: str) -> Iterator[_Expected]:
 
 
 def check_expected(source: str, results: Iterable[tuple[str, Sequence[Diagnostic]]]) -> None:
-    """Raises PWC0808 for every expected error that was not raised, and every error that was not expected."""
+    """Raises PWC0808 for every expected error that was not raised, and for every unexpected error."""
     unmet: list[Diagnostic] = []
     for chunk, diagnostics in results:
         left = list(diagnostics)

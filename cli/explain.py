@@ -1,7 +1,8 @@
-"""`pwc explain`"""
+"""`pwc explain`: explains error codes and lists them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 
@@ -16,7 +17,9 @@ import pathways.runtime.errors
 import pathways.runtime.wire.errors
 import pathways.viz.errors
 from pathways.cli.errors import UnknownCode
+from pathways.cli.json_output import json_option, print_json
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.stability import PROMISES, stability_of
 
 _CATALOGS = (
     pathways.dialect.errors,
@@ -35,30 +38,59 @@ _EXAMPLE = """
 \b
 Examples:
   pwc explain PWC0301
-  pwc explain            (lists all codes)
+  pwc explain pw.pipeline        (how stable a name, command, variable or format is)
+  pwc explain                    (lists all codes)
 """
 
 
 @click.command("explain", epilog=_EXAMPLE)
-@click.argument("code", required=False)
-def explain(code: str | None) -> None:
-    """Say what an error code means, or list them all."""
+@click.argument("code", metavar="[CODE | NAME]", required=False)
+@json_option
+def explain(code: str | None, as_json: bool) -> None:
+    """Say what an error code means, or how stable a public name is; without either, list all codes."""
     catalog = {cls.code: cls for cls in catalogs()}
     if code is None:
-        for known in sorted(catalog):
-            click.echo(f"{known}  {plain(catalog[known].title)}")
-        return
-    found = catalog.get(code.upper())
-    if found is None:
+        _list(catalog, as_json=as_json)
+    elif (found := catalog.get(code.upper())) is not None:
+        _explain(found, as_json=as_json)
+    elif (public := stability_of(code)) is not None:
+        name, (mark, kind) = public
+        if as_json:
+            print_json({"name": name, "kind": kind, "stability": mark})
+        else:
+            click.echo(f"{name}: {mark} ({kind}): {PROMISES[mark]}")
+    else:
         raise PathwaysError(UnknownCode(asked=code, known=", ".join(sorted(catalog))))
-    click.echo(f"{found.code}: {plain(found.title)}")
-    for label, template in (("have", found.have), ("need", found.need), ("try", found.hint)):
-        click.echo(f"  {label + ':':6} {plain(template)}")
-    click.echo(f"  exit:  {found.exit.value} ({found.exit.name.lower()})")
+
+
+def _list(catalog: Mapping[str, type[Diagnostic]], *, as_json: bool) -> None:
+    codes = sorted(catalog)
+    if as_json:
+        print_json({"codes": [_row(catalog[code]) for code in codes]})
+        return
+    for code in codes:
+        click.echo(f"{code}  {plain(catalog[code].title)}")
+
+
+def _explain(error: type[Diagnostic], *, as_json: bool) -> None:
+    row = _row(error)
+    if as_json:
+        print_json(row)
+        return
+    click.echo(f"{row['code']}: {row['title']}")
+    for label in ("have", "need", "try"):
+        click.echo(f"  {label + ':':6} {row[label]}")
+    click.echo(f"  exit:  {row['exit']} ({error.exit.name.lower()})")
+
+
+def _row(error: type[Diagnostic]) -> dict[str, Any]:
+    """Returns what a code means, with its fields as words."""
+    texts = {"title": error.title, "have": error.have, "need": error.need, "try": error.hint}
+    return {"code": error.code, "exit": error.exit.value} | {key: plain(text) for key, text in texts.items()}
 
 
 def catalogs() -> Iterator[type[Diagnostic]]:
-    """Yields every class of error, each once."""
+    """Yields every error class once."""
     for module in _CATALOGS:
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Diagnostic) and value.__module__ == module.__name__:
@@ -66,5 +98,5 @@ def catalogs() -> Iterator[type[Diagnostic]]:
 
 
 def plain(template: str) -> str:
-    """Shows a template with its fields as words: {have_} -> <have>."""
+    """Formats a template with its fields as words: {have_} -> <have>."""
     return re.sub(r"\{(\w+?)_?(:[^}]*)?\}", r"<\1>", template).replace("{{", "{").replace("}}", "}")

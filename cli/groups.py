@@ -1,4 +1,7 @@
-"""Shows arguments and results as trees: no more rows than a screen has, a whole subtree a row where needed."""
+"""Shows arguments and results as trees that fit a screen. A row may be a whole subtree.
+
+`pwc inspect` and `pwc run` use it.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,13 +11,13 @@ from pathways.dialect.plan.nouns import Port
 from pathways.dialect.topology import readable
 
 ROWS = 8
-"""The most rows of arguments, of results, or of anything else that grows with the program."""
+"""Maximum number of rows of arguments, of results, or of any other list that grows with the program."""
 _KEY = re.compile(r"""\['(?:[^'\\]|\\.)*'\]|\["(?:[^"\\]|\\.)*"\]|\[[^\]]*\]|\.[^.\[]+|[^.\[]+|.""", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class LeafGroup:
-    """Leaves below one key path; `members` are their numbers."""
+    """The leaves below one key path. `members` are their numbers."""
 
     name: str
     ports: tuple[Port, ...]
@@ -35,12 +38,12 @@ class LeafGroup:
 
 
 def listed(texts: Sequence[str], count: int = ROWS) -> str:
-    """Lists the first of them, and how many there are."""
+    """Lists the first texts, and the total count if there are more."""
     return ", ".join(texts[:count]) + (f", ... ({len(texts)})" if len(texts) > count else "")
 
 
 def counted(ports: Iterable[Port]) -> str:
-    """Says how many and how large they are: `26 arrays, 1.1 MiB`."""
+    """Describes the number and total size of arrays: `26 arrays, 1.1 MiB`."""
     sizes = [p.type.bytes for p in ports]
     return f"{len(sizes)} array{'' if len(sizes) == 1 else 's'}, {readable(sum(sizes))}"
 
@@ -51,10 +54,10 @@ def keys(name: str) -> list[str]:
 
 
 def grouped(ports: Sequence[Port], rows: int = ROWS) -> tuple[list[LeafGroup], list[Port]]:
-    """Cuts trees at the depth that gives at most so many rows; returns the rows, and what is left out where none does.
+    """Cuts trees at the depth that gives at most `rows` rows. Returns the rows, and the arrays left out.
 
-    All are cut at one depth, so that rows side by side are alike. A tree that branches so widely that it would be one
-    row shows its first branches.
+    All trees are cut at one depth, so that rows are comparable. If a tree branches so widely that it would be one row,
+    its first branches are shown, and the others are left out.
     """
     paths = [keys(p.name) for p in ports]
     deepest = max(map(len, paths), default=0)
@@ -73,7 +76,7 @@ def _cut(ports: Sequence[Port], paths: Sequence[Sequence[str]], depth: int) -> l
     members: dict[tuple[str, ...], list[int]] = {}
     for number, path in enumerate(paths):
         members.setdefault(tuple(path[:depth]), []).append(number)
-    # A single leaf is shown by its whole name: it stands for no other.
+    # A single leaf is shown by its full name, because the row represents no other leaf.
     return [
         LeafGroup(ports[m[0]].name if len(m) == 1 else "".join(key), tuple(ports[i] for i in m), tuple(m))
         for key, m in members.items()

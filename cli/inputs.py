@@ -44,7 +44,7 @@ def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> d
 
 
 def random_inputs(plan: Plan) -> list[Any]:
-    """Makes seeded random data for every input: small numbers and indices; none negative, for roots and logarithms."""
+    """Makes seeded random data for every input: small numbers and indices, never negative, for roots and logarithms."""
     rng = np.random.default_rng(SEED)
     try:
         return [_random(rng, p) for p in leaf_ports(plan.inputs)]
@@ -54,7 +54,7 @@ def random_inputs(plan: Plan) -> list[Any]:
 
 def _random(rng: np.random.Generator, port: Port) -> Any:
     dtype, shape = numpy_dtype(port.type.dtype), port.type.shape
-    if port.slot < 0:  # nothing reads it
+    if port.slot < 0:  # no computation reads it
         return np.broadcast_to(np.zeros((), dtype), shape)
     if port.type.dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
@@ -66,7 +66,7 @@ def _random(rng: np.random.Generator, port: Port) -> Any:
 
 
 _DAMAGE = (ValueError, KeyError, zipfile.BadZipFile, EOFError, AttributeError, TypeError)
-"""Exceptions of numpy for files that are not its own; a file that cannot be read at all is an OSError."""
+"""Exceptions of numpy for invalid files. A file that cannot be read at all raises OSError."""
 
 
 def _read_archive(path: Path) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _read_array(path: Path) -> "np.ndarray[Any, Any]":
 
 @contextmanager
 def _seekable(path: Path) -> Generator[BinaryIO]:
-    """Opens a file as numpy reads it; a pipe is read to its end first."""
+    """Opens a file so that numpy can seek in it. A pipe is read to its end first."""
     with path.open("rb") as file:
         yield file if file.seekable() else io.BytesIO(file.read())
 
@@ -108,7 +108,7 @@ def _read_value(name: str, text: str) -> Any:
 
 
 def _convert(value: "np.ndarray[Any, Any]", port: Port) -> "np.ndarray[Any, Any]":
-    """Converts numbers as people type them to the type that the plan wants. Raises PWC0803 where they do not fit."""
+    """Converts numbers from the command line to the type of the plan. Raises PWC0803 if they are out of range."""
     dtype = numpy_dtype(port.type.dtype)
     whole = port.type.dtype.startswith(("int", "uint", "bool"))
     if value.dtype == np.int64 and whole:
@@ -126,7 +126,7 @@ def _range(dtype: "np.dtype[Any]") -> tuple[int, int]:
 
 
 def example_inputs(arguments: tuple[Any, ...]) -> list[Any] | None:
-    """Returns the leaves of a program's example arguments; None where they are only types."""
+    """Returns the leaves of a program's example arguments, or None if they are only types."""
     leaves = jax.tree_util.tree_leaves(arguments)
     if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         return None

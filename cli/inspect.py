@@ -1,4 +1,4 @@
-"""`pwc inspect`"""
+"""`pwc inspect`: shows a plan on one screen, in full, or as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def _print_ir(plan: Plan, phase: Phase) -> None:
 
 
 def dump_of(plan: Plan, phase: Phase) -> bytes:
-    """Returns the dump of a phase that a plan holds. Raises PWC0805 where it holds none."""
+    """Returns the dump of a phase in a plan. Raises PWC0805 if the plan does not hold it."""
     dump = plan.phases.get(phase.dump_name)
     if dump is None:
         have = f"dumps: {', '.join(sorted(plan.phases)) or 'none'}"
@@ -73,7 +73,7 @@ def dump_of(plan: Plan, phase: Phase) -> bytes:
 
 
 def describe_plan(plan: Plan) -> str:
-    """Describes the plan for people, in full."""
+    """Formats the whole plan as text."""
     moves, crossing = dcn_bytes(plan)
     parts = [
         f"program {plan.name} for {plan.platform}",
@@ -101,9 +101,9 @@ def describe_plan(plan: Plan) -> str:
 
 
 def actions(plan: Plan) -> str:
-    """Writes a row an island: the actions of its calls, each once, those merged into one call with + between them.
+    """Formats a row for each island: the actions of its calls, each once. Actions merged into one call are joined by +.
 
-    Calls outside the pipeline that run before or behind one of its calls have the same action: they add nothing.
+    Calls outside the pipeline that run before or after one of its calls have the same action, so they add nothing.
     """
     rows: list[list[str]] = []
     for stream in plan.streams:
@@ -139,7 +139,7 @@ def _at(plan: Plan, buffer: Buffer) -> str:
 
 
 def _ports(plan: Plan, ports: Sequence[Port]) -> list[list[str]]:
-    """A row an array, and behind one in pieces a row a piece."""
+    """Formats a row for each array. An array in pieces is followed by a row for each piece."""
     rows: list[list[str]] = []
     for leaf in leaves_of(ports):
         if leaf.is_cut:

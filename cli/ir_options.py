@@ -1,4 +1,4 @@
-"""Options that `pwc compile` and `pwc opt` share: what to print of the IR, of time and of changes, pass by pass."""
+"""Options that `pwc compile` and `pwc opt` share: printing the IR, times and statistics, pass by pass."""
 
 import functools
 import tempfile
@@ -39,7 +39,7 @@ without_option = click.option("--without", default="", metavar="NAME[,NAME]", ca
 
 @dataclass
 class IrOptions:
-    """The values of these options, and the instruments that carry them out."""
+    """The values of these options, and the instruments that implement them."""
 
     print_ir_before: tuple[str, ...]
     print_ir_after: tuple[str, ...]
@@ -52,7 +52,7 @@ class IrOptions:
     statistics: Statistics = field(default_factory=Statistics)
 
     def instruments(self, *, always_save: bool) -> Sequence[Instrument]:
-        """Makes the instruments. `always_save`: IR that fails is saved in a temporary folder where none was named."""
+        """Creates the instruments. If `always_save`, failing IR is saved, by default in a temporary folder."""
         printer = Printer(
             self.print_ir_before,
             self.print_ir_after,
@@ -69,7 +69,7 @@ class IrOptions:
         return used
 
     def _folder(self, error: Exception) -> Path | None:
-        """Returns the folder that was named; else a temporary one, unless the failure was a refused option."""
+        """Returns the given folder, else a temporary one. None if the failure was a refused option."""
         if self.crash_reproducer is not None:
             return self.crash_reproducer
         refused = isinstance(error, PathwaysError) and all(isinstance(d, OF_OPTIONS) for d in error.diagnostics)
@@ -87,7 +87,7 @@ class IrOptions:
 
 
 def ir_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options to a command, which gets them as one argument, `ir_options`."""
+    """Adds the options to a command, which receives them as one argument, `ir_options`."""
 
     @functools.wraps(command)
     def wrapped(**arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`pwc`: the group of commands, and how errors become exit codes."""
+"""`pwc`: the group of commands, which loads commands on demand and maps errors to exit codes."""
 
 from importlib import import_module
 from typing import Any
@@ -17,7 +17,7 @@ from pathways.dialect.versions import VERSION
 class _Group(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         text_format()
-        if not args and not extra:  # else another process calls this
+        if not args and not extra:  # otherwise another process calls this
             ends_with_the_command()
         with guarded_output() as output:
             try:
@@ -29,7 +29,7 @@ class _Group(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Loads a command, and what it needs: the others stay where they are, since to load all takes a second."""
+        """Loads a command and its imports. Other commands are not loaded, because loading all takes a second."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, _, name = COMMANDS[cmd_name].partition(":")
             command: click.Command = getattr(import_module(f"pathways.cli.{module}"), name)
@@ -46,7 +46,7 @@ class _Group(click.Group):
 
 
 def _exit_code(end: SystemExit, output: Output) -> Any:
-    """Returns the exit code of the command; 1 where only its printing failed."""
+    """Returns the exit code of the command, or 1 if only its output failed."""
     lost = output.lost()
     if lost is None:
         return end.code
@@ -79,6 +79,6 @@ COMMANDS = {
     "top": "cluster:top_",
     "stack": "cluster:stack_",
 }
-"""Each command as module and name: a new one is a row here and a file beside this one. Those of clusters get their
-options in cluster.py."""
+"""Each command as module and name. A new command is a row here and a file beside this one. Commands of clusters get
+their options in cluster.py."""
 main.params += [error_format_option(), quiet_option()]

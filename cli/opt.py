@@ -1,4 +1,4 @@
-"""`pwc opt`"""
+"""`pwc opt`: runs passes on a dump and prints the result."""
 
 import errno
 import sys
@@ -80,7 +80,7 @@ def opt(
 
 @dataclass
 class _Work:
-    """The work that is done on each input."""
+    """Processes each input."""
 
     passes: Sequence[Pass]
     topology: str | None

@@ -1,7 +1,7 @@
-"""Standard output and error of `pwc`: a command does its work also where its reader is gone or the disk is full.
+"""Standard output and error of `pwc`: a command completes even if its reader has exited or the disk is full.
 
-Output that cannot be written is dropped, and the command goes on to its end: the plan is saved, the exit code is that
-of the work. A reader that closed its end (`| head -1`) is no error; a full disk is one, once, at the end.
+Output that cannot be written is dropped, and the command continues: the plan is saved, and the exit code is that of the
+work. A reader that closed its end (`| head -1`) is not an error. A full disk is an error, reported once at the end.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import TextIO
 
 
 class _Sink(io.RawIOBase):
-    """A file descriptor whose writes never fail; `refusal` is the first reason why output was dropped."""
+    """A file descriptor whose writes never fail. `refusal` is the first reason why output was dropped."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = io.FileIO(descriptor, "w", closefd=False)
@@ -36,7 +36,7 @@ class _Sink(io.RawIOBase):
                 written = self._file.write(view)
                 if written is not None:
                     return written
-                select.select([], [self._file], [])  # a pipe that does not block, and is full for now
+                select.select([], [self._file], [])  # a non-blocking pipe that is full now
         except OSError as error:
             self.refusal = error
         return view.nbytes
@@ -44,13 +44,13 @@ class _Sink(io.RawIOBase):
 
 @dataclass(frozen=True)
 class Output:
-    """The fate of standard output: whether any of it was dropped."""
+    """The state of standard output: whether any of it was dropped."""
 
     stream: TextIO | None
     sink: _Sink | None
 
     def lost(self) -> OSError | None:
-        """The reason why output was dropped; None where all arrived, or the reader has closed its end."""
+        """Returns the reason why output was dropped. None if all of it arrived, or if the reader has closed its end."""
         if self.stream is not None:
             self.stream.flush()
         refusal = None if self.sink is None else self.sink.refusal
@@ -59,7 +59,7 @@ class Output:
 
 @contextlib.contextmanager
 def guarded_output() -> Generator[Output]:
-    """Keeps prints from raising for the length of a block."""
+    """Keeps prints from raising during a block."""
     before = sys.stdout, sys.stderr
     with contextlib.ExitStack() as restoring:
         (out, sink), (err, _) = map(_guarded, before)
@@ -76,7 +76,7 @@ def _set(out: TextIO | None, err: TextIO | None) -> None:
 
 
 def _guarded(stream: TextIO | None) -> tuple[TextIO | None, _Sink | None]:
-    """Makes the same stream over a sink; a stream without a file descriptor (a test's, a notebook's) stays as it is."""
+    """Wraps a stream in a sink. A stream without a file descriptor, as in tests and notebooks, stays as it is."""
     if stream is None:  # closed from the start
         return None, None
     try:

@@ -1,4 +1,4 @@
-"""The overview of a plan that `pwc inspect` prints first: one screen, however large the plan is."""
+"""The overview of a plan that `pwc inspect` prints by default: one screen for a plan of any size."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from pathways.dialect.plan.nouns import Plan, Port, Stream
 
 
 def overview(plan: Plan, row: Callable[[Plan, Port], list[str]]) -> str:
-    """Describes the plan for people, with groups in place of long lists. `row` shows one argument or result."""
+    """Formats the plan, with groups in place of long lists. `row` formats one argument or result."""
     moves, crossing = dcn_bytes(plan)
     slices = [[s.name, f"-> {s.island} {_range(s.devices)}", s.reason] for s in plan.slices]
     return "\n".join(
@@ -70,7 +70,7 @@ def _stream(plan: Plan, stream: Stream) -> list[str]:
 
 
 def _bodies(plan: Plan) -> list[str]:
-    """Describes the bodies that branches run, a row each."""
+    """Formats the bodies that branches run, one row for each."""
     used: Counter[int] = Counter()
     for streams in plan.all_streams:
         steps = {(i.step, i.bodies) for s in streams for i in s.instructions if isinstance(i, Branch)}

@@ -1,4 +1,4 @@
-"""`--quiet`: no progress, also in a terminal."""
+"""The option `--quiet`: disables the progress display, also in a terminal."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ def _be_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def quiet_option() -> click.Option:
-    """Makes the option that the group and every command have."""
+    """Creates the option `--quiet` of the group and of every command."""
     return click.Option(
         ["--quiet"],
         is_flag=True,

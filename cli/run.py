@@ -1,4 +1,4 @@
-"""`pwc run`"""
+"""`pwc run`: runs a plan, or compiles and runs a source."""
 
 import contextlib
 import json
@@ -100,7 +100,7 @@ def run(
     options = {"--topology": topology, "--placement": placement, "--schedule": schedule}
     with Activity(f"preparing {source}"):
         compiled, example = _prepare(source, dispatch, {o: v for o, v in options.items() if v is not None})
-    controller = process().controller  # not before: a source may have settings of its own
+    controller = process().controller  # not earlier: a source may change settings
     _set(controller.watchdog, "ends_process", True)
     if limit is not None:
         _set(controller, "fetch_limit", limit)
@@ -120,7 +120,7 @@ def run(
 
 
 def _set(what: object, name: str, value: Any) -> None:
-    """Sets an attribute until this command is done."""
+    """Sets an attribute until this command completes."""
     click.get_current_context().call_on_close(partial(setattr, what, name, getattr(what, name)))
     setattr(what, name, value)
 
@@ -150,7 +150,7 @@ def _settled(source: Source, options: dict[str, str]) -> PathwaysError:
 
 
 def _write(path: Path, plan: Plan, results: list[Array]) -> None:
-    """Writes all results, and prints how to read those whose types numpy does not know."""
+    """Writes all results, and prints how to read those whose types numpy does not support."""
     members: dict[str, Any] = npz.with_types(leaf_ports(plan.results), [_host(r) for r in results])
     with whole_file(path) as file:
         np.savez(file, allow_pickle=False, **members)

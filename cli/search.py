@@ -1,4 +1,4 @@
-"""`pwc search`"""
+"""`pwc search`: finds how to split a loss over machines."""
 
 from pathlib import Path
 

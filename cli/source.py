@@ -1,4 +1,7 @@
-"""Loads the program or loss of a Python source."""
+"""Imports a Python source and returns its program or loss.
+
+The commands that compile call it. Exceptions of user code become PWC0802.
+"""
 
 import importlib
 import importlib.util
@@ -17,11 +20,11 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.user_line import where_of_exception
 
 EXAMPLES = ("example_args", "example")
-"""Names under which a file has the example arguments of its loss."""
+"""Names under which a file provides the example arguments of its loss."""
 
 
 def load_program(source: Source) -> ProgramFunction:
-    """Loads the program of a Python file or module: the one named, or the only one. Raises PWC0801, PWC0802."""
+    """Loads the program of a Python file or module: the named one, or the only one. Raises PWC0801, PWC0802."""
     if not source.module and not source.path.is_file():
         raise PathwaysError(_bad(source, "no such file", "a Python file with a pw.program", "check the path"))
     if not source.is_python:
@@ -40,7 +43,7 @@ def load_program(source: Source) -> ProgramFunction:
 
 
 def load_loss(source: Source, example: str | None, specs: str | None) -> tuple[Any, tuple[Any, ...], Any]:
-    """Loads what `pwc search` is given: a program or a plain function, its example arguments, and its specs.
+    """Loads the inputs of `pwc search`: a program or a plain function, its example arguments, and its specs.
 
     Raises PWC0801, PWC0802.
     """
@@ -96,19 +99,19 @@ def _import(source: Source) -> ModuleType:
 
 
 def _module(source: Source) -> ModuleType:
-    """Imports a module by name, as `python -m` finds it: from the current folder on."""
+    """Imports a module by name as `python -m` does, starting from the current folder."""
     on_path(Path.cwd())
     try:
         return importlib.import_module(source.module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{source.module}.".startswith(f"{error.name}."):
-            raise  # a module that it imports is missing
+            raise  # a module imported by this one is missing
         have, rule = f"no module {error.name} in {Path.cwd()}, nor installed", "a module, or a file that ends in .py"
         raise PathwaysError(_bad(source, have, rule, "run it from the folder that holds the package")) from None
 
 
 def _file(source: Source) -> ModuleType:
-    """Imports a file; one in a package (a folder with __init__.py) as its module, so that relative imports work."""
+    """Imports a file. A file in a package (a folder with __init__.py) is imported as a module for relative imports."""
     path = source.path.resolve()
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
@@ -127,7 +130,7 @@ def _file(source: Source) -> ModuleType:
 
 
 def _is_taken(name: str, root: Path) -> bool:
-    """Returns whether another package of this name is imported already, not from `root`: a folder may be `json`."""
+    """Returns whether another package of this name, not from `root`, is imported: a folder may be named `json`."""
     known = sys.modules.get(name)
     return known is not None and str(root / name) not in list(getattr(known, "__path__", []))
 
@@ -142,7 +145,7 @@ def _of_package(source: Source, path: Path, name: str) -> ModuleType:
 
 
 def lower_program(program: ProgramFunction, source: Source, platform: str) -> Any:
-    """Traces a program on its `example_args`; the user's own exceptions become PWC0802 at the user's line."""
+    """Traces a program on its `example_args`. The user's own exceptions become PWC0802 at the user's line."""
     try:
         return program.lower_for(platform, *program.example_args)
     except PathwaysError:

@@ -1,4 +1,4 @@
-"""The source that a command is given: a Python file or module with a program, a dump, or a plan."""
+"""Parses the source argument of a command: a Python file or module with a program, a dump, or a plan."""
 
 import contextlib
 import importlib.util
@@ -16,7 +16,7 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or a module by its dotted name; `program` is the name of the program in it, where one is given."""
+    """A file, or a module by its dotted name. `program` is the name of the program in it, if given."""
 
     path: Path
     program: str | None = None
@@ -35,12 +35,12 @@ class Source:
 
     @property
     def command(self) -> str:
-        """The command that runs it in Python alone."""
+        """The command that runs the source in plain Python."""
         return f"python -m {self.module}" if self.module else f"python {self.path}"
 
 
 def read_spec(spec: str) -> Source:
-    """Reads `model.py:step`, `package.model:step`, or the path of a file."""
+    """Parses `model.py:step`, `package.model:step`, or the path of a file."""
     before, _, name = spec.rpartition(":")
     if before.endswith(".py"):
         return Source(Path(before), name)
@@ -54,14 +54,14 @@ def read_spec(spec: str) -> Source:
 
 
 def _is_module(name: str) -> bool:
-    """Returns whether there is such a module, as far as can be told without running anything."""
+    """Returns whether such a module exists, as far as possible without running code."""
     on_path(Path.cwd())
     package = name.partition(".")[0]
     return package in sys.modules or importlib.util.find_spec(package) is not None
 
 
 def on_path(folder: Path) -> None:
-    """Lets the program import from a folder until the command ends: a function may import when it is traced."""
+    """Adds a folder to the import path until the command ends: a function may import when it is traced."""
     entry = str(folder.resolve())
     if entry in sys.path:
         return

@@ -1,4 +1,4 @@
-"""`pwc top`, and `pwc status --watch` in a terminal"""
+"""`pwc top`, and `pwc status --watch` in a terminal: shows a running cluster."""
 
 import contextlib
 import dataclasses
@@ -20,10 +20,10 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.launch.reach import ask, chosen_address, chosen_keys
 
 INTERVAL = 1.0
-"""Seconds between two looks."""
+"""Default interval between two polls of the cluster."""
 _ENDS = ("q", "Q")
-_WIDE = 160
-"""Columns of a frame where there is no terminal."""
+_DEFAULT_COLUMNS = 160
+"""Width of a frame in columns if there is no terminal."""
 _EXAMPLE = """
 \b
 Examples:
@@ -59,7 +59,7 @@ def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: 
 
 
 def looks(look: Callable[[], Said], pause: Callable[[], object]) -> Iterator[TopFigures]:
-    """Yields figures for ever, with the rates since the look before; the first after one pause."""
+    """Yields figures forever, with the rates since the previous poll. The first comes after one pause."""
     before = look()
     while True:
         pause()
@@ -73,12 +73,12 @@ def _as_json(figures: TopFigures) -> str:
 
 
 def _as_text(figures: TopFigures, address: str) -> str:
-    """One frame as plain text."""
-    from rich.console import Console  # not where commands are read: it takes its time
+    """Formats one frame as plain text."""
+    from rich.console import Console  # imported here because it slows down command parsing
 
     from pathways.cli.top_screen import screen_of
 
-    console = Console(width=_WIDE, no_color=True, highlight=False, markup=False, emoji=False)
+    console = Console(width=_DEFAULT_COLUMNS, no_color=True, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(screen_of(figures, address, keys=False))
     return captured.get().rstrip()
@@ -90,7 +90,7 @@ def shows_live() -> bool:
 
 
 def show_live(look: Callable[[], Said], address: str, interval: float = INTERVAL) -> None:
-    """Draws frame after frame until q or Ctrl-C; then the screen is as before. Raises PWC0713 without a terminal."""
+    """Draws frames until q or Ctrl-C, and then restores the screen. Raises PWC0713 without a terminal."""
     if not shows_live():
         raise PathwaysError(NoTerminal(have_=_what_there_is()))
     from rich.console import Console
@@ -99,7 +99,7 @@ def show_live(look: Callable[[], Said], address: str, interval: float = INTERVAL
     from pathways.cli.top_screen import screen_of
 
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    now = look()  # an error must be printed on the screen that stays
+    now = look()  # before the alternate screen opens, so that an error stays visible
     with contextlib.suppress(KeyboardInterrupt), _keys() as pressed:
         first = screen_of(top_figures(now), address, keys=True)
         with Live(first, console=console, screen=True, auto_refresh=False, **_UNTOUCHED) as live:
@@ -120,14 +120,14 @@ def _what_there_is() -> str:
 
 @contextlib.contextmanager
 def _keys() -> Generator[Callable[[float], str]]:
-    """Gives what waits for a key, for so many seconds at the most; keys are not shown meanwhile."""
-    import termios  # not where commands are read: Windows has neither
+    """Yields a function that waits for a key, at most a number of seconds. Keys are not echoed meanwhile."""
+    import termios  # imported here: Windows has neither module
     import tty
 
     try:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
-    except (AttributeError, OSError, ValueError, termios.error):  # it comes from a file, or is closed
+    except (AttributeError, OSError, ValueError, termios.error):  # stdin is a file or closed
 
         def wait(seconds: float) -> str:
             time.sleep(seconds)

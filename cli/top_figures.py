@@ -1,37 +1,37 @@
-"""What `pwc top` shows, computed from two statuses of a cluster, one after the other. Pure."""
+"""Computes the figures of `pwc top` from two consecutive statuses of a cluster. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Said: TypeAlias = Mapping[str, Any]
-"""A status, as the controller of a cluster says it."""
+"""A status as sent by the controller of a cluster."""
 
 
 @dataclass(frozen=True)
 class IslandFigures:
-    """One island. Bytes are those of its fullest device; `rate`: runs that end in a second."""
+    """One island. Bytes are those of its fullest device; `rate` is runs completed per second."""
 
     name: str
     kind: str
     devices: int
     state: str
     waits: str
-    """What the start of its hosts waits for."""
+    """The resource for which the start of its hosts waits."""
     held: int
     reserved: int
     memory: int | None
     rate: float | None
     running: tuple[tuple[str, str], ...]
-    """A client and its program, for each run that is under way."""
+    """Client and program of each run in progress."""
     waiting: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class ClientFigures:
-    """One client. `due` is its part of all weights of those that have work now, `time` what it had since the last look.
+    """One client. `due` is its share by weight among busy clients, `time` its share of time since the last poll.
 
-    `held` is bytes on the fullest device that it has any on.
+    `held` is its bytes on the device that holds most of them.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ClientFigures:
 
 @dataclass(frozen=True)
 class TopFigures:
-    """All that is shown at one moment; rates and times are None where there was no look before."""
+    """Everything shown in one frame. Rates and times are None if there was no previous poll."""
 
     policy: str
     rate: float | None
@@ -56,7 +56,7 @@ class TopFigures:
 
 
 def top_figures(now: Said, before: Said | None = None) -> TopFigures:
-    """Makes the figures of a status, and of what has changed since the one before."""
+    """Computes the figures of a status, and the changes since the previous one."""
     passed = 0.0 if before is None else now["clock"] - before["clock"]
     islands = tuple(_island(island, _named(before, island["name"]), passed) for island in now["islands"])
     clients = _clients(now, _had(before), passed)
@@ -69,7 +69,7 @@ def _named(said: Said | None, island: str) -> Said | None:
 
 
 def _rate(now: float, before: float | None, passed: float) -> float | None:
-    """Runs in a second; what was there before and has fewer now began anew."""
+    """Returns runs per second. A lower count than before means that the counter was restarted."""
     if passed <= 0 or before is None:
         return None
     return max(0.0, now - before) / passed
@@ -96,13 +96,13 @@ def _pairs(runs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _had(said: Said | None) -> dict[str, Said]:
-    """What each client has had, by name."""
+    """Returns the time and runs that each client has had, by name."""
     sessions: Sequence[Said] = [] if said is None else said["clients"]
     return {name: had for session in sessions for name, had in session["had"].items()}
 
 
 def _clients(now: Said, before: Mapping[str, Said], passed: float) -> tuple[ClientFigures, ...]:
-    """The clients that have anything there, and processes that have come in and have nothing yet."""
+    """Computes the figures of clients with arrays or runs, and of connected processes without any."""
     had, islands = _had(now), now["islands"]
     held: dict[str, int] = {}
     for island in islands:
@@ -139,5 +139,5 @@ _NOTHING: Said = {"runs": 0, "seconds": 0.0}
 
 
 def _most_on_one(islands: Sequence[Said], which: str, client: str) -> int:
-    """How many runs of a client there are on the island that has most of them: a run may be on several."""
+    """Returns the largest number of runs of a client on one island: a run may be on several islands."""
     return max((sum(c == client for c, _ in island[which]) for island in islands), default=0)

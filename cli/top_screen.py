@@ -1,4 +1,4 @@
-"""Draws what `pwc top` shows, through rich: tables of islands, of clients, and of what runs and waits."""
+"""Draws the screen of `pwc top`, through rich: tables of islands, of clients, and of running and waiting runs."""
 
 from collections import Counter
 
@@ -10,15 +10,15 @@ from rich.text import Text
 from pathways.cli.top_figures import ClientFigures, IslandFigures, TopFigures
 from pathways.dialect.topology import readable
 
-_BAR = 12
-"""Columns of a bar."""
-_MOST = 3
-"""Programs of an island's queue that are named."""
+_BAR_COLUMNS = 12
+"""Width of a memory bar in columns."""
+_MAX_NAMED = 3
+"""Number of programs named in an island's queue."""
 UNKNOWN = "-"
 
 
 def screen_of(figures: TopFigures, address: str, *, keys: bool) -> RenderableType:
-    """Makes one frame. `keys`: it says how to end it."""
+    """Draws one frame. If `keys`, the frame says how to quit."""
     devices = sum(island.devices for island in figures.islands)
     counts = f"{_some(len(figures.islands), 'island')}, {_some(devices, 'device')}"
     head = f"{address}   {counts}   policy {figures.policy}   {_rate(figures.rate)} runs/s"
@@ -63,7 +63,7 @@ def _bar(island: IslandFigures) -> RenderableType:
     if not island.memory:
         return ""
     taken = min(island.held + island.reserved, island.memory)
-    return ProgressBar(total=island.memory, completed=taken, width=_BAR)
+    return ProgressBar(total=island.memory, completed=taken, width=_BAR_COLUMNS)
 
 
 def _memory(island: IslandFigures) -> str:
@@ -72,10 +72,10 @@ def _memory(island: IslandFigures) -> str:
 
 
 def _queue(runs: tuple[tuple[str, str], ...]) -> str:
-    """Names what is in a queue: `step of main of train 1 x 10, eval of main of test 2`."""
+    """Formats the runs in a queue: `step of main of train 1 x 10, eval of main of test 2`."""
     counts = Counter(runs).most_common()
-    named = [f"{program} of {client}" + (f" x {n}" if n > 1 else "") for (client, program), n in counts[:_MOST]]
-    return ", ".join(named) + (", ..." if len(counts) > _MOST else "")
+    named = [f"{program} of {client}" + (f" x {n}" if n > 1 else "") for (client, program), n in counts[:_MAX_NAMED]]
+    return ", ".join(named) + (", ..." if len(counts) > _MAX_NAMED else "")
 
 
 def _clients(clients: tuple[ClientFigures, ...]) -> Table:

@@ -1,4 +1,4 @@
-"""`pwc viz`"""
+"""`pwc viz`: draws a plan, a source or a trace."""
 
 import shutil
 import sys
@@ -88,7 +88,7 @@ def _picture(spec: str, trace: Path | None, options: dict[str, str]) -> Picture:
 
 
 def _of_source(spec: str, options: dict[str, str], runs: list[Recorded]) -> Picture:
-    from pathways.cli.compile import start  # which load all that compiles: a plan is drawn without
+    from pathways.cli.compile import start  # imports the whole compiler, which a plan does not need
     from pathways.compiler.pass_manager import Options
     from pathways.dialect.phases import Phase
     from pathways.viz.phases import watched

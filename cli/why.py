@@ -1,4 +1,4 @@
-"""`pwc why`"""
+"""`pwc why`: explains the decisions in a plan."""
 
 import difflib
 import json
@@ -26,7 +26,7 @@ Examples:
 
 
 MOST_SHOWN_RECORDS = 8
-"""The most names or lines that are suggested."""
+"""Maximum number of names or lines that are suggested."""
 
 
 @click.command("why", epilog=_EXAMPLE)
@@ -60,19 +60,19 @@ def _row(decision: Decision) -> dict[str, Any]:
 
 
 def _line(name: str) -> Where | None:
-    """Reads `model.py:41` as a file and line; None for other text."""
+    """Parses `model.py:41` as a file and line. Returns None for other text."""
     file, colon, number = name.rpartition(":")
     return Where(file, int(number)) if colon and file and number.isdecimal() else None
 
 
 def _same_file(a: str, b: str) -> bool:
-    """Returns whether two paths end alike: plans and people name files from different folders."""
+    """Returns whether two paths have the same end: plans and users name files from different folders."""
     short, long = sorted((Path(a).parts, Path(b).parts), key=len)
     return short == long[len(long) - len(short) :]
 
 
 def _near(decisions: Sequence[Decision], name: str) -> list[str]:
-    """Finds the names most like a given one, or the lines closest to a given one."""
+    """Finds the names most similar to a given one, or the lines closest to a given one."""
     asked = _line(name)
     lines = list(dict.fromkeys((d.where.file, d.where.line) for d in decisions if d.where is not None))
     if asked is not None and lines:
@@ -84,7 +84,7 @@ def _near(decisions: Sequence[Decision], name: str) -> list[str]:
 
 
 def render(decisions: Iterable[Decision]) -> str:
-    """Writes decisions for people, one after the other."""
+    """Formats decisions as text, one after the other."""
     return "\n".join(_one(d) for d in decisions)
 
 

@@ -1,7 +1,7 @@
-"""Which versions of what this is, found without importing any of it."""
+"""The versions of pathways, jax and jaxlib, read from package metadata without importing any of them."""
 
 from importlib.metadata import version
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 WRITER = {"pathways": VERSION, "jax": version("jax"), "jaxlib": version("jaxlib")}
-"""What writes plans, and runs them."""
+"""The versions that plan files record as their writer, and that hosts and clients compare when they connect."""

@@ -4,13 +4,18 @@ import re
 from pathlib import Path
 from typing import Any
 
-from generate import api_page, cli_page, errors_page
+from generate import api_page, cli_page, errors_page, stability_page
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from mkdocs.utils import get_relative_url
 
 ERRORS = "reference/errors.md"
-MADE = {"reference/cli.md": cli_page.page, "reference/api.md": api_page.page, ERRORS: errors_page.page}
+MADE = {
+    "reference/cli.md": cli_page.page,
+    "reference/api.md": api_page.page,
+    ERRORS: errors_page.page,
+    "reference/stability.md": stability_page.page,
+}
 _APART = re.compile(r"(<(pre|code|a|svg|script|h[1-6])\b.*?</\2>)", re.S)
 _CODE = re.compile(r"\bPWC\d{4}\b")
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(pictures/[\w-]+\.svg)"[^>]*>')

@@ -1,0 +1,17 @@
+"""The `--json` option of all commands that print figures. Every command with the option prints through this module."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+JSON_VERSION = 1
+"""The version of the schema of all commands, raised when a field changes its meaning or goes; not for a new field."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, with the version of its schema.")
+
+
+def print_json(row: Mapping[str, Any]) -> None:
+    """Prints one JSON object on one line, with the field `version`."""
+    click.echo(json.dumps({"version": JSON_VERSION} | dict(row)))

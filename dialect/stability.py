@@ -1,0 +1,88 @@
+"""The stability of every public name, command, option, environment variable and file format, in one table.
+
+`pwc explain` and the pages of the reference read it; `docs/stability.md` says what the marks promise. A test compares
+the table with the code, so a new public name needs a row here.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+Mark: TypeAlias = Literal["stable", "beta", "experimental", "internal"]
+
+
+class Stability(NamedTuple):
+    """The mark of one public thing, and the kind of thing that it is."""
+
+    mark: Mark
+    kind: str
+
+
+PROMISES: Mapping[Mark, str] = {
+    "stable": "it changes or goes only after a minor release in which using it printed a warning",
+    "beta": "it may change in a minor release; the changelog says how to adapt",
+    "experimental": "it may change or go in any release",
+    "internal": "processes of pathways set it for each other; do not set it",
+}
+NAMES: Mapping[str, Mark] = {
+    **dict.fromkeys(("program", "Program", "Lowered", "Compiled", "load", "Array", "PathwaysError"), "stable"),
+    **dict.fromkeys(("make_virtual_device_set", "VirtualDeviceSet", "VirtualSlice", "VirtualDevice"), "stable"),
+    **dict.fromkeys(("Topology", "Island", "status", "quiet", "trace"), "stable"),
+    **dict.fromkeys(("pipeline", "BatchSemantics", "MicrobatchWarning", "check_microbatches"), "beta"),
+    **dict.fromkeys(("cluster", "connect", "Client", "save", "restore", "testing"), "beta"),
+    **dict.fromkeys(("islands", "add_island", "remove_island"), "experimental"),
+    **dict.fromkeys(("search", "Found", "SplitChoice", "from_mpmd", "mpmd_backend"), "experimental"),
+}
+"""Names of the module `pathways`."""
+COMMANDS: Mapping[str, Mark] = {
+    **dict.fromkeys(("compile", "run", "check", "inspect", "explain", "passes", "doctor"), "stable"),
+    **dict.fromkeys(("viz", "why", "diff", "opt", "cluster", "status", "top", "stack"), "beta"),
+    "search": "experimental",
+}
+"""Commands of `pwc`; a command of a group has the mark of the group."""
+OPTIONS: Mapping[str, Mark] = {
+    **dict.fromkeys(("compile --emit", "compile --remat", "compile --layout", "compile --choice"), "experimental"),
+    "compile --with-executables": "beta",
+    "cluster start --ray": "beta",
+    "cluster join --keys": "beta",
+}
+"""Options whose mark is not that of their command."""
+VARIABLES: Mapping[str, Mark] = {
+    **dict.fromkeys(("PATHWAYS_ADDRESS", "PATHWAYS_QUIET", "PATHWAYS_CACHE", "PATHWAYS_POLICY"), "stable"),
+    **dict.fromkeys(("PATHWAYS_HANG_TIMEOUT", "PATHWAYS_HOST_TIMEOUT", "PATHWAYS_TRANSFER_TIMEOUT"), "beta"),
+    **dict.fromkeys(("PATHWAYS_FETCH_LIMIT", "PATHWAYS_EAGER_LIMIT", "PATHWAYS_CUSTOM_CALLS"), "beta"),
+    **dict.fromkeys(("PATHWAYS_KEY", "PATHWAYS_KEYS"), "beta"),
+    "PATHWAYS_TICKET": "internal",
+}
+"""Environment variables."""
+FORMATS: Mapping[str, Mark] = {
+    "topology.toml": "stable",
+    "plan.bin": "beta",
+    "snapshot": "beta",
+    "trace.json": "beta",
+    "schedule.csv": "beta",
+    "--json": "beta",
+    "choice.toml": "experimental",
+    "phases/*.mlir": "experimental",
+    "wire": "experimental",
+}
+"""Formats of files, of the JSON that commands print, of dumps, and of messages between processes."""
+
+
+def stability_of(asked: str) -> tuple[str, Stability] | None:
+    """Finds the row of what a user asks for, as `pw.pipeline`, `pwc viz`, `PATHWAYS_CACHE` or `plan.bin`.
+
+    Returns its full name and its stability, or None if no such thing is public.
+    """
+    name = asked.removeprefix("pathways.").removeprefix("pw.").removeprefix("pwc ")
+    tables = (
+        (f"pw.{name}", NAMES, "name of Python"),
+        (f"pwc {name}", COMMANDS, "command"),
+        (f"pwc {name}", OPTIONS, "option"),
+        (name, VARIABLES, "environment variable"),
+        (name, FORMATS, "format"),
+    )
+    is_command = asked.startswith("pwc ")
+    for full, table, kind in tables:
+        if name in table and not (is_command and table is NAMES):
+            return full, Stability(table[name], kind)
+    return None
