@@ -1,1 +1,1 @@
-"""The nouns that compiler and runtime share: ops, topology, shardings, plans, diagnostics."""
+"""Data types that compiler and runtime share: ops, topology, shardings, plans, diagnostics."""

@@ -1,7 +1,7 @@
-"""What this process is at: activities with counts, for as long as each lasts. State alone; a display may follow it.
+"""Records the long-running activities of this process, with progress counts. A progress display may follow them.
 
-Compiler and runtime report here what may take its time, and know of no display. An activity costs less than a
-microsecond where none follows.
+Compiler and runtime report work here that may take long. This module only keeps state and must not know any display.
+An activity costs less than a microsecond if no display follows.
 """
 
 import time
@@ -11,25 +11,25 @@ from types import TracebackType
 from typing import Protocol
 
 clock: Callable[[], float] = time.monotonic
-"""The clock by which activities begin."""
+"""The clock of `Activity.begun`, in seconds."""
 
 
 class Follower(Protocol):
-    """What is told that there is something to show, or nothing any more."""
+    """A display that is notified when activities begin, and when none is left."""
 
     def begun(self) -> None:
-        """Hears, on the thread of an activity, that this has begun; must not wait."""
+        """Called on the thread of an activity after it has begun; must not block."""
         ...
 
     def ended(self) -> None:
-        """Hears, on the thread of the last activity, that none is left."""
+        """Called on the thread of the last activity after it has ended."""
         ...
 
 
 class Activity:
-    """One thing that a thread is at, inside a `with` block: a name, and how much of it is done where that is known.
+    """One long-running piece of work of a thread, as a `with` block: a name, and the progress if it is known.
 
-    `done` and `detail` may be set at any time by any thread. `since`: when it began, where that was before the block.
+    Any thread may set `done` and `detail` at any time. `since` is the time of its start, if that was before the block.
     """
 
     __slots__ = ("begun", "detail", "done", "name", "thread", "total", "unit")
@@ -37,7 +37,7 @@ class Activity:
     def __init__(self, name: str, total: int = 0, unit: str = "", *, detail: str = "", since: float = 0.0) -> None:
         self.name = name
         self.total = total
-        """How much there is to do; 0: nothing is known of that."""
+        """The total amount of work; 0: unknown."""
         self.unit = unit
         self.detail = detail
         self.done = 0
@@ -61,21 +61,21 @@ class Activity:
 
 
 BYTES = "bytes"
-"""The unit of what is counted in bytes."""
+"""The unit of an activity that counts bytes."""
 ELSEWHERE = "elsewhere"
-"""The unit of waits for runs in other processes: a display asks there why they do not begin, and shows them if so."""
+"""The unit of waits for runs in other processes. A display requests the reason for the wait there, and shows it."""
 _under_way: dict[Activity, None] = {}
-"""In the order in which they began. Dictionaries are changed as a whole: no lock is needed."""
+"""In the order of their start. Operations on dictionaries are atomic, so no lock is needed."""
 _follower: Follower | None = None
 
 
 def under_way() -> list[Activity]:
-    """Returns the activities of all threads, in the order in which they began."""
+    """Returns the activities of all threads, in the order of their start."""
     return list(_under_way)
 
 
 def follow(follower: Follower | None) -> Follower | None:
-    """Has a display told when activities begin and end; None: no display. Returns what was told before."""
+    """Sets the display that is notified of activities, or None for no display. Returns the previous one."""
     global _follower
     before, _follower = _follower, follower
     return before

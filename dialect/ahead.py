@@ -1,4 +1,7 @@
-"""How far hosts may be ahead of one another: memory is counted by it, and they are held back by it."""
+"""Limits how far a host may run ahead of other hosts in a loop.
+
+plan/part.py counts memory with this limit. The controller's relay and the clients hold hosts back by it.
+"""
 
 AHEAD = 1
-"""So many turns of a loop may a host be ahead of others: what it offers them stays until they come."""
+"""The most loop iterations that a host may be ahead of others: the values it offers them stay in memory until taken."""

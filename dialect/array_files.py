@@ -1,7 +1,9 @@
-"""Arrays in folders of their own, in chunks of which each is a file: several processes write parts of one at a time.
+"""Reads and writes the arrays of a snapshot: one folder for each array, one file for each chunk.
 
-They are Zarr 3, as TensorStore writes it: uncompressed, each chunk with a checksum. A chunk that is missing, cut or
-changed is an error, never zeros. Element types that numpy does not know are stored as integers of their size.
+`pw.save`, `pw.restore`, hosts and clients call it; several processes may write regions of one array at the same time.
+The format is Zarr 3, as TensorStore writes it: uncompressed, with a checksum for each chunk. A chunk that is missing,
+truncated or changed is an error and never reads as zeros. Element types that numpy does not know are stored as
+integers of their size.
 """
 
 import importlib
@@ -21,20 +23,20 @@ from pathways.dialect.errors import CannotWrite, DamagedArray
 from pathways.dialect.sharding import Box, Shape
 
 MOST_CHUNK = 1 << 26
-"""The most bytes of a chunk, where the parts that are written at once can be cut so: who reads takes whole chunks."""
+"""The largest chunk in bytes, if the written regions can be cut that small. Small chunks: a reader reads whole ones."""
 _LEAST_CHUNK = MOST_CHUNK // 16
-_AT_ONCE = 4
-"""So many chunks are written at once: each waits for the disk."""
+_MAX_CONCURRENT_WRITES = 4
+"""The most chunks that one call writes at the same time, because each write waits for the disk."""
 _NAME = re.compile(r"a\d{1,9}")
 _FAILURES = (ValueError, OSError, RuntimeError)
-"""What TensorStore raises."""
+"""Exceptions that TensorStore raises."""
 
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """How one array lies in a folder of arrays: its name there, its type, and the shape of its chunks.
+    """One array in a folder of arrays: its name, its type, and the shape of its chunks.
 
-    `within`: it is a part of the array that is there, of that shape, and begins at those indices.
+    `within` is set if it describes only a region of the stored array: the stored shape, and the region's start.
     """
 
     name: str
@@ -47,23 +49,23 @@ class ArrayFile:
         return found | ({"within": self.within} if self.within is not None else {})
 
     def part(self, axis: int, start: int, size: int) -> "ArrayFile":
-        """Describes so many elements along an axis as an array of their own: what is read or written of it is."""
+        """Returns `size` elements from `start` along an axis as an array of its own, for partial reads and writes."""
         shape, begin = list(self.type.shape), [0] * len(self.type.shape)
         shape[axis], begin[axis] = size, start
         return replace(self, type=ArrayType(tuple(shape), self.type.dtype), within=(self.type.shape, tuple(begin)))
 
     def create(self, folder: Path) -> None:
-        """Makes it, without any values. Raises PWC0606, also where it is there."""
+        """Creates the array on disk, without values. Raises PWC0606, also if it already exists."""
         self._open(folder, writing=True, create=True)
 
     def write(self, folder: Path, box: Box, values: "np.ndarray[Any, Any]") -> None:
-        """Writes one part, which begins and ends where chunks do. Raises PWC0606."""
+        """Writes one region, which must begin and end at chunk boundaries. Raises PWC0606."""
         store = self._open(folder, writing=True)
         raw = np.asarray(values, order="C").view(_raw(self.type.dtype))
         under_way: deque[Any] = deque()
         try:
             for piece in pieces(box, self.chunk):
-                if len(under_way) == _AT_ONCE:
+                if len(under_way) == _MAX_CONCURRENT_WRITES:
                     under_way.popleft().result()
                 part = raw[tuple(slice(p - start, q - start) for (p, q), (start, _) in zip(piece, box, strict=True))]
                 under_way.append(store[self._slices(piece)].write(part, can_reference_source_data_indefinitely=True))
@@ -72,11 +74,11 @@ class ArrayFile:
         except _FAILURES as error:
             raise self._cannot_write(folder, error) from None
         finally:
-            for write in under_way:  # the values may change when this returns
+            for write in under_way:  # the caller may change the values after this function returns
                 write.exception()
 
     def read(self, folder: Path, box: Box) -> "np.ndarray[Any, Any]":
-        """Reads one part, any that there is. Raises PWC0615 where that is damaged, or not there."""
+        """Reads any region of the array. Raises PWC0615 if the data are damaged or missing."""
         store = self._open(folder, writing=False)
         try:
             found: np.ndarray[Any, Any] = store[self._slices(box)].read().result()
@@ -89,8 +91,8 @@ class ArrayFile:
         return tuple((0, n) for n in self.type.shape)
 
     def _open(self, folder: Path, *, writing: bool, create: bool = False) -> Any:
-        """Opens it as it must be: TensorStore compares what is said here with what is there."""
-        tensorstore: Any = importlib.import_module("tensorstore")  # takes its time: most need none
+        """Opens the stored array. TensorStore compares the metadata given here with the stored metadata."""
+        tensorstore: Any = importlib.import_module("tensorstore")  # slow to import, and most processes do not need it
         spec = {
             "driver": "zarr3",
             "kvstore": {"driver": "file", "path": f"{folder}/{self.name}/"},
@@ -115,7 +117,7 @@ class ArrayFile:
         }
 
     def _slices(self, box: Box) -> tuple[slice, ...]:
-        """Where a box of it is in the array that is there."""
+        """Converts a box of this array to slices of the stored array."""
         begin = (0,) * len(box) if self.within is None else self.within[1]
         return tuple(slice(at + start, at + stop) for at, (start, stop) in zip(begin, box, strict=True))
 
@@ -128,7 +130,7 @@ class ArrayFile:
 
 
 def read_array_file(found: Any) -> ArrayFile:
-    """Reads what `as_json` gave. Raises ValueError, KeyError or TypeError for anything else."""
+    """Parses the output of `as_json`. Raises ValueError, KeyError or TypeError for anything else."""
     name, dtype = found["name"], found["dtype"]
     shape, chunk = (tuple(cast("list[int]", found[key])) for key in ("shape", "chunk"))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -141,7 +143,7 @@ def read_array_file(found: Any) -> ArrayFile:
 
 
 def _within(found: Any, shape: Shape) -> tuple[Shape, Shape] | None:
-    """Reads where in an array a part of this shape is."""
+    """Parses `within`, for a region of this shape; checks that the region lies inside the stored array."""
     if found is None:
         return None
     whole, begin = (tuple(cast("list[int]", part)) for part in found)
@@ -152,9 +154,10 @@ def _within(found: Any, shape: Shape) -> tuple[Shape, Shape] | None:
 
 
 def chunk_of(type_: ArrayType, part: Shape) -> Shape:
-    """Cuts the parts that are written at once, of this shape, into chunks that are not too large.
+    """Returns the chunk shape for an array that is written in regions of shape `part`, at most `MOST_CHUNK` bytes.
 
-    A dimension that is one part may be cut anywhere; others so that no chunk is of two parts.
+    A dimension that one region spans whole may be cut anywhere. Other dimensions are cut so that no chunk spans two
+    regions.
     """
     chunk = [max(1, n) for n in part]
     for i, (length, whole) in enumerate(zip(part, type_.shape, strict=True)):
@@ -166,23 +169,23 @@ def chunk_of(type_: ArrayType, part: Shape) -> Shape:
             chunk[i] = most
             continue
         divisor = next(n for n in range(most, 0, -1) if length % n == 0)
-        if size // chunk[i] * divisor >= _LEAST_CHUNK:  # of a prime number of rows, each would be a chunk
+        if size // chunk[i] * divisor >= _LEAST_CHUNK:  # else, with a prime number of rows, each row would be a chunk
             chunk[i] = divisor
     return tuple(chunk)
 
 
 def pieces(box: Box, chunk: Shape) -> Iterator[Box]:
-    """Lists the chunks of a part, in their order; those at the end of the array may be smaller."""
+    """Yields the chunks of a region, in order; those at the end of the array may be smaller."""
     cuts = [[(p, min(p + n, stop)) for p in range(start, stop, n)] for (start, stop), n in zip(box, chunk, strict=True)]
     return product(*cuts)
 
 
 def _raw(dtype: str) -> "np.dtype[Any]":
-    """The type in which values are stored."""
+    """Returns the numpy type in which values are stored."""
     element = numpy_dtype(dtype)
     return element if is_of_numpy(element) else np.dtype(f"u{element.itemsize}")
 
 
 def _text(error: Exception) -> str:
-    """What TensorStore says, without where in its source."""
+    """Returns TensorStore's error message without its source location."""
     return re.split(r" \[[a-z_]+(?: locations)?=", str(error), maxsplit=1)[0] or type(error).__name__

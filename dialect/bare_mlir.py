@@ -1,9 +1,10 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
-"""MLIR without JAX: reads the modules of a plan, in this process and in one that has no time to import JAX.
+"""MLIR without JAX: reads the modules of a plan, here and in the vetting process, where importing JAX is too slow.
 
-A compat module of this layer, beside `mlir.py`. `jax.extend.mlir` is the public door to the same names, but to import
-it is to import all of JAX, which takes five times as long as everything that the other process does.
-`_jax_mlir_ext.register_dialects` is what `jax.interpreters.mlir.make_ir_context` fills its contexts with.
+The checks in `plan/modules` use it. It is a compat module of this layer, like `mlir.py`, and must not import JAX.
+`jax.extend.mlir` is the public API of the same names, but it imports all of JAX. That takes five times as long as all
+work of the vetting process. `jax.interpreters.mlir.make_ir_context` fills its contexts with
+`_jax_mlir_ext.register_dialects`, too.
 """
 
 from typing import Any, TypeAlias
@@ -29,14 +30,14 @@ Context: TypeAlias = Any
 
 
 class _Bare(_ir.Context):
-    """A context without the dialects that MLIR's own constructor loads."""
+    """An MLIR context without the dialects that the constructor of `ir.Context` loads."""
 
     def __init__(self) -> None:
         super(_ir.Context, self).__init__()
 
 
 def make_bare_context() -> Context:
-    """Makes a context with JAX's dialects. It has no threads, so that a crash always comes at the same place."""
+    """Makes a context with JAX's dialects and without threads, so that a crash is reproducible."""
     forget()
     context: Any = _Bare()
     registry: Any = _ir.DialectRegistry()
@@ -54,10 +55,10 @@ def make_bare_context() -> Context:
 
 
 def read_portable(raw: bytes, context: Context) -> Module:
-    """Reads the module of a portable artifact. Raises ValueError, MLIRError or RuntimeError where MLIR refuses it."""
+    """Reads the module of a portable artifact. Raises ValueError, MLIRError or RuntimeError if MLIR refuses it."""
     return _stablehlo.deserialize_portable_artifact(context, raw)
 
 
 def read_text(source: bytes, context: Context) -> Module:
-    """Reads the module of a dump."""
+    """Parses the module of a dump. Raises ValueError or MLIRError if the text is invalid."""
     return bare_ir.Module.parse(source.decode(), context=context)

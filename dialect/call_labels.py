@@ -1,9 +1,11 @@
-"""The labels of calls, as text: actions of a pipeline, and the parts of a merged call.
+"""Reads and writes the labels of calls as text: actions of a pipeline, and the parts of a merged call.
 
-An action is written as PyTorch's pipelining writes it: `2F3` is stage 2, forward, microbatch 3. F is forward, B
-backward, I the part of a backward that gives the gradient of the stage's input, W the part that gives the gradients of
-its weights. A part is `2F3 stage model.py:12 step`, or `- add` for one without a pipeline and a line; names have no
-blanks; a file name may have some, and so the function of the line comes last.
+The compiler writes the labels; hosts, viz and `pwc inspect` read them. An action is written as in PyTorch's pipelining:
+`2F3` is stage 2, forward, microbatch 3. F is forward and B backward. I is the part of a backward that computes the
+gradient of the stage's input. W is the part that computes the gradients of its weights.
+
+A part is `2F3 stage model.py:12 step`, or `- add` without a pipeline and a line. Names have no blanks. A file name may
+have some, so the function of the line comes last.
 """
 
 import re
@@ -30,7 +32,7 @@ class Action:
 
 
 def read_action(text: str) -> Action:
-    """Reads an action. Raises ValueError for any other text."""
+    """Parses an action. Raises ValueError for any other text."""
     match = _ACTION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no action like 2F3: stage, F, B, I or W, microbatch")
@@ -43,7 +45,7 @@ _LINE = re.compile(r":([0-9]{1,18})(?: ([^\s:]*))?$")
 
 @dataclass(frozen=True)
 class PartLabel:
-    """One of the calls that were merged into one: its action in a pipeline, or ""; its name; the user's line."""
+    """One of the calls that were merged into one: its action in a pipeline (or ""), its name, and the user's line."""
 
     action: str
     name: str
@@ -51,7 +53,7 @@ class PartLabel:
 
 
 def actions_of(action: str, parts: Iterable[str]) -> list[str]:
-    """The actions of a call as text: its own, or those of the calls that were merged into it, each once."""
+    """Lists the actions of a call as text: its own, or those of the calls merged into it, each once."""
     texts = [read_part(part).action for part in parts] or [action]
     return [text for text in dict.fromkeys(texts) if text]
 
@@ -62,7 +64,7 @@ def write_part(part: PartLabel) -> str:
 
 
 def read_part(text: str) -> PartLabel:
-    """Reads a part. Raises ValueError for text that `write_part` does not write."""
+    """Parses a part. Raises ValueError for text that `write_part` does not write."""
     match = _PART.fullmatch(text)
     line = None if match is None or match["line"] is None else _LINE.search(match["line"])
     if match is None or (line is None and match["line"] is not None):

@@ -1,16 +1,18 @@
-"""How a loss is to be split over machines, as `pwc search` writes it and `pwc compile --choice` reads it: choice.toml.
+"""Reads and writes choice.toml, which states how a loss is split over machines.
 
-stages = 4                 # slices in a row
-chunks = 1                 # stages on each of them; more than 1: interleaved
+`pwc search` writes the file, and `pwc compile --choice` and `pw.pipeline` read it. An example:
+
+stages = 4                 # slices of the pipeline
+chunks = 1                 # stages on each slice; more than 1: interleaved
 data = 8                   # devices of a slice that the rows of a microbatch are split over
 model = 1                  # devices that parameters are split over
 microbatches = 16
 schedule = "1f1b"
 remat = "no"
-islands = ["island0", "island0", "island1", "island1"]   # of each slice; left out: as placement says
-cuts = [6, 6, 6, 6]        # layers of each stage; left out: as `pw.pipeline` chooses
+islands = ["island0", "island0", "island1", "island1"]   # one for each slice; if left out, placement decides
+cuts = [6, 6, 6, 6]        # layers of each stage; if left out, `pw.pipeline` decides
 
-[param_specs]              # patterns of parameters' paths, and the axis that each dimension is split over
+[param_specs]              # patterns of parameter paths, and the axis that each dimension is split over
 "'up'" = ["", "model"]
 """
 
@@ -26,13 +28,13 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadChoice
 
 DATA_AXIS, MODEL_AXIS = AXES = ("data", "model")
-"""The axes of each slice's mesh: of rows of the batch, and of parameters."""
-_MOST = 1_000_000
+"""The axes of each slice's mesh: one splits the rows of the batch, the other splits parameters."""
+_MAX_COUNT = 1_000_000
 
 
 @dataclass(frozen=True)
 class SplitChoice:
-    """Stages x data x model, microbatches, schedule and remat. `islands` and `cuts` may be empty: left open."""
+    """Stages x data x model, microbatches, schedule and remat. Empty `islands` and `cuts` are decided later."""
 
     stages: int = 1
     chunks: int = 1
@@ -47,17 +49,17 @@ class SplitChoice:
 
     @property
     def devices(self) -> int:
-        """The devices of all slices."""
+        """The number of devices of all slices together."""
         return self.stages * self.data * self.model
 
     @property
     def split(self) -> str:
-        """Stages x data x model; stages as slices * chunks where they are interleaved."""
+        """Stages x data x model as text; interleaved stages are written as slices*chunks."""
         return f"{self.stages}{f'*{self.chunks}' if self.chunks > 1 else ''} x {self.data} x {self.model}"
 
 
 def write_choice(choice: SplitChoice, remarks: Sequence[str] = ()) -> str:
-    """Writes a choice as TOML; remarks stand above as comments."""
+    """Formats a choice as TOML, with the remarks as comments above it."""
     lines = [f"# {remark}".rstrip() for remark in remarks]
     for key in ("stages", "chunks", "data", "model", "microbatches", "schedule", "remat"):
         lines.append(f"{key} = {_toml(getattr(choice, key))}")
@@ -78,7 +80,7 @@ def load_choice(path: str | Path) -> SplitChoice:
 
 
 def choice_of(text: str, source: str) -> SplitChoice:
-    """Reads the text of a choice; errors name its source. Raises PWC0115."""
+    """Parses the text of a choice. Raises PWC0115, which names `source`."""
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -119,7 +121,7 @@ def _specs(source: str, table: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _count(source: str, key: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MAX_COUNT:
         raise _bad(source, f"{key}={value!r} is not a whole number from 1")
     return value
 
@@ -137,7 +139,7 @@ def _list(source: str, key: str, value: Any) -> list[Any]:
 
 
 def _toml(value: object) -> str:
-    """Writes a value as TOML does: as JSON, but for characters beyond 16 bits and DEL, which JSON leaves as it is."""
+    """Formats a value as TOML: the same as JSON with all characters kept, except that DEL must be escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,7 @@
-"""Diagnostics as JSON, so that an error keeps its code, its words and the user's line on the way to another process."""
+"""Serializes diagnostics as JSON, so that an error keeps its code, texts and user line in another process.
+
+The controller, hosts and clients of the runtime send errors to each other in this form.
+"""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from pathways.dialect.diagnostics import Diagnostic, Where
 
 @dataclass(frozen=True)
 class ForeignDiagnostic(Diagnostic):
-    """An error of a class that this process does not know: its words as the other process had them."""
+    """An error whose class this process has not imported; its texts are those that the other process formatted."""
 
     title: ClassVar[str] = "{title_}"
     code_: str
@@ -20,13 +23,13 @@ class ForeignDiagnostic(Diagnostic):
     hint_: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("have", "need", "hint"):  # what was not said has no line
+        for name in ("have", "need", "hint"):  # an empty text gets no line in the message
             object.__setattr__(self, name, f"{{{name}_}}" if getattr(self, f"{name}_") else "")
         object.__setattr__(self, "code", self.code_)
 
 
 def write_diagnostic(diagnostic: Diagnostic) -> str:
-    """Writes the class and the fields, and the words for a process that does not know the class."""
+    """Serializes the class, the fields, and the formatted texts for a process that does not know the class."""
     own = {f.name: getattr(diagnostic, f.name) for f in fields(diagnostic) if f.name != "where"}
     where = diagnostic.where
     line = None if where is None else [where.file, where.line, where.function, where.here]
@@ -36,7 +39,7 @@ def write_diagnostic(diagnostic: Diagnostic) -> str:
 
 
 def read_diagnostic(text: str) -> Diagnostic:
-    """Reads what `write_diagnostic` wrote. Raises ValueError for anything else."""
+    """Parses the output of `write_diagnostic`. Raises ValueError for other text."""
     try:
         read: dict[str, Any] = json.loads(text)
         line = read["where"]
@@ -58,13 +61,13 @@ def _where(file: str, line: int, function: str, here: str) -> Where:
 
 
 def _fits(cls: type[Diagnostic], own: Mapping[str, Any]) -> bool:
-    """Whether these are the fields of a class, each of a kind that its words can show."""
+    """Checks that `own` has exactly the fields of a class, each a plain value that a message can show."""
     names = {f.name for f in fields(cls)} - {"where"}
     return set(own) == names and all(isinstance(v, str | int | float | bool | None) for v in own.values())
 
 
 def _known() -> dict[str, type[Diagnostic]]:
-    """All classes of errors that this process has imported, by name."""
+    """Returns all error classes that this process has imported, by name."""
     found: dict[str, type[Diagnostic]] = {}
     left = [Diagnostic]
     while left:

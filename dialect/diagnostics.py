@@ -1,4 +1,8 @@
-"""Errors: a code, the user's line, have / need / try. The catalogs of errors are `*/errors.py`."""
+"""Base classes of user-facing errors: a code, the user's source line, and the texts have / need / try.
+
+Every layer raises `PathwaysError` with diagnostics of its own catalog, `*/errors.py`. This module must not import JAX:
+host controllers run without it.
+"""
 
 import contextlib
 import linecache
@@ -26,13 +30,13 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True)
 class Where:
-    """A place in the user's source. IR and plans name files as sources.py says; `here` is the file on this machine."""
+    """A line of the user's source. `file` is the name in IR and plans (sources.py), `here` the path on this machine."""
 
     file: str
     line: int
     function: str = ""
     here: str = field(default="", compare=False, repr=False)
-    """Not stored; empty where it is `file` itself, or not known."""
+    """Never stored. Empty if it equals `file`, or if it is unknown."""
 
     def __str__(self) -> str:
         inside = f"  in {self.function}" if self.function else ""
@@ -40,11 +44,11 @@ class Where:
 
     @property
     def at(self) -> str:
-        """Shows the file on this machine, as far as it is known, and the line."""
+        """The file and the line; the path on this machine if it is known."""
         return f"{self.here or self.file}:{self.line}"
 
     def source(self) -> str:
-        """The line; empty where it cannot be read."""
+        """Reads the text of the line; returns an empty string if it cannot be read."""
         file = self.here or self.file
         return linecache.getline(file, self.line).rstrip() if _is_source(file) else ""
 
@@ -53,14 +57,14 @@ class Where:
 
 
 LARGEST_SOURCE = 1 << 24
-"""The most bytes of a file whose lines are shown."""
+"""The largest file, in bytes, whose lines are shown in messages."""
 
 
 def _is_source(file: str) -> bool:
-    """Returns whether a file may be read for a line of it: a plan may name a device, or a pipe, that never ends."""
+    """Checks whether a file is safe to read a line from: a plan may name a device or a pipe that never ends."""
     if "\0" in file:
         return False
-    if file in linecache.cache or not os.path.exists(file):  # a cell of a notebook, or below sys.path
+    if file in linecache.cache or not os.path.exists(file):  # a notebook cell, or a path relative to sys.path
         return True
     try:
         return os.path.isfile(file) and 0 < os.path.getsize(file) <= LARGEST_SOURCE
@@ -69,12 +73,12 @@ def _is_source(file: str) -> bool:
 
 
 class JaxFailure(RuntimeError):
-    """Stands for `jax.errors.JaxRuntimeError`, which a process that computes nothing need not import."""
+    """Placeholder for `jax.errors.JaxRuntimeError`, so that processes without JAX need not import it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostic:
-    """Base of all user-facing errors: subclasses declare a code and templates over their own fields."""
+    """Base class of all user-facing errors: a subclass declares a code, and templates over its own fields."""
 
     code: ClassVar[str] = "PWC0000"
     severity: ClassVar[str] = "error"
@@ -84,7 +88,7 @@ class Diagnostic:
     need: ClassVar[str] = ""
     hint: ClassVar[str] = ""
     also: ClassVar[tuple[type[Exception], ...]] = ()
-    """The exceptions that `jax.jit` raises in this case: a `PathwaysError` is caught as one of these, too."""
+    """Exceptions that `jax.jit` raises in the same case; a `PathwaysError` can also be caught as one of them."""
 
     where: Where | None = None
 
@@ -94,11 +98,11 @@ class Diagnostic:
 
     @property
     def brief(self) -> str:
-        """What went wrong, in one line: for notes, which have no room for the rest."""
+        """Title and `have` in one line, for notes that have no room for the full message."""
         return f"{self.text(self.title)}: {self.text(self.have)}"
 
     def render(self, severity: str = "") -> str:
-        """Writes the message as a terminal shows it, perhaps as another kind of message, a warning say."""
+        """Formats the message for a terminal; `severity` replaces the class's own, for example with "warning"."""
         lines = [f"{severity or self.severity}[{self.code}]: {printable(self.text(self.title))}"]
         if self.where is not None:
             lines.append(f"  --> {printable(str(self.where))}")
@@ -123,7 +127,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, kw_only=True)
 class Explained(Diagnostic):
-    """Base of the errors of which whatever finds them says in its own words what there is, is needed, and to try."""
+    """Base class of errors whose have, need and try texts are written by the code that raises them."""
 
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
@@ -134,14 +138,14 @@ class Explained(Diagnostic):
 
 
 MOST_SHOWN = 20
-"""The most violations of one kind that are shown."""
+"""The most diagnostics of one error that are shown."""
 
 
 class PathwaysError(Exception):
-    """Every error that a user can cause or meet: one diagnostic, or all violations of one kind.
+    """The exception for every error that a user can cause or meet: one diagnostic, or all violations of one rule.
 
-    `diagnostic` is the first of `diagnostics`; each carries a code and the parts of its message. `also` lists classes
-    of which the error is an instance, too: what `jax.jit` raises in its place, or what a user's own code has raised.
+    `diagnostic` is the first of `diagnostics`; each has a code and the fields of its message. `also` lists further
+    base classes of the exception: those that `jax.jit` raises in this case, or those that the user's code raised.
     """
 
     def __new__(cls, diagnostic: Diagnostic, *more: Diagnostic, also: tuple[type[Exception], ...] = ()) -> Self:
@@ -153,14 +157,14 @@ class PathwaysError(Exception):
         self.diagnostics = (diagnostic, *more)
         self.diagnostic = diagnostic
         self._also = also
-        # Not `super()`: a constructor of a class in `also` takes other arguments.
+        # Not `super()`: the constructor of a class in `also` may take other arguments.
         Exception.__init__(self, "\n".join(d.render() for d in self._shown))
 
     def __reduce__(self) -> tuple[Any, ...]:
         found = tuple(cls for cls in self._also if _is_found_by_name(cls))
         return partial(PathwaysError, also=found), self.diagnostics
 
-    # A class in `also` may have methods of its own, which need what its constructor would have set.
+    # A class in `also` may override these with methods that need attributes set by its constructor, which never ran.
     __str__ = Exception.__str__
     __repr__ = Exception.__repr__
     __hash__ = Exception.__hash__
@@ -168,7 +172,7 @@ class PathwaysError(Exception):
 
     @property
     def _shown(self) -> tuple[Diagnostic, ...]:
-        """Joins the messages: each once, and no more than a screen can hold."""
+        """The diagnostics to show: each once, and at most `MOST_SHOWN`, about one screen."""
         return tuple(dict.fromkeys(self.diagnostics))[:MOST_SHOWN]
 
     @property
@@ -177,24 +181,24 @@ class PathwaysError(Exception):
 
 
 _NEVER_JOINED = (StopIteration, StopAsyncIteration, AttributeError)
-"""Python takes these for something else: the end of a loop, or an attribute that an object does not have."""
+"""Never base classes of an error: Python treats them as the end of a loop, or as a missing attribute."""
 
 
 def _is_found_by_name(cls: type) -> bool:
-    """Whether pickle finds a class again: one that a function defines is not."""
+    """Checks whether pickle can find a class by name: a class defined inside a function cannot be found."""
     return getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls
 
 
 @lru_cache
 def _class_for(also: tuple[type[Exception], ...]) -> type[PathwaysError]:
-    """Makes a subclass of `PathwaysError` and of other exceptions; leaves out those that cannot be joined with it."""
+    """Makes a subclass of `PathwaysError` and of the given exceptions; leaves out those that cannot be combined."""
     bases: list[type] = []
     for cls in also:
         if issubclass(cls, _NEVER_JOINED):
             continue
-        # A class comes before those that it is derived from, or Python finds no order of the bases.
+        # A class must come before its own base classes, or Python finds no method resolution order.
         joined = sorted([*bases, cls], key=lambda c: -len(c.__mro__))
-        with contextlib.suppress(Exception):  # a user's class may do anything when one is derived from it
+        with contextlib.suppress(Exception):  # a user's class may run any code when it is subclassed
             made: Any = type("", (PathwaysError, *joined), {})
             probe = super(PathwaysError, made).__new__(made)
             probe.diagnostics, probe.diagnostic, probe._also = (), None, ()
@@ -203,12 +207,12 @@ def _class_for(also: tuple[type[Exception], ...]) -> type[PathwaysError]:
 
 
 def _known(cls: type[Exception]) -> type[Exception]:
-    """Returns the class of JAX that `JaxFailure` stands for, where JAX is imported."""
+    """Replaces `JaxFailure` by the class of JAX that it stands for, if JAX is imported."""
     return getattr(sys.modules.get("jax.errors"), "JaxRuntimeError", RuntimeError) if cls is JaxFailure else cls
 
 
 class InternalError(Exception):
-    """A bug inside this package: never the user's fault."""
+    """A bug in this package; never caused by the user."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"internal error: {what}. This should never happen; please file a bug.")

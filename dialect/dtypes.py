@@ -1,6 +1,6 @@
-"""Element types: JAX's names, MLIR's spelling, bytes.
+"""Element types: JAX's names, MLIR's spelling, and sizes in bytes. All layers use it.
 
-`dtype` strings are what `str(aval.dtype)` gives: `float32`, `bfloat16`, `float8_e4m3fn`, `int4`, `bool`, `key<fry>`,
+A `dtype` string is the result of `str(aval.dtype)`: `float32`, `bfloat16`, `float8_e4m3fn`, `int4`, `bool`, `key<fry>`,
 `float0`. A PRNG key is stored as its data: `key<fry>[n]` is `uint32[n, 2]`.
 """
 
@@ -50,7 +50,7 @@ _TO_MLIR = {name: element for element, name in _MLIR.items()}
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """Shape and element type of one array as it is stored."""
+    """Shape and stored element type of one array."""
 
     shape: Shape
     dtype: str
@@ -72,18 +72,18 @@ class ArrayType:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Returns the numpy type that holds `name`; raises TypeError for names numpy and ml_dtypes do not know."""
+    """Returns the numpy type of `name`. Raises TypeError for a name that neither numpy nor ml_dtypes knows."""
     extended = getattr(ml_dtypes, name, None)
     return np.dtype(name if extended is None else extended)
 
 
 def stored_names() -> tuple[str, ...]:
-    """Lists all element types that arrays are stored in."""
+    """Lists the element types in which arrays are stored."""
     return tuple(_TO_MLIR)
 
 
 def native(value: Any) -> Any:
-    """Converts a numpy array of the other byte order to this machine's; returns anything else as it is."""
+    """Converts a numpy array to this machine's byte order; returns any other value unchanged."""
     if not isinstance(value, np.ndarray):
         return value
     array = cast("np.ndarray[Any, Any]", value)
@@ -95,7 +95,7 @@ def is_stored_as_named(name: str) -> bool:
 
 
 def is_of_numpy(dtype: "np.dtype[Any]") -> bool:
-    """Returns whether numpy's files keep this type: those of ml_dtypes become raw bytes, float8_e5m2 is unreadable."""
+    """Returns whether .npy files keep this type: types of ml_dtypes become raw bytes, and float8_e5m2 is unreadable."""
     return dtype.type.__module__ == "numpy"
 
 
@@ -118,5 +118,5 @@ def from_mlir(type_: Any) -> ArrayType:
 
 @functools.lru_cache(1 << 14)
 def shared_type(shape: Shape, dtype: str) -> ArrayType:
-    """Makes a type, the same object for most that are equal: hundreds of thousands of values are compared by it."""
+    """Makes a type, and returns the same object for most equal ones: hundreds of thousands of types are compared."""
     return ArrayType(shape, dtype)

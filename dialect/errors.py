@@ -1,4 +1,7 @@
-"""Errors of the shared layer: IR text, topology files, plan files."""
+"""Error catalog of the dialect layer: IR text, topology files, plan files, keys and settings.
+
+Modules of this layer and of the layers above raise these errors. `pwc explain` prints the catalog.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,7 @@
-"""Writes files whole or not at all, for every part of the project: a full disk or a kill leaves the old file.
+"""Writes files atomically, for all layers: after a full disk or a kill, the old file is still there.
 
-A file is written beside the one that it replaces, under a name that cannot be foreseen, and renamed when all of it is
-on the disk. What is no regular file (a terminal, a pipe, /dev/stdout) is written to as it is.
+A file is written in the same folder under an unpredictable name, and renamed after all its bytes are on the disk. A
+path that is not a regular file (a terminal, a pipe, /dev/stdout) is written to directly.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from pathways.dialect.errors import CannotWrite
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
 _OPEN_STREAMS = ("/proc/", "/dev/fd/")
-"""Folders of links to the open files of a process: `/dev/stdout` is one to `/proc/self/fd/1`."""
+"""Folders with links to the open files of a process: `/dev/stdout` links to `/proc/self/fd/1`."""
 
 
 @contextlib.contextmanager
 def writing(path: str | Path) -> Generator[None]:
-    """Turns failures to write into PWC0606."""
+    """Converts an OSError inside the `with` block to PWC0606."""
     try:
         yield
     except OSError as error:
@@ -44,7 +44,7 @@ _NEEDS = {
 
 
 def cannot_write(path: str | Path, error: OSError) -> PathwaysError:
-    """Makes PWC0606 of a failure to write, with advice that fits it."""
+    """Makes PWC0606 for a failed write, with advice that matches the error."""
     problem = error.strerror or str(error)
     if error.errno not in _NEEDS:
         return PathwaysError(CannotWrite(path=str(path), problem=problem))
@@ -53,10 +53,10 @@ def cannot_write(path: str | Path, error: OSError) -> PathwaysError:
 
 
 def write_whole(path: str | Path, content: bytes | str, *, mode: int = 0o666) -> int:
-    """Replaces a file, or makes it; returns its size. Raises PWC0606, and leaves the file that was there.
+    """Creates or replaces a file, and returns its size. Raises PWC0606 and keeps the old file if that fails.
 
-    Through a link its target is replaced, and the link stays. A file that is there keeps its mode; a new one gets
-    `mode` less the umask.
+    If the path is a symbolic link, the target is replaced and the link stays. An existing file keeps its mode. A new
+    file gets `mode` without the bits of the umask.
     """
     raw = content.encode() if isinstance(content, str) else content
     with whole_file(path, mode=mode) as file:
@@ -66,7 +66,7 @@ def write_whole(path: str | Path, content: bytes | str, *, mode: int = 0o666) ->
 
 @contextlib.contextmanager
 def whole_file(path: str | Path, *, mode: int = 0o666) -> Generator[BinaryIO]:
-    """Does `write_whole` for content that comes bit by bit: the file is there when the block ends without an error."""
+    """Does the same as `write_whole` for streamed content: the file appears when the block completes without error."""
     with writing(path):
         there = _status(path)
         if _is_stream(path, there):
@@ -86,13 +86,13 @@ def whole_file(path: str | Path, *, mode: int = 0o666) -> Generator[BinaryIO]:
 
 
 def is_stream(path: str | Path) -> bool:
-    """Returns whether what is written to a path cannot be renamed: a terminal, a pipe. Raises PWC0606."""
+    """Returns whether a path cannot be replaced by a rename: a terminal or a pipe. Raises PWC0606."""
     with writing(path):
         return _is_stream(path, _status(path))
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes | str], *, mode: int = 0o777) -> list[Path]:
-    """Writes files into a folder, which is made where there is none; returns their paths. Raises PWC0606."""
+    """Writes files into a folder, which is created if needed; returns their paths. Raises PWC0606."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
     for name, content in files.items():
@@ -101,9 +101,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes | str], *, mode: int = 
 
 
 def write_private(path: Path, raw: bytes) -> None:
-    """Writes a file that only this user can read; a file or link of its name is replaced, not followed. Raises PWC0606.
+    """Writes a file that only this user can read; replaces an existing file or link of that name. Raises PWC0606.
 
-    A power cut may leave half of it: use it for files that are checked when read, or that no other process reads.
+    A power cut may leave a partial file. Use it for files that are verified when read, or that no other process reads.
     """
     with writing(path), _beside(path, 0o600) as (file, beside):
         file.write(raw)
@@ -112,7 +112,7 @@ def write_private(path: Path, raw: bytes) -> None:
 
 
 def read_own(path: Path) -> bytes | None:
-    """Reads a regular file of this user; returns None for anything else: no pipe is waited for, no link followed."""
+    """Reads a regular file that this user owns; returns None otherwise. It never waits for a pipe or follows a link."""
     try:
         with _open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as file:
             status = os.fstat(file.fileno())
@@ -122,9 +122,9 @@ def read_own(path: Path) -> bytes | None:
 
 
 def shared_with(folder: Path) -> str | None:
-    """Says which other users may change files in a folder; None where none may, or there is no folder.
+    """Describes the other users that may change files in a folder; returns None if none may, or without a folder.
 
-    A group of the same number as its user holds that user alone, as most systems make them.
+    A group with the same number as its user is assumed to contain that user only, as on most systems.
     """
     try:
         status = os.stat(folder)
@@ -145,7 +145,7 @@ def _open(path: str | Path, flags: int, mode: int = 0) -> BinaryIO:
 
 
 def _status(path: str | Path) -> os.stat_result | None:
-    """Returns the status of a file, through links, which the kernel follows by its own rules; None if there is none."""
+    """Returns the status of a file, or None if it does not exist. The kernel follows links, by its own rules."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def _status(path: str | Path) -> os.stat_result | None:
 
 
 def _is_stream(path: str | Path, there: os.stat_result | None) -> bool:
-    """Returns whether a path is an open file of the process, or one that no file can be renamed over."""
+    """Returns whether a path leads to an open file of the process, or to something that is not a regular file."""
     if there is None:
         return False
     if not stat.S_ISREG(there.st_mode):
@@ -168,7 +168,7 @@ def _is_stream(path: str | Path, there: os.stat_result | None) -> bool:
 
 @contextlib.contextmanager
 def _beside(target: Path, mode: int) -> Generator[tuple[BinaryIO, Path]]:
-    """Makes a new file in the folder of another; removes it when the block ends unless it was renamed."""
+    """Creates a temporary file in the folder of `target`; removes it at the end of the block unless it was renamed."""
     beside = target.with_name(f".pathways-{secrets.token_hex(8)}")
     with _open(beside, _NEW, mode) as file:
         try:
@@ -179,7 +179,7 @@ def _beside(target: Path, mode: int) -> Generator[tuple[BinaryIO, Path]]:
 
 
 def _take_over(descriptor: int, there: os.stat_result) -> None:
-    """Gives a file the mode of the file that it replaces, and its owner as far as the system lets us."""
+    """Gives a file the mode of the file that it replaces, and its owner if the system allows that."""
     made = os.fstat(descriptor)
     if (made.st_uid, made.st_gid) != (there.st_uid, there.st_gid):
         with contextlib.suppress(OSError):

@@ -1,7 +1,10 @@
-"""Folders beside a file, of what it names: made before the file, and removed when no file names them any more.
+"""Manages the array folder that lies beside a snapshot file and that the file names.
 
-The file is written last, and replaced whole: it never names a folder that is not complete. Who writes or reads such a
-folder has it locked, so that it is removed by no other; the locks of a process that ends are gone with it.
+`pw.save`, `pw.restore` and the hosts call it. The folder is written first. The file is replaced atomically at the end,
+so it never names an incomplete folder. A folder that no file names is removed.
+
+A reader or writer holds a lock on the folder, so that no other process removes it. The lock of a process that dies is
+released by the kernel.
 """
 
 import contextlib
@@ -18,19 +21,19 @@ from pathways.dialect.files import writing
 
 _FOLDER = re.compile(r"(.+)\.arrays-[0-9a-f]{16}", re.S)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-"""What file systems say that have no locks: there, no folder of another process is removed."""
+"""Errors of file systems without locks. On these, no folder of another process is removed."""
 
 
 @contextlib.contextmanager
 def new_folder(path: str | Path, is_named: Callable[[str], bool]) -> Generator[Path]:
-    """Makes a folder for a file that is written in the block. Raises PWC0606.
+    """Makes and locks a new folder for a file that the `with` block writes. Raises PWC0606.
 
-    Where the block fails it is removed, unless the file names it by then: Ctrl-C may come in between.
+    If the block fails, the folder is removed unless the file already names it: Ctrl-C may come after the file's write.
     """
     target = Path(os.path.realpath(path))
     with contextlib.ExitStack() as stack:
         folder = target
-        while folder == target or not folder.is_dir():  # another may take it for one that is left, and remove it
+        while folder == target or not folder.is_dir():  # another process may remove it before the lock is taken
             folder = target.with_name(f"{target.name}.arrays-{secrets.token_hex(8)}")
             with writing(path):
                 folder.mkdir()
@@ -46,21 +49,23 @@ def new_folder(path: str | Path, is_named: Callable[[str], bool]) -> Generator[P
 
 @contextlib.contextmanager
 def kept_folder(path: str | Path, name: str) -> Generator[Path]:
-    """Keeps the folder that a file names while it is read. Raises FileNotFoundError where it is not there, and
-    ValueError for what is no name of one."""
+    """Locks the folder that a file names against removal while it is read.
+
+    Raises FileNotFoundError if the folder does not exist, and ValueError if the name is not that of such a folder.
+    """
     if not _FOLDER.fullmatch(name) or os.sep in name:
         raise ValueError(f"a folder named {name!r}")
     folder = Path(os.path.realpath(path)).with_name(name)
     with _locked(folder, fcntl.LOCK_SH):
-        if not folder.is_dir():  # removed while the lock was waited for
+        if not folder.is_dir():  # removed while this process waited for the lock
             raise FileNotFoundError(str(folder))
         yield folder
 
 
 def remove_unnamed(path: str | Path, is_named: Callable[[str], bool]) -> None:
-    """Removes the folders of a file but the one that it names, and those that are being written or read.
+    """Removes the folders of a file that it does not name and that no process reads or writes.
 
-    Which one it names is asked when a folder is locked: by then no other writes a file that names it.
+    `is_named` is called after the folder is locked: from then on no other process can write a file that names it.
     """
     target = Path(os.path.realpath(path))
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
@@ -73,7 +78,7 @@ def remove_unnamed(path: str | Path, is_named: Callable[[str], bool]) -> None:
 
 
 def own_folder(text: str) -> Path:
-    """A folder that `new_folder` has made for this user, by its whole path. Raises ValueError for any other."""
+    """Returns a folder that `new_folder` made for this user, given its absolute path. Raises ValueError otherwise."""
     folder = Path(text)
     if not folder.is_absolute() or os.path.realpath(folder) != text or not _FOLDER.fullmatch(folder.name):
         raise ValueError(f"{text} is no folder of a snapshot")
@@ -83,13 +88,13 @@ def own_folder(text: str) -> Path:
 
 
 def bytes_in(folder: Path) -> int:
-    """The bytes of all files in a folder."""
+    """Returns the total bytes of all files in a folder."""
     return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
 
 
 @contextlib.contextmanager
 def _locked(folder: Path, how: int) -> Generator[None]:
-    """Has a folder locked. Raises OSError where it is not there; BlockingIOError, where it may not wait."""
+    """Locks a folder inside a `with` block. Raises OSError if it does not exist, BlockingIOError if it may not wait."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         try:

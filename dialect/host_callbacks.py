@@ -1,8 +1,10 @@
-"""Python functions that computations of this process call back, by number.
+"""Registry of host callbacks: the Python functions that computations of this process call, by number.
 
-A module holds only the index of a callback; the computation has the numbers of its functions, which mean nothing to
-another process. So a plan with callbacks cannot be saved, and its dumps compile on in this process only: for as long
-as a context or a plan that names the number is there. A function goes with the last of those that hold it.
+The front ends register functions, and the runtime finds them by number to run them. A module holds only the index of a
+callback; the computation holds the numbers of its functions. These numbers mean nothing in another process. So a plan
+with callbacks cannot be saved, and its dumps can be compiled in this process only.
+
+Contexts and plans that name a number keep its function registered. It is removed together with the last of them.
 """
 
 import re
@@ -19,12 +21,12 @@ ATTRIBUTE = "pw.callbacks"
 _functions: dict[int, Callable[..., Any]] = {}
 _holders: Counter[int] = Counter()
 _lock = threading.RLock()
-"""Of both. It may be taken again where it is held: an object's end comes in the middle of anything."""
+"""Guards `_functions` and `_holders`. Reentrant: a finalizer may run while the same thread already holds it."""
 _TARGET = re.compile(rb"xla_(ffi_)?(partitioned_)?python_\w*callback")
 
 
 def register_callbacks(functions: Sequence[Callable[..., Any]], owner: object) -> tuple[int, ...]:
-    """Registers functions; returns numbers that cannot be guessed, or a foreign dump could call a function."""
+    """Registers functions and returns their numbers, which are random so that a foreign dump cannot guess one."""
     numbers = tuple(secrets.randbits(62) for _ in functions)
     with _lock:
         _functions.update(zip(numbers, functions, strict=True))
@@ -33,7 +35,7 @@ def register_callbacks(functions: Sequence[Callable[..., Any]], owner: object) -
 
 
 def hold(owner: object, numbers: Sequence[int]) -> None:
-    """Keeps functions of this process for as long as an object lives that may call them; others are nothing to it."""
+    """Keeps functions registered as long as `owner` lives. Ignores numbers that this process does not know."""
     with _lock:
         known = [n for n in dict.fromkeys(numbers) if n in _functions]
         _holders.update(known)
@@ -54,17 +56,17 @@ def find(number: int) -> Callable[..., Any] | None:
 
 
 def calls_back(module: bytes) -> bool:
-    """Returns whether a serialized module calls Python. To run one without its functions kills the process."""
+    """Returns whether a serialized module calls Python. Running it without its functions kills the process."""
     return _TARGET.search(module) is not None
 
 
 def read_callbacks(computation: Operation) -> tuple[int, ...]:
-    """Reads the numbers of a computation's callbacks, by their index in the module."""
+    """Reads the numbers of a computation's callbacks, in the order of their index in the module."""
     attributes = computation.attributes
     return tuple(attributes[ATTRIBUTE]) if ATTRIBUTE in attributes else ()
 
 
 def write_callbacks(computation: Operation, numbers: Sequence[int]) -> None:
-    """Writes the numbers of a computation's callbacks; needs its MLIR context."""
+    """Writes the numbers of a computation's callbacks. Call it inside the computation's MLIR context."""
     if numbers:
         computation.attributes[ATTRIBUTE] = ir.DenseI64ArrayAttr.get(list(numbers))

@@ -1,7 +1,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""JAX's public functions, declared as what they are to a type checker: anything. JAX's own stubs are partial.
+"""JAX's public functions, declared as `Any` for the type checker, because JAX's own stubs are partial.
 
-The compat module for types; nothing here is private to JAX.
+Front ends, API and runtime import JAX's functions from here. It must not contain private names of JAX.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.sharding
 
 JaxArray = object if TYPE_CHECKING else jax.Array
-"""For use as a base class: subclasses declare its fields and methods again."""
+"""`jax.Array` as a base class. Subclasses declare its fields and methods again."""
 checkpoint: Any = jax.checkpoint
 config: Any = jax.config
 debug_infs: Any = jax.debug_infs

@@ -1,10 +1,12 @@
-"""The custom calls that JAX itself makes, a set a platform.
+"""The custom calls that JAX itself emits, one set for each platform. platforms.py and the plan checks use them.
 
-A custom call names native code. XLA looks the name up among all that is registered in the process, and has names of
-its own that kill the process where JAX would not write them (`TopK`, `SliceToDynamic`, `__onednn$...`). So a plan may
-name what is listed here: collected from `jax/_src`, `jax/experimental` and `jaxlib` of jax 0.10 to 0.12. Left out on
-purpose: everything that calls Python back, and `CustomSPMDPartitioning` and `InspectSharding`, which hold addresses of
-the process that wrote them.
+A custom call names native code. XLA finds the name among all functions registered in the process. Some names of XLA
+itself kill the process if they are used in a way that JAX does not (`TopK`, `SliceToDynamic`, `__onednn$...`). So a
+plan may use only the names listed here. They were collected from `jax/_src`, `jax/experimental` and `jaxlib` of jax
+0.10 to 0.12.
+
+Host callbacks are left out on purpose. So are `CustomSPMDPartitioning` and `InspectSharding`, which contain addresses
+of the process that wrote them.
 """
 
 _ANY = """
@@ -12,7 +14,7 @@ AllocateBuffer ApproxTopK CreateBuffer LayoutConstraint Pin Sharding SPMDFullToS
 annotate_device_placement dce_sink shape_assertion
 """
 _RAGGED = "ragged_all_to_all"
-"""Not on CPU, where XLA dies of it."""
+"""Not allowed on CPU, where it crashes XLA."""
 _LAPACK = (
     "gees geev gehrd geqp3 geqrf gesdd gesvd getrf gtsv heevd hetrd orgqr ormqr potrf syevd sytrd trsm ungqr unmqr"
 )
@@ -41,7 +43,7 @@ _CUDNN = {
 }
 
 LAPACK = frozenset(f"lapack_{t}{n}_ffi" for t in "sdcz" for n in _LAPACK.split())
-"""Their operands are pointers that nothing checks: see dialect/plan/modules/lapack.py."""
+"""Their operands are pointers that LAPACK does not check; dialect/plan/modules/lapack.py checks their shapes."""
 ON_CPU = LAPACK | {"cpu_csr_sparse_dense_ffi", "tridiagonal_solve_perturbed_ffi", *_ANY.split()}
 ON_GPU = frozenset(
     _gpu("cu")

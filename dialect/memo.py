@@ -1,6 +1,7 @@
-"""Memos of what is read from MLIR's attributes and types, and from JAX's objects, since both answer slowly.
+"""Caches values read from MLIR's attributes and types, and from JAX's objects, because both are slow to read.
 
-Each thread has memos of its own, so that none empties or fills those of another.
+The dialect, the front ends and viz decorate readers with it. MLIR caches are per thread, so that no thread clears or
+fills those of another.
 """
 
 import threading
@@ -9,11 +10,11 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 MOST_REMEMBERED = 1 << 16
-"""The most objects that are remembered by identity before all are forgotten."""
+"""The most objects that one cache by identity holds; a full cache is cleared."""
 
 
 class _Memory(threading.local):
-    """The memos of a thread: one dictionary for each function that reads attributes."""
+    """The caches of a thread: one dictionary for each decorated function."""
 
     def __init__(self) -> None:
         self.known: dict[Any, dict[Any, Any]] = {}
@@ -23,7 +24,7 @@ _memory = _Memory()
 
 
 def remembered(read: Callable[[Any], _T]) -> Callable[[Any], _T]:
-    """Caches `read`, a pure function of an attribute or a type, by that one: equal ones are one object."""
+    """Caches `read`, a pure function of an MLIR attribute or type. Equal attributes are one object in MLIR."""
 
     def recall(key: Any) -> _T:
         try:
@@ -37,12 +38,12 @@ def remembered(read: Callable[[Any], _T]) -> Callable[[Any], _T]:
 
 
 def forget() -> None:
-    """Drops this thread's memos of attributes, which keep their context alive: before it makes another context."""
+    """Clears this thread's caches of attributes, which keep their context alive. Call it before making another."""
     _memory.known.clear()
 
 
 def remembered_by_identity(ask: Callable[[Any], _T]) -> Callable[[Any], _T]:
-    """Caches `ask`, a pure function of an object, by identity; holds the object, so that its identity stays its own."""
+    """Caches `ask`, a pure function of an object, by identity. Keeps the object alive, so that its id is not reused."""
     memory: dict[int, tuple[Any, _T]] = {}
 
     def recall(thing: Any) -> _T:

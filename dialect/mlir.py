@@ -1,10 +1,10 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
-"""MLIR through jaxlib's bindings: contexts, parsing and printing. The compat module of this layer.
+"""MLIR through jaxlib's bindings: contexts, parsing and printing. Compiler and dialect use MLIR through this module.
 
-`jax.extend.mlir` is the public door to `ir`, `passmanager` and the `func`, `sdy` and `stablehlo` dialects. Two things
-have no public door. A context with all of JAX's dialects, what JAX lowers with, is made behind
-`jax.interpreters.mlir.make_ir_context`, which since 0.11 shares it. Declaring ops in Python needs the `_cext` registry
-that jaxlib's generated dialects use.
+It is the compat module of this layer. `jax.extend.mlir` is the public API of `ir`, `passmanager` and the `func`, `sdy`
+and `stablehlo` dialects. Two functions have no public API. The first makes a context with all of JAX's dialects, as JAX
+uses it to lower: `jax.interpreters.mlir.make_ir_context` shares one context since 0.11. The second declares ops in
+Python: it needs the `_cext` registry that jaxlib's generated dialects use.
 """
 
 import contextlib
@@ -52,26 +52,26 @@ def register_operation(dialect: Any, cls: Any) -> Any:
     return _cext.register_operation(dialect)(cls)
 
 
-# Without the prefix, every access to a pw op tries an import again: 320 us an op instead of 2.
+# Without the prefix, every access to a pw op retries an import: 320 us an op instead of 2.
 _cext.globals.append_dialect_search_prefix("pathways.dialect.ir")
 
 
 _new_context: Any = getattr(_mlir_inside, "_create_ir_context", _jax_mlir.make_ir_context)
-"""Since 0.11 the public function gives a thread one context ten times, and keeps it: what it holds would not go."""
+"""Makes a new context. Since 0.11 the public function reuses and keeps one for ten calls a thread: a memory leak."""
 
 
 def make_context() -> Context:
-    """Makes a context with JAX's dialects in which the pw ops are allowed."""
+    """Makes a new context with JAX's dialects that also accepts the pw ops."""
     forget()
     context: Any = _new_context()
     context.allow_unregistered_dialects = True
-    # No threads: one that reports an error needs Python's lock, which this thread holds while it waits for it.
+    # No threads: a thread that reports an error needs the GIL, which this thread holds while it waits: a deadlock.
     context.enable_multithreading(False)
     return context
 
 
 def parse(source: str | bytes, context: Context, name: str = "the input") -> Module:
-    """Parses text or bytecode. Raises PWC0702 on anything else."""
+    """Parses text or bytecode. Raises PWC0702 if MLIR cannot read it."""
     try:
         return ir.Module.parse(source, context=context)
     except (ir.MLIRError, ValueError) as error:
@@ -79,7 +79,7 @@ def parse(source: str | bytes, context: Context, name: str = "the input") -> Mod
 
 
 def parse_text(source: str, name: str, context: Context | None = None) -> Module:
-    """Parses text from outside, by default in a context of its own. Raises PWC0709 for text that ends MLIR, PWC0702."""
+    """Parses untrusted text, by default in a new context. Raises PWC0709 for text that would crash MLIR, or PWC0702."""
     check_nesting(source, name)
     for escaped in _STRING.finditer(source) if _BYTE.search(source) else ():
         if not _is_text(escaped[0]):  # MLIR accepts any bytes; its Python bindings do not
@@ -88,7 +88,7 @@ def parse_text(source: str, name: str, context: Context | None = None) -> Module
 
 
 def problem_of(error: Any) -> tuple[str, Where | None]:
-    """Returns MLIR's message, without the notes behind it, and its place."""
+    """Returns the message of an MLIR error without its notes, and the user's line."""
     for found in error.error_diagnostics if isinstance(error, ir.MLIRError) else ():
         if found.severity == ir.DiagnosticSeverity.ERROR:
             return found.message, _read_location(found.location.attr)[1]
@@ -97,7 +97,7 @@ def problem_of(error: Any) -> tuple[str, Where | None]:
 
 @contextlib.contextmanager
 def registered_only(context: Context) -> Generator[None]:
-    """Makes verification refuse unregistered ops inside of this block. Passes of Shardy's die of such ops."""
+    """Makes verification refuse unregistered ops inside the `with` block. Shardy's passes crash on such ops."""
     context.allow_unregistered_dialects = False
     try:
         yield
@@ -106,17 +106,17 @@ def registered_only(context: Context) -> Generator[None]:
 
 
 def text(module: Module) -> str:
-    """Prints the module with locations and names of values, as every dump is printed."""
+    """Prints the module with locations and value names, the format of every dump."""
     return module.operation.get_asm(enable_debug_info=True, use_name_loc_as_prefix=True)
 
 
 def pretty(module: Module) -> str:
-    """Prints the module for people: names of values, no locations."""
+    """Prints the module for reading: with value names, without locations."""
     return module.operation.get_asm(use_name_loc_as_prefix=True)
 
 
 def short_text(operation: Operation) -> str:
-    """Prints the beginning of an op, for messages."""
+    """Prints the first 400 characters of an op, for messages."""
     printed = str(operation)
     return printed if len(printed) < 400 else f"{printed[:400]}..."
 
@@ -128,11 +128,11 @@ def bytecode(operation: Operation, version: int | None = None) -> bytes:
 
 
 WITHOUT_USES = 2
-"""The last version of the bytecode without the order of uses of values, which text does not have either."""
+"""The last bytecode version that does not store the order of uses of values; text does not store it either."""
 
 
 def portable(raw: bytes) -> bytes:
-    """Writes StableHLO bytecode in the form that most jaxlibs read: VHLO of the oldest version that has all its ops."""
+    """Converts StableHLO bytecode to VHLO of the oldest version that has all its ops, which most jaxlibs can read."""
     requirement = _stablehlo.StablehloCompatibilityRequirement
     recent = (
         _stablehlo.get_version_from_compatibility_requirement(r) for r in (requirement.WEEK_12, requirement.WEEK_4)
@@ -140,19 +140,19 @@ def portable(raw: bytes) -> bytes:
     for version in (_stablehlo.get_minimum_version(), *recent):
         try:
             return _extend_mlir.serialize_portable_artifact(raw, version, True)
-        except JaxRuntimeError:  # an op that this version does not have
+        except JaxRuntimeError:  # this version lacks one of the ops
             continue
     return _extend_mlir.serialize_portable_artifact(raw, _stablehlo.get_current_version(), True)
 
 
 def from_portable(raw: bytes) -> Module:
-    """Reads the module of a portable artifact, in a context of its own."""
+    """Reads the module of a portable artifact in a new context."""
     with make_context():
         return _extend_mlir.deserialize_portable_artifact(raw)
 
 
 def location(where: Where | None, name: str, context: Context) -> Any:
-    """Makes the location of `name` at the user's line; the name becomes the prefix of the printed values."""
+    """Makes a location of `name` at the user's line; the name becomes the prefix of the printed values."""
     child = ir.Location.unknown(context)
     if where is not None:
         child = ir.Location.file(where.file, where.line, 1, context=context)
@@ -168,7 +168,7 @@ _ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2})")
 
 
 def where_of(operation: Operation) -> Where | None:
-    """Returns the user's line of an op. The bindings show a location only as text: `loc("h"("f"("model.py":3:1)))`."""
+    """Returns the user's line of an op. The bindings give a location only as text: `loc("h"("f"("model.py":3:1)))`."""
     return _read_location(operation.location.attr)[1]
 
 
@@ -178,7 +178,7 @@ def name_of(operation: Operation) -> str:
 
 
 def name_and_place_of(operation: Operation) -> tuple[str, Where | None]:
-    """Returns both `name_of` and `where_of`, for who needs both of many ops."""
+    """Returns `name_of` and `where_of` of an op in one call, which is faster for many ops."""
     return _read_location(operation.location.attr)
 
 

@@ -1,4 +1,4 @@
-"""The phases of a program, in order. A dump's file name and the module's `pw.phase` carry them."""
+"""The compilation phases of a program, in order. Dump file names and the module attribute `pw.phase` contain them."""
 
 from enum import StrEnum
 
@@ -16,7 +16,7 @@ class Phase(StrEnum):
         return list(Phase).index(self)
 
     def reached(self, other: "Phase") -> bool:
-        """Returns whether IR of this phase has all that `other` ensures."""
+        """Returns whether IR of this phase has all properties that `other` guarantees."""
         return self.position >= other.position
 
     @property

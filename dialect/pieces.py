@@ -1,4 +1,7 @@
-"""Arrays in pieces: which buffers of a program are one array of its user's, cut along an axis."""
+"""Arrays in pieces: several buffers of a program that form one array of the user, cut along an axis.
+
+The front end decides which arguments and results are in pieces. IR and plans record the pieces, and the API joins them.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,9 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class LeafPiece:
-    """One buffer of an array that is held in several: elements from `start` on, of `whole`, along an axis.
+    """One buffer of an array that several buffers hold: its elements from `start` on, of `whole`, along an axis.
 
-    `leaf` is the name of the array; its pieces follow each other.
+    `leaf` is the name of the array. The pieces of an array are consecutive.
     """
 
     leaf: str
@@ -19,21 +22,21 @@ class LeafPiece:
     whole: int
 
     def named(self, size: int) -> str:
-        """Names a piece of so many elements: `params['w'][6:12]`, `params['w'][:, 6:12]`."""
+        """Formats the name of a piece of `size` elements: `params['w'][6:12]`, `params['w'][:, 6:12]`."""
         return f"{self.leaf}[{':, ' * self.axis}{self.start}:{self.start + size}]"
 
     def index(self, size: int) -> tuple[slice, ...]:
-        """The part of the array that a piece of so many elements is."""
+        """Returns the index of a piece of `size` elements in its array."""
         return (slice(None),) * self.axis + (slice(self.start, self.start + size),)
 
 
 def write_piece(piece: LeafPiece) -> str:
-    """Writes a piece as text, for the IR."""
+    """Serializes a piece as text for the IR."""
     return json.dumps(astuple(piece), separators=(",", ":"))
 
 
 def read_piece(text: str) -> LeafPiece:
-    """Reads a piece. Raises ValueError for other text."""
+    """Parses a piece. Raises ValueError for other text."""
     row: Any = json.loads(text)
     match row:
         case [str(leaf), int(axis), int(start), int(whole)]:
@@ -43,7 +46,7 @@ def read_piece(text: str) -> LeafPiece:
 
 
 def leaves(pieces: Sequence[LeafPiece | None]) -> Iterator[range]:
-    """Yields for each array the numbers of its buffers: one, or those of its pieces."""
+    """Yields for each array the indices of its buffers: one index, or those of its pieces."""
     begin = 0
     for number, piece in enumerate(pieces):
         if piece is None or piece.start == 0:
@@ -55,7 +58,10 @@ def leaves(pieces: Sequence[LeafPiece | None]) -> Iterator[range]:
 
 
 def piece_problem(pieces: Sequence[tuple[LeafPiece | None, tuple[int, ...], object]]) -> str | None:
-    """Says what is wrong with the pieces of some buffers, each with its shape and all else that must be equal."""
+    """Describes the first error in the pieces of some buffers; each row also has the shape and a value that must match.
+
+    Returns None if the pieces are right.
+    """
     for numbers in leaves([piece for piece, _, _ in pieces]):
         first = pieces[numbers[0]][0]
         if first is None and len(numbers) == 1:

@@ -1,4 +1,7 @@
-"""Finding what users wrote: an attribute of a Python file (`my.py:NAME`), or an entry point in `pathways.passes`."""
+"""Loads a user's plugin: an attribute of a Python file (`my.py:NAME`), or an entry point of `pathways.passes`.
+
+The compiler finds passes and placement policies with it, and the controller finds scheduling policies.
+"""
 
 import functools
 import importlib.util
@@ -14,7 +17,7 @@ GROUP = "pathways.passes"
 
 
 class PluginError(Exception):
-    """What was named cannot be had: `have` says why, at `where`. Callers make a coded error of it."""
+    """A plugin cannot be loaded: `have` is the reason, `where` the user's line. Callers raise an error with a code."""
 
     def __init__(self, have: str, where: Where | None = None) -> None:
         super().__init__(have)
@@ -23,7 +26,7 @@ class PluginError(Exception):
 
 
 def find_plugin(name: str) -> Any:
-    """The object that a name stands for. Raises PluginError."""
+    """Returns the object that a name refers to. Raises PluginError."""
     path, colon, attribute = name.rpartition(":")
     if colon and path.endswith(".py"):
         return _from_file(Path(path), attribute)
@@ -34,7 +37,7 @@ def find_plugin(name: str) -> Any:
 
 
 def make_plugin(name: str) -> Any:
-    """Calls what a name stands for, a class, without arguments. Raises PluginError, also for what the call raises."""
+    """Calls the class that a name refers to, without arguments. Raises PluginError, also if the call raises."""
     return _loaded(f"{name}()", find_plugin(name))
 
 
@@ -43,7 +46,7 @@ def entry_point_names() -> list[str]:
 
 
 def _loaded(what: str, load: Callable[[], Any]) -> Any:
-    """Runs the user's module. What it raises becomes a PluginError at its own line."""
+    """Calls `load`, which runs the user's code. Turns an exception into a PluginError at the line that raised it."""
     try:
         return load()
     except (Exception, SystemExit) as error:

@@ -1,16 +1,17 @@
-"""Makes text from outside safe to show: characters that a terminal would obey, or hide, become escapes.
+"""Makes untrusted text safe to show: escapes characters that a terminal would execute or hide.
 
-Names, files and messages of a plan come from anywhere. `codec.py` reads them so, `diagnostics.py` prints them so.
+Names, files and messages of a plan may come from any source. `codec.py` escapes them when it reads a plan, and
+`diagnostics.py` when it prints a message.
 """
 
 
 def printable(text: str) -> str:
-    """Writes text on one line: control and format characters, line breaks, odd blanks as `\\x1b`, `\\n`, `\\u202e`."""
+    """Escapes control and format characters, line breaks and odd blanks, for example as `\\x1b`, `\\n`, `\\u202e`."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
 def lines_of(text: str) -> str:
-    """Does the same for text of several lines: line breaks and tabs stay."""
+    """Escapes the same characters in text of several lines, but keeps line breaks and tabs."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text)

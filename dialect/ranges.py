@@ -1,17 +1,20 @@
-"""Devices as text that does not grow with their number: `0:2048`, `3,1,0`, `4:8,0:4`; stops are exclusive."""
+"""Formats lists of devices as short text, `0:2048`, `3,1,0`, `4:8,0:4`, with exclusive stops; and parses it.
+
+IR and plans store devices in this form, so that their size does not grow with the number of devices.
+"""
 
 import re
 from collections.abc import Sequence
 
 LARGEST_RANGE = 1 << 20
-"""The most devices in one text: a damaged or hostile one must not fill the memory."""
+"""The most devices in one text: a damaged or hostile text must not fill the memory."""
 MOST_DEVICES_NAMED = 1 << 20
-"""The most devices in all texts of one plan together: slices are disjoint, and meshes lie on them."""
+"""The most devices in all texts of one plan together. That is enough: slices are disjoint, and meshes lie on slices."""
 _PART = re.compile(r"([0-9]{1,7})(?::([0-9]{1,7}))?")
 
 
 def write_ranges(devices: Sequence[int]) -> str:
-    """Writes devices, runs of ascending neighbors as `start:stop`."""
+    """Formats devices; runs of consecutive ascending numbers become `start:stop`."""
     runs: list[list[int]] = []
     for device in devices:
         if runs and runs[-1][1] == device:
@@ -22,7 +25,7 @@ def write_ranges(devices: Sequence[int]) -> str:
 
 
 def read_ranges(text: str) -> tuple[int, ...]:
-    """Reads devices. Raises ValueError for other text, or for more than `LARGEST`."""
+    """Parses devices. Raises ValueError for other text, or for more than `LARGEST_RANGE` devices."""
     devices: list[int] = []
     for part in text.split(",") if text else ():
         match = _PART.fullmatch(part)
@@ -37,7 +40,7 @@ def read_ranges(text: str) -> tuple[int, ...]:
 
 
 class RangeReader:
-    """Reads the ranges of one plan: equal devices are one tuple, and all together are at most `MOST`."""
+    """Parses all ranges of one plan: equal ranges share a tuple, and the total is at most `MOST_DEVICES_NAMED`."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, ...]] = {}
@@ -45,7 +48,7 @@ class RangeReader:
         self._count = 0
 
     def read(self, text: str) -> tuple[int, ...]:
-        """Reads devices. Raises ValueError as `read_ranges`, and for too many in all."""
+        """Parses devices. Raises ValueError as `read_ranges` does, and if the total exceeds the limit."""
         if text not in self._known:
             devices = read_ranges(text)
             self._known[text] = self._tuples.setdefault(devices, devices)

@@ -1,7 +1,8 @@
-"""The hosts of an island: their names, which has what device, and what goes between two of them. Pure.
+"""The hosts of an island: their names, the devices of each, and the pieces sent between two of them. Pure.
 
-The devices of an island are split evenly among its hosts, in order: the hosts are its *ranks*. An island of one host
-gives its name to that; of several, rank 1 of `pod` is the host `pod/1`.
+Controller, hosts, clients and launchers call it. The devices of an island are split evenly among its hosts, in order.
+Each host is a *rank* of the island. A single host has the name of its island. If `pod` has several hosts, rank 1 is the
+host `pod/1`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from pathways.dialect.topology import Topology
 
 @dataclass(frozen=True)
 class RankTable:
-    """How many hosts each island has; one, where nothing is said of it."""
+    """The number of hosts of each island; an island that is not listed has one."""
 
     hosts: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -24,41 +25,41 @@ class RankTable:
         return self.count(island) > 1
 
     def names(self, island: str) -> tuple[str, ...]:
-        """The hosts of an island, by rank."""
+        """Lists the host names of an island, by rank."""
         count = self.count(island)
         return (island,) if count == 1 else tuple(f"{island}/{rank}" for rank in range(count))
 
     def of_devices(self, island: str, size: int, positions: Sequence[int]) -> tuple[int, ...]:
-        """The rank that has each of these devices of an island, which has so many in all."""
+        """Returns the rank that owns each of the given devices; `size` is the number of devices of the island."""
         each = size // self.count(island)
         return tuple(position // each for position in positions)
 
     @property
     def pairs(self) -> int:
-        """The numbers that one value between islands takes: one for each rank that may send and each that may ask."""
+        """The count of numbers reserved for one value between islands: one for each pair of sender and receiver."""
         most = max(self.hosts.values(), default=1)
         return most * most
 
     def pair(self, edge: int, source: int, target: int) -> int:
-        """The number of what goes from a rank to another of a value between islands; no two are equal."""
+        """Returns the unique number of the transfer from rank `source` to rank `target` on an edge between islands."""
         return edge * self.pairs + source * max(self.hosts.values(), default=1) + target
 
 
 def ranks_in(topology: Topology) -> RankTable:
-    """How many hosts each island of a topology has."""
+    """Makes the rank table of a topology."""
     return RankTable({island.name: island.hosts for island in topology.islands if island.hosts > 1})
 
 
 ONE_EACH = RankTable()
-"""Each island has one host."""
+"""The rank table in which each island has one host."""
 
 
 def pieces_by_pair(
     pieces: Sequence[Piece], sources: Sequence[int], targets: Sequence[int]
 ) -> dict[tuple[int, int], list[int]]:
-    """Which pieces, by index, go from each rank to each other: both find the same, in the same order.
+    """Groups the pieces of a reshard, by index, by sender and receiver rank. Both ends compute the same order.
 
-    `sources` and `targets` are the ranks that have the shards of both ends.
+    `sources` and `targets` are the ranks that own the source and target shards.
     """
     found: dict[tuple[int, int], list[int]] = {}
     for index, piece in enumerate(pieces):

@@ -1,7 +1,7 @@
-"""Which piece of which source shard goes to which target device: a pure function of two shardings.
+"""Computes a reshard: the piece of each source shard that goes to each target device. A pure function of two shardings.
 
-No table is stored in IR or plan: their size does not depend on the number of shards (DESIGN: one node a sharded
-computation). The table is made at load and by `pwc inspect`.
+Hosts compute this table when they load a plan, and `pwc inspect` when it shows one. The table must not be stored in IR
+or plans. Their size does not depend on the number of shards (DESIGN: one node a sharded computation).
 """
 
 import heapq
@@ -14,7 +14,7 @@ from pathways.dialect.sharding import Box, Shape, Sharding, intersect, volume
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`box` (of the whole array) goes from source shard `source` to target shard `target` (positions in the meshes)."""
+    """One region (`box`, in the whole array) that shard `source` sends to shard `target` (positions in the meshes)."""
 
     source: int
     target: int
@@ -23,32 +23,32 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ReshardPlan:
-    """All pieces, grouped by target; `source_boxes` and `target_boxes` are the parts that each position holds."""
+    """The pieces of a reshard, grouped by target. `source_boxes` and `target_boxes`: the region of each position."""
 
     pieces: tuple[Piece, ...]
     source_boxes: tuple[Box, ...]
     target_boxes: tuple[Box, ...]
     moved: int
-    """Counts the elements that change device."""
+    """The number of elements that move to another device."""
 
     @property
     def is_copy(self) -> bool:
-        """Returns whether every target shard is one whole source shard, position by position."""
+        """Whether every target shard is the whole source shard at the same position."""
         return len(self.source_boxes) == len(self.target_boxes) and self.source_boxes == self.target_boxes
 
 
 def plan_reshard(
     shape: Shape, source: Sharding, target: Sharding, source_ids: Sequence[int], target_ids: Sequence[int]
 ) -> ReshardPlan:
-    """Plans the cheapest moves between shards: every target shard gets each part that it lacks once, from one holder.
+    """Plans the moves between shards: each target shard receives every region that it lacks once, from one holder.
 
-    `source_ids` and `target_ids` are the devices at each position, so that a part which already lies on the target's
-    device is taken from there. Among other holders of a replicated part, the one that has sent least is taken.
+    `source_ids` and `target_ids` are the devices at each position. A region that is already on the target's device is
+    taken from there. Otherwise the holder that has sent the fewest elements so far sends it.
     """
     source_boxes = tuple(source.boxes(shape))
     target_boxes = tuple(target.boxes(shape))
     holders: dict[Box, list[tuple[int, int]]] = {}
-    """For each box a heap of (elements sent so far, position)."""
+    """For each box, a heap of (elements sent so far, position) of its holders."""
     lies: dict[tuple[Box, int], int] = {}
     for position, box in enumerate(source_boxes):
         holders.setdefault(box, []).append((0, position))
@@ -71,7 +71,7 @@ def plan_reshard(
 
 
 def most_pieces(shape: Shape, source: Sharding, target: Sharding) -> int:
-    """Bounds the number of pieces that `plan_reshard` finds, plus the shards it looks at, without listing any."""
+    """Returns an upper bound of the pieces of `plan_reshard` plus the shards that it visits, without listing any."""
     touched = 1
     for length, here, there in zip(shape, source.shard_shape(shape), target.shard_shape(shape), strict=True):
         if not here:
@@ -82,7 +82,7 @@ def most_pieces(shape: Shape, source: Sharding, target: Sharding) -> int:
 
 
 def _touching(wanted: Box, grid: Shape) -> Iterator[Box]:
-    """Finds the boxes of a regular grid that `wanted` touches, without looking at the others."""
+    """Yields the boxes of a regular grid that `wanted` overlaps, without visiting the others."""
     if 0 in grid:
         return
     ranges = (range(start // n, -(-stop // n)) for (start, stop), n in zip(wanted, grid, strict=True))

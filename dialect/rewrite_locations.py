@@ -1,4 +1,7 @@
-"""Rewrites the locations of a module: the names of files, and which lines of a stack stay."""
+"""Rewrites the source locations in an MLIR module: renames files, and drops stack lines that are not to be stored.
+
+The front ends call it after lowering, with the file names that sources.py assigns.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,11 +9,11 @@ from typing import Any
 from pathways.dialect.mlir import Operation, ir
 
 _Line = tuple[str, Any]
-"""A function's name, empty where none is stated, and its line."""
+"""A function's name, empty if none is stated, and the location of its line."""
 
 
 def rewrite_locations(operation: Operation, stored: Callable[[str], str | None]) -> None:
-    """Renames files as `stored` says, in an op and all ops in it; drops lines of files for which that is None."""
+    """Renames the files of an op and of all ops in it to `stored(file)`; drops lines of files if that is None."""
     known: dict[Any, Any] = {}
 
     def short(location: Any) -> Any:
@@ -32,7 +35,7 @@ def rewrite_locations(operation: Operation, stored: Callable[[str], str | None])
 
 
 def _short(location: Any, stored: Callable[[str], str | None]) -> Any:
-    """Makes the location of an op's name at those of its lines that stay."""
+    """Builds the new location of an op: its names, and the stack lines that are kept."""
     names: list[str] = []
     while isinstance(location, ir.NameLoc) and not (names and isinstance(location.child_loc, ir.FileLineColLoc)):
         names.append(location.name_str)
@@ -47,7 +50,7 @@ def _short(location: Any, stored: Callable[[str], str | None]) -> Any:
 
 
 def _lines(location: Any) -> Iterator[_Line]:
-    """Lists the stack, innermost first. Not by recursion on callers: a stack may be long."""
+    """Yields the lines of a stack, innermost first. It does not recurse on callers, because a stack may be long."""
     function = ""
     while True:
         match location:

@@ -1,14 +1,14 @@
-"""The schedule of a program in numbers, as IR and plans carry it."""
+"""Figures of a program's schedule. The compiler stores them in IR and plans; `pwc inspect` and viz show them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The order of the work, and what it costs. `note` says why it is not what was asked for.
+    """Name and cost of a schedule. `note` says why it is not the requested one.
 
-    A bubble is the part of the time in which the slices of a pipeline wait; `bound` is the least that any order of the
-    same work has. Both are given for equal stages (F 1, B 2, I 1, W 1), and `estimated` with the flops of each call.
+    A bubble is the fraction of the time in which the slices of a pipeline wait. `bound` is the smallest bubble of any
+    order of the same work. Both assume equal stages (F 1, B 2, I 1, W 1); `estimated_*` use the flops of each call.
     """
 
     name: str

@@ -1,6 +1,7 @@
-"""Shardings as Shardy writes them, `#sdy.sharding<@m0, [{"x"}, {}]>`, and back.
+"""Converts shardings and meshes to Shardy's attributes, `#sdy.sharding<@m0, [{"x"}, {}]>`, and back.
 
-The bindings hand out plain attributes: each must be cast to its class before it is read.
+The compiler and the checks of plan modules call it. The bindings return plain attributes: each must be cast to its
+class before it is read.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A sharding by name: the symbol of a mesh, and the axes of each dimension."""
+    """A sharding that names its mesh by symbol, with the mesh axes of each dimension."""
 
     mesh: str
     dims: Dims
@@ -23,7 +24,7 @@ class Placed:
 
 
 def write_sharding(placed: Placed) -> Attribute:
-    """Writes a closed sharding: propagation may not split it further."""
+    """Makes a closed sharding attribute, which propagation may not split further."""
     dims = [
         bare_sdy.DimensionShardingAttr.get([bare_sdy.AxisRefAttr.get(a) for a in axes], True) for axes in placed.dims
     ]
@@ -32,7 +33,7 @@ def write_sharding(placed: Placed) -> Attribute:
 
 @remembered
 def read_sharding(attribute: Attribute) -> Placed:
-    """Reads names and dimensions; the rest (open, priorities, unreduced) is not part of a `Placed`."""
+    """Reads mesh and dimensions; ignores whether the sharding is open, its priorities and its unreduced axes."""
     attribute = bare_sdy.TensorShardingAttr(attribute)
     mesh = attribute.mesh_or_ref
     name = mesh.value if isinstance(mesh, bare_ir.FlatSymbolRefAttr) else ""
@@ -40,13 +41,13 @@ def read_sharding(attribute: Attribute) -> Placed:
 
 
 def has_sub_axes(attribute: Attribute) -> bool:
-    """Returns whether an axis is split further, as in `"x":(1)2`, which `Placed` cannot state."""
+    """Returns whether the sharding uses part of an axis, as in `"x":(1)2`, which `Placed` cannot represent."""
     axes = [bare_sdy.AxisRefAttr(axis) for dim in _dims(bare_sdy.TensorShardingAttr(attribute)) for axis in dim.axes]
     return any(axis.sub_axis_info is not None for axis in axes)
 
 
 def is_closed(attribute: Attribute) -> bool:
-    """Returns whether no dimension may be split further by propagation."""
+    """Returns whether propagation may not split any dimension further."""
     return all(dim.is_closed for dim in _dims(bare_sdy.TensorShardingAttr(attribute)))
 
 
@@ -90,6 +91,6 @@ def meshes_of(module: Operation) -> dict[str, tuple[tuple[str, int], ...]]:
 
 
 def create_mesh(name: str, axes: tuple[tuple[str, int], ...], ip: Any) -> None:
-    """Makes an `sdy.mesh`; needs its context."""
+    """Creates an `sdy.mesh` op. Call it inside the MLIR context."""
     attributes = {"sym_name": bare_ir.StringAttr.get(name), "mesh": write_axes(axes)}
     bare_ir.Operation.create("sdy.mesh", attributes=attributes, ip=ip)

@@ -1,7 +1,7 @@
-"""Shardings as pure data, and the arithmetic of shards.
+"""Shardings as plain data, and the arithmetic of shards. Compiler, plans and runtime share them.
 
-A `MeshSpec` names the devices of a slice by their *position in the slice*, so that nothing here changes when a slice
-is bound to other devices. `Sharding` is `jax.sharding.NamedSharding` without devices.
+A `MeshSpec` names devices by their *position in the slice*. So a sharding stays valid when its slice is bound to other
+devices. `Sharding` is `jax.sharding.NamedSharding` without JAX devices.
 """
 
 import math
@@ -11,21 +11,21 @@ from typing import TypeAlias
 
 Shape: TypeAlias = tuple[int, ...]
 Box: TypeAlias = tuple[tuple[int, int], ...]
-"""A rectangular part of an array: for each dimension its start and its stop."""
+"""A rectangular region of an array: start and stop for each dimension."""
 
 
 Axes: TypeAlias = tuple[tuple[str, int], ...]
-"""Names and sizes, major to minor."""
+"""Names and sizes of mesh axes, major to minor."""
 
 
 def size_of_axes(axes: Axes) -> int:
-    """Counts the devices of a mesh with these axes."""
+    """Returns the number of devices of a mesh with these axes."""
     return math.prod(size for _, size in axes)
 
 
 @dataclass(frozen=True, slots=True)
 class MeshSpec:
-    """Named axes over devices of one slice. `devices` is row-major over the axes."""
+    """A mesh: named axes over devices of one slice. `devices` is row-major over the axes."""
 
     axes: tuple[tuple[str, int], ...]
     devices: tuple[int, ...]
@@ -47,7 +47,7 @@ class MeshSpec:
 
 
 Dims: TypeAlias = tuple[tuple[str, ...], ...]
-"""For each dimension of an array the mesh axes it is split over, major to minor."""
+"""For each dimension of an array, the mesh axes that split it, major to minor."""
 
 
 def replicated(rank: int) -> Dims:
@@ -62,16 +62,16 @@ class Sharding:
     dims: Dims
 
     def shard_shape(self, shape: Shape) -> Shape:
-        """Returns the shape of one shard. Shapes must divide: see `undivided`."""
+        """Returns the shape of one shard. Each dimension must be divisible: check with `undivided` first."""
         return tuple(d // self.mesh.size_of(axes) for d, axes in zip(shape, self.dims, strict=True))
 
     def undivided(self, shape: Shape) -> list[tuple[int, int]]:
-        """Lists the dimensions that do not divide: (dimension, number of parts)."""
+        """Lists the dimensions that do not divide evenly, as (dimension, number of shards)."""
         parts = [self.mesh.size_of(axes) for axes in self.dims]
         return [(i, n) for i, (d, n) in enumerate(zip(shape, parts, strict=True)) if d % n]
 
     def boxes(self, shape: Shape) -> list[Box]:
-        """Lists the part of the array that each device of the mesh holds, in the order of `mesh.devices`."""
+        """Lists the region of the array that each device of the mesh holds, in the order of `mesh.devices`."""
         shard = self.shard_shape(shape)
         sizes = dict(self.mesh.axes)
         names = [name for name, _ in self.mesh.axes]
@@ -88,16 +88,16 @@ class Sharding:
         return boxes
 
     def same_layout(self, other: "Sharding", shape: Shape) -> bool:
-        """Returns whether both put the same parts on the same devices in the same order, whatever the axes' names."""
+        """Returns whether both put the same shards on the same devices in the same order; axis names do not matter."""
         if self == other:
             return True
         return self.mesh.devices == other.mesh.devices and self._digits(shape) == other._digits(shape)
 
     def _digits(self, shape: Shape) -> list[tuple[int, list[tuple[int, int, int]]]]:
-        """Finds for each dimension the length of a shard, and the formula from a device's position to its shard.
+        """Returns for each dimension the shard length, and the terms that map a device's position to its shard number.
 
-        Shard number: the sum of (position // stride % size) * weight, in terms that cannot be merged. Two shardings are
-        the same exactly where these are, so that they need not be compared device by device.
+        The shard number is the sum of (position // stride % size) * weight, in terms that cannot be merged further. Two
+        shardings are the same exactly if these terms are equal, which is cheaper than comparing every device.
         """
         strides: dict[str, int] = {}
         stride = 1
@@ -122,7 +122,7 @@ class Sharding:
 
 
 def _drawn_together(terms: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Merges neighboring terms where the next begins, in stride and in weight, where one ends."""
+    """Merges two consecutive terms if the second continues the first in both stride and weight."""
     found: list[tuple[int, int, int]] = []
     for stride, size, weight in terms:
         if found and (stride, weight) == (found[-1][0] * found[-1][1], found[-1][2] * found[-1][1]):
@@ -133,7 +133,7 @@ def _drawn_together(terms: list[tuple[int, int, int]]) -> list[tuple[int, int, i
 
 
 def intersect(a: Box, b: Box) -> Box | None:
-    """Returns the common part of two boxes; None where they do not touch."""
+    """Returns the intersection of two boxes, or None if it is empty."""
     common = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
     return None if any(p >= q for p, q in common) else common
 

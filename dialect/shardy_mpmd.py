@@ -1,12 +1,14 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
-"""Shardy's MPMD dialect and its partitioner, as jaxlib has them: a compat module of this layer.
+"""Imports Shardy's MPMD dialect and its partitioner from jaxlib: a compat module of this layer.
 
-Neither has a public door. `jaxlib.mlir._mlir_libs._sdyMpmd` registers the dialect; `jaxlib._sdy_mpmd` has the phases of
-the partitioner, and the lowering to IFRT IR. It is built for Google's own tree, where jaxlib is found inside of jax:
-while it is imported, it asks for `jax.jaxlib._jax`. These names stand for jaxlib's own modules for that long, and no
-longer: found any other way, jaxlib's core would be loaded twice, which ends the process.
+The MPMD front end and the emitters call it. Neither module has a public API. `jaxlib.mlir._mlir_libs._sdyMpmd`
+registers the dialect. `jaxlib._sdy_mpmd` has the phases of the partitioner, and the lowering to IFRT IR.
 
-A jaxlib that has neither is refused as PWC0125, where one of them is asked for; all else works without them.
+`_sdy_mpmd` is built for Google's source tree, where jaxlib is inside jax: its import needs `jax.jaxlib._jax`. During
+the import, that name is an alias of jaxlib's own module, and it is removed afterwards. Otherwise jaxlib's core would be
+loaded twice, which aborts the process.
+
+If jaxlib lacks one of them, a call that needs it raises PWC0125. Everything else works without them.
 """
 
 import sys
@@ -22,16 +24,16 @@ from pathways.dialect.errors import NoShardy
 from pathways.dialect.versions import WRITER
 
 ACTIONS, NO_ACTION = "actions", "-"
-"""What this project writes beside a fragment, and reads again: the action in a pipeline of each of its parts."""
+"""The attribute of a fragment that lists the pipeline action of each of its parts, and the text for no action."""
 
 
 def register(context: Context) -> None:
-    """Makes a context read, verify and print the ops of the MPMD dialect. Raises PWC0125."""
+    """Registers the MPMD dialect in a context, so that its ops are read, verified and printed. Raises PWC0125."""
     _found(_import_dialect).register_dialect(context)
 
 
 def partitioner() -> Any:
-    """Finds jaxlib's module of Shardy's partitioner. Raises PWC0125."""
+    """Returns jaxlib's module of Shardy's partitioner. Raises PWC0125."""
     return _found(_import_partitioner)
 
 

@@ -1,11 +1,12 @@
-"""Signs files of this user: codes (HMAC-SHA256) made with a key that is this user's alone.
+"""Signs files with an HMAC-SHA256 code, made with a key that only this user has.
 
-Ready executables are native code, which cannot be checked: only those that this user signed are loaded. Plans are
-data, and are checked; one that bears this user's mark came from this user's own compiler, so that MLIR's reader, which
-is not safe against hostile bytes, may read it in this very process (see `modules/vet.py`).
+The executable cache and plan files use it. Compiled executables are native code and cannot be checked, so hosts load
+only those that this user signed. Plans are data and are checked. A plan with this user's mark was written by this
+user's compiler. Therefore MLIR's reader, which is not safe against hostile bytes, may read it in this process (see
+`modules/vet.py`).
 
-PATHWAYS_KEY names the file of the key, `~/.config/pathways/key` without. Any user who can read or choose the key can
-have code run as this user: so a key file that others may have read or written is refused, never used.
+PATHWAYS_KEY is the path of the key file; the default is `~/.config/pathways/key`. A user that can read or choose the
+key can run code as this user. So a key file that other users may have read or written is refused and never used.
 """
 
 import contextlib
@@ -21,28 +22,31 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadKey
 
 SIZE = 32
-"""The bytes of a code, and of a key."""
+"""The length in bytes of a code, and of a key."""
 
 
 def sign(name: str, raw: bytes) -> bytes:
-    """Puts its code before `raw`. Raises PWC0610."""
+    """Returns `raw` with its code in front. Raises PWC0610."""
     return _code(_key() or _OWN, name, raw) + raw
 
 
 def opened(name: str, signed: bytes) -> bytes | None:
-    """Returns the bytes that were signed under this name with this user's key, or None. Raises PWC0610."""
+    """Returns the content of `signed` if this user signed it under this name, else None. Raises PWC0610."""
     code, raw = signed[:SIZE], signed[SIZE:]
     return raw if hmac.compare_digest(code, _code(_key() or _OWN, name, raw)) else None
 
 
 def mark(name: str, raw: bytes) -> bytes | None:
-    """Makes the code of `raw`; None where no key can be kept, so that equal files have equal bytes. Raises PWC0610."""
+    """Makes the code of `raw`. Raises PWC0610.
+
+    Returns None if no key can be stored: a temporary key would give equal files different bytes.
+    """
     key = _key()
     return None if key is None else _code(key, name, raw)
 
 
 def is_marked(name: str, raw: bytes, code: bytes) -> bool:
-    """Returns whether `code` is the one of `mark`. Raises PWC0610."""
+    """Returns whether `code` is the code that `mark` makes. Raises PWC0610."""
     own = mark(name, raw)
     return own is not None and hmac.compare_digest(own, code)
 
@@ -52,7 +56,7 @@ def _code(key: bytes, name: str, raw: bytes) -> bytes:
 
 
 def _key() -> bytes | None:
-    """Reads this user's key, made at first use; None where none can be kept. Raises PWC0610 for a file that is none."""
+    """Reads this user's key, which is created at first use; None if it cannot be stored. Raises PWC0610."""
     try:
         path = Path(os.environ.get("PATHWAYS_KEY") or Path.home() / ".config" / "pathways" / "key")
     except RuntimeError:  # a user without a home
@@ -65,7 +69,7 @@ def _key() -> bytes | None:
                 _make(path)
             except OSError:
                 return None
-        except OSError:  # a folder that this user may not look into: another user's home
+        except OSError:  # a folder that this user may not read: another user's home
             return None
         try:
             return _read(path)
@@ -74,7 +78,7 @@ def _key() -> bytes | None:
 
 
 def _make(path: Path) -> None:
-    """Makes a new key, whole or not at all: two processes that begin at once end with the same one."""
+    """Creates the key file atomically: two processes that create it at the same time get the same key."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY, 0o600)
@@ -113,4 +117,4 @@ def _bad(path: Path, problem: str) -> PathwaysError:
 
 _MAKING = threading.Lock()
 _OWN = secrets.token_bytes(SIZE)
-"""The key of this process alone, where none can be kept."""
+"""A key of this process only, used if no key can be stored."""

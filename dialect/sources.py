@@ -1,8 +1,9 @@
-"""Source files as IR and plans name them: relative, so that equal programs give equal bytes in any folder.
+"""Assigns the names that source files have in IR and plans: relative, so that equal programs give equal bytes.
 
-A file is named from the folder above its package, or from the folder of the program's own file. A file elsewhere
-has the name of its folder, or of its package, in front. Files of installed packages have no name: their lines are not
-stored. While a program is compiled, its context also knows where each file is on this machine, for messages.
+The front ends call it. A file's name is relative to the folder above its package, or to the folder of the program's
+own file. A file elsewhere gets the name of its folder, or of its package, as prefix. Files of installed packages have
+no name, and their lines are not stored. During a compilation, the MLIR context also maps each name to the path on this
+machine, for messages.
 """
 
 import os
@@ -15,28 +16,28 @@ _STANDARD = tuple(f"{os.path.realpath(sysconfig.get_path(p))}{os.sep}" for p in 
 
 
 class Sources:
-    """The names of the files of one program, whose own file is `program`; empty: nothing is known of it."""
+    """The names of the source files of one program, whose own file is `program`; empty if that file is unknown."""
 
     def __init__(self, program: str = "") -> None:
         own = _real(program) if _is_file(program) else ""
         self._home = _top(os.path.dirname(own)) if own else ""
-        """Its package, or else its folder: files in there are the user's, wherever it is installed."""
+        """The program's package, or else its folder. Files in it are the user's, even inside site-packages."""
         self._folder = os.path.dirname(self._home) if _is_package(self._home) else self._home
         self._names: dict[str, str | None] = {}
         self._files: dict[str, str] = {}
 
     def stored(self, file: str) -> str | None:
-        """Returns the name of a file in IR and plans; None for one of an installed package."""
+        """Returns the name of a file in IR and plans; None for a file of an installed package."""
         if file not in self._names:
             self._names[file] = self._named(file)
         return self._names[file]
 
     def here(self, stored: str) -> str:
-        """Returns the path of a file on this machine; empty where that is not known."""
+        """Returns the path of a file on this machine; empty if it is unknown."""
         return self._files.get(stored, "")
 
     def _named(self, file: str) -> str | None:
-        if not _is_file(file):  # <stdin>, <string>: not a file
+        if not _is_file(file):  # <stdin>, <string>
             return file
         path = _real(file)
         inside = self._home and path.startswith(f"{self._home}{os.sep}")
@@ -52,7 +53,7 @@ class Sources:
         return self._unique(path, root, file)
 
     def _unique(self, path: str, root: str, file: str) -> str:
-        """Returns the name relative to a folder, or to one further out where another file has that name."""
+        """Returns the name relative to `root`, or to an outer folder if another file already has that name."""
         while True:
             name = os.path.relpath(path, root).replace(os.sep, "/")
             if self._files.setdefault(name, file) == file or root == os.path.dirname(root):
@@ -65,7 +66,7 @@ def _is_file(file: str) -> bool:
 
 
 def _real(file: str) -> str:
-    """Resolves the links of a file's folder, but not the file itself, which may link to a name in a store."""
+    """Resolves the links of a file's folder, but not of the file itself, which may link into a content store."""
     folder, name = os.path.split(os.path.abspath(file))
     return os.path.join(os.path.realpath(folder), name)
 
@@ -75,7 +76,7 @@ def _is_package(folder: str) -> bool:
 
 
 def _top(folder: str) -> str:
-    """Returns the outermost package that a folder is in; the folder itself where it is none."""
+    """Returns the outermost package that contains a folder; the folder itself if it is in no package."""
     while _is_package(folder) and _is_package(os.path.dirname(folder)):
         folder = os.path.dirname(folder)
     return folder
@@ -85,11 +86,11 @@ _known: "WeakKeyDictionary[Any, Sources]" = WeakKeyDictionary()
 
 
 def remember_sources(context: Any, sources: Sources) -> None:
-    """Sets the sources of a context: messages about its IR then show where its files are."""
+    """Attaches sources to an MLIR context, so that messages about its IR show paths on this machine."""
     _known[context] = sources
 
 
 def file_here(context: Any, stored: str) -> str:
-    """Returns the path on this machine of a file that IR of this context names; empty where that is not known."""
+    """Returns the path on this machine of a file that IR of this context names; empty if it is unknown."""
     sources = _known.get(context)
     return "" if sources is None else sources.here(stored)

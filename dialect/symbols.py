@@ -1,10 +1,10 @@
-"""Symbols of MLIR modules: names that nothing else has."""
+"""Makes unique symbol names for MLIR modules. The front ends and the emitters call it."""
 
 from collections.abc import Callable
 
 
 def free_symbol(name: str, is_taken: Callable[[str], bool]) -> str:
-    """`name`, or `name_1`, `name_2`, ...: the first that is not taken."""
+    """Returns the first of `name`, `name_1`, `name_2`, ... that is not taken."""
     found, number = name, 0
     while is_taken(found):
         number += 1

@@ -1,7 +1,8 @@
-"""Finds how deep MLIR text is nested before it is parsed: MLIR recurses, and text that is too deep kills the process.
+"""Checks the nesting depth of MLIR text before it is parsed. MLIR's parser recurses, and deep text kills the process.
 
-One pass over the text, which knows strings, comments and aliases, and does not recurse itself. What an alias stands
-for counts where it is used: a chain of aliases is as deep as what it spells out, and may be far larger than the text.
+mlir.py calls it for every text from outside. It makes one pass over the text, knows strings, comments and aliases, and
+does not recurse. An alias counts with its expansion at each use: a chain of aliases may expand to far more than the
+text.
 """
 
 import re
@@ -11,11 +12,11 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import TooDeep
 
 DEEPEST_TEXT = 256
-"""Dumps of programs reach a tenth of it; MLIR reads more than 1,000 regions on a stack of 8 MiB."""
+"""The deepest nesting that is accepted. Dumps reach a tenth of it; MLIR reads over 1,000 regions on an 8 MiB stack."""
 LARGEST_TEXT = 10_000
-"""The most tokens that one alias may stand for."""
-GROWTH = 16
-"""The most tokens that all aliases together may stand for, for each character of the text."""
+"""The most tokens that one alias may expand to."""
+MAX_GROWTH = 16
+"""The most tokens that all uses of aliases together may expand to, for each character of the text."""
 
 _TOKEN = re.compile(
     r'(?P<words>[^"/()\[\]{}<>#!+*-]*+)'
@@ -24,7 +25,7 @@ _TOKEN = re.compile(
 )
 _PAIRS = {")": "(", "]": "[", "}": "{", ">": "<"}
 _OP = re.compile(r"%|\bmodule\b|\b[A-Za-z_]\w*\.\w")
-"""The text before the first bracket of an op, but not of a definition."""
+"""Matches the text before the first bracket of an op, but not of an alias definition."""
 _AFFINE = re.compile(r"\baffine_(?:map|set)\s*$")
 _DIVISION = re.compile(r"\b(?:floordiv|ceildiv|mod)\b")
 
@@ -35,13 +36,13 @@ class _Scan:
 
     open: list[str] = field(default_factory=list[str])
     known: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Depth and size of the text that each alias stands for."""
+    """Depth and size of the expansion of each alias."""
     defining: str = ""
     depth: int = 0
     size: int = 0
     total: int = 0
     affine: int = -1
-    """The depth at which an affine map was opened, whose sums nest without brackets; -1: none."""
+    """The depth at which an affine map was opened, whose sums nest without brackets; -1 outside of affine maps."""
     operators: int = 0
 
     def meet(self, match: "re.Match[str]") -> int:
@@ -69,7 +70,7 @@ class _Scan:
         return here + self.operators
 
     def _define(self, alias: str) -> None:
-        """Ends the definition of the alias before, which reaches to here, and begins that of `alias`."""
+        """Completes the definition of the previous alias, which extends to this point, and begins that of `alias`."""
         if self.defining:
             self.known[self.defining] = self.depth, self.size
         self.defining, self.depth, self.size = alias, 0, 1
@@ -90,11 +91,11 @@ class _Scan:
 
 
 def check_nesting(source: str, name: str) -> None:
-    """Raises PWC0709 for text that MLIR would not survive, or that stands for far more than it is long."""
+    """Raises PWC0709 for text that is nested too deep for MLIR, or whose aliases expand to far more than its length."""
     scan = _Scan()
     for match in _TOKEN.finditer(source):
         depth = scan.meet(match)
-        grown = (scan.defining and scan.size > LARGEST_TEXT) or scan.total > LARGEST_TEXT + GROWTH * len(source)
+        grown = (scan.defining and scan.size > LARGEST_TEXT) or scan.total > LARGEST_TEXT + MAX_GROWTH * len(source)
         if depth > DEEPEST_TEXT or grown:
             problem = "aliases that stand for far more than the text is long" if grown else f"brackets {depth} deep"
             where = Where(name, source.count("\n", 0, match.start()) + 1)

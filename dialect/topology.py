@@ -1,17 +1,17 @@
-"""The machines a plan is made for: islands of hosts of devices, and the links between them.
+"""The machines that a plan is compiled for: islands of hosts with devices, and the links between them.
 
-A spec is `islands=2,hosts=2,devices=4,kind=cpu,memory=16GiB`; `devices` is per host. A TOML file says the same, and
-lets islands differ; those of `PRESETS` have names: `paper-c`.
+All layers use it. A spec is `islands=2,hosts=2,devices=4,kind=cpu,memory=16GiB`, with `devices` per host. A TOML file
+has the same keys, and its islands may differ. `PRESETS` have names, such as `paper-c`.
 
     dcn_gbps = 12.5            # bytes/s between islands, in GB/s
 
     [[island]]
     name = "pod0"              # default island<N>
-    kind = "cpu"               # what the device calls itself; default "any"
+    kind = "cpu"               # the device kind that the device reports; default "any"
     hosts = 1
     devices = 4                # per host
-    memory = "16GiB"           # per device; left out: not checked
-    flops = 1e12               # per device; left out: unknown
+    memory = "16GiB"           # per device; if left out, not checked
+    flops = 1e12               # per device; if left out, unknown
     ici_gbps = 100.0           # between devices of the island
 """
 
@@ -31,7 +31,7 @@ from pathways.dialect.errors import BadSetting, BadTopology
 
 @dataclass(frozen=True, slots=True)
 class Island:
-    """Physical devices joined by a fast interconnect. `memory` is bytes a device, `flops` flop/s a device."""
+    """Physical devices with a fast interconnect. `memory` is in bytes a device, `flops` in flop/s a device."""
 
     name: str
     devices: int
@@ -48,7 +48,7 @@ class Island:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """All islands, and the rate of the network between them in GB/s."""
+    """The islands of a cluster, and the rate of the network between them in GB/s."""
 
     islands: tuple[Island, ...]
     dcn_gbps: float = 12.5
@@ -69,7 +69,7 @@ class Topology:
 
 
 def parse_topology(spec: str) -> Topology:
-    """Reads `islands=2,devices=4`, the path of a TOML file, or the name of a preset. Raises PWC0704."""
+    """Parses a spec such as `islands=2,devices=4`, the path of a TOML file, or the name of a preset. Raises PWC0704."""
     if spec in PRESETS:
         return PRESETS[spec]
     if spec.endswith(".toml") or spec.startswith("@"):
@@ -98,7 +98,7 @@ def load_topology(path: Path) -> Topology:
 
 
 def topology_of(text: str, source: str) -> Topology:
-    """Reads the text of a topology file; errors name its source. Raises PWC0704."""
+    """Parses the text of a topology file. Raises PWC0704, which names `source`."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -120,7 +120,7 @@ def topology_of(text: str, source: str) -> Topology:
 
 
 def write_topology(topology: Topology) -> str:
-    """Writes a topology as a TOML file."""
+    """Formats a topology as the text of a TOML file."""
     lines = [f"dcn_gbps = {topology.dcn_gbps}"]
     for island in topology.islands:
         lines += ["", "[[island]]"]
@@ -132,7 +132,7 @@ def write_topology(topology: Topology) -> str:
 
 
 def _toml(value: str | float) -> str:
-    """Writes a string as TOML does: as JSON, but for characters beyond 16 bits and DEL, which JSON leaves as it is."""
+    """Formats a string as TOML: the same as JSON with all characters kept, except that DEL must be escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -166,7 +166,7 @@ _ELSEWHERE = {
 
 
 def _unknown_key(key: str, known: Iterable[str]) -> str:
-    """Suggests the right spelling of an unknown key, or the table that it belongs in."""
+    """Suggests the right spelling of an unknown key, or the table that it belongs to."""
     near = difflib.get_close_matches(key.lower(), known, n=1)
     advice = f"it is called {near[0]}" if near else f"keys are {', '.join(sorted(known))}"
     return f"unknown key {key!r}: {_ELSEWHERE.get(key, advice)}"
@@ -176,7 +176,7 @@ _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 
 
 def readable(count: float) -> str:
-    """Writes bytes for people."""
+    """Formats a number of bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -185,7 +185,7 @@ def readable(count: float) -> str:
 
 
 def parse_bytes(source: str, value: str) -> int:
-    """Reads `16GiB`, `80 GB` or a plain number. Raises PWC0707, which names `source`."""
+    """Parses `16GiB`, `80 GB` or a plain number as bytes. Raises PWC0707, which names `source`."""
     size = _bytes(value)
     if size is None:
         raise PathwaysError(BadSetting(source=source, value=value, rule="a number of bytes", example=f"{source}=16GiB"))
@@ -239,9 +239,9 @@ PRESETS: dict[str, Topology] = {
     "gpu-host": Topology((_h100_host("island0"),), dcn_gbps=_HOST_GBPS),
     "gpu-hosts-2": Topology((_h100_host("island0"), _h100_host("island1")), dcn_gbps=4 * _HOST_GBPS),
 }
-"""Topologies by the name that `--topology` takes.
+"""Topologies by the name that `--topology` accepts.
 
 The paper states islands, hosts and devices (section 5, table of machines). Memory and flop/s are the vendors' figures
-for a core of a TPU v3 and for an H100; the paper states no network rates, so that these are assumptions: one
-100 Gbit/s link (12.5 GB/s) a host.
+for a core of a TPU v3 and for an H100. The paper states no network rates, so these are assumptions: one 100 Gbit/s link
+(12.5 GB/s) a host.
 """

@@ -1,7 +1,8 @@
-"""Pytrees as data: dicts, lists, tuples, None, named tuples, registered classes by name.
+"""Pytree structures as data: dicts, lists, tuples, None, named tuples, registered classes by name.
 
-A plan names classes, and never imports them: a class that the reading process has not imported itself becomes a dict
-(if its children have names) or a tuple.
+The front end reads them from JAX, IR and plans store them, and the API rebuilds results with them. A plan names
+classes, and reading one must never import them. A class that the process has not already imported becomes a dict, if
+its children have names, or a tuple.
 """
 
 import json
@@ -19,7 +20,7 @@ from pathways.dialect.printable import printable
 
 @dataclass(frozen=True)
 class Tree:
-    """`kind`: leaf, none, dict, list, tuple, namedtuple or object. `keys` name the children, `cls` the class."""
+    """A node of a pytree. `kind`: leaf, none, dict, list, tuple, namedtuple or object. `keys` name the children."""
 
     kind: str
     children: tuple["Tree", ...] = ()
@@ -29,14 +30,14 @@ class Tree:
 
 LEAF = Tree("leaf")
 DEEPEST_TREE = 160
-"""The most levels of a tree in a plan: trees are walked by recursion."""
+"""The most levels of a tree in a plan, because functions on trees recurse."""
 _UNNAMED = frozenset({"leaf", "none", "list", "tuple", "object"})
 """Kinds that may have children without keys."""
 _KINDS = _UNNAMED | {"dict", "namedtuple"}
 
 
 def describe_tree(treedef: Any, levels: int = DEEPEST_TREE) -> Tree:
-    """Reads a `PyTreeDef`. Raises ValueError for one of more levels."""
+    """Converts a `PyTreeDef`. Raises ValueError if it has more than `levels` levels."""
     if tree_util.treedef_is_leaf(treedef) and treedef.num_leaves == 1:
         return LEAF
     if levels == 0:
@@ -55,7 +56,7 @@ def describe_tree(treedef: Any, levels: int = DEEPEST_TREE) -> Tree:
     keys = _object_keys(treedef)
     if tuple in cls.__mro__ and hasattr(cls, "_fields") and keys == tuple(f".{name}" for name in cls._fields):
         return Tree("namedtuple", children, tuple(cls._fields), _class_name(cls))
-    return Tree("object", children, keys, _class_name(cls))  # a namedtuple, too, that JAX flattens in another way
+    return Tree("object", children, keys, _class_name(cls))  # also a namedtuple with a flattening of its own
 
 
 def _class_name(cls: type) -> str:
@@ -63,19 +64,19 @@ def _class_name(cls: type) -> str:
 
 
 def _object_keys(treedef: Any) -> tuple[str, ...]:
-    """Returns the names that a class gives its children, if it gives any."""
+    """Returns the names that a class gives its children; empty if it gives none."""
     children = treedef.children()
     try:
         dummy: Any = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
         paths = tree_util.tree_flatten_with_path(dummy, is_leaf=partial(is_not, dummy))[0]
-    except Exception:  # the class does not take leaves that are no arrays, or has code of its own that fails
+    except Exception:  # the class accepts only arrays as leaves, or its own code fails
         return ()
     names = tuple(tree_util.keystr(path) for path, _ in paths)
     return names if len(set(names)) == len(children) else ()
 
 
 def build_tree(tree: Tree, leaves: Sequence[Any]) -> Any:
-    """Puts leaves into the structure."""
+    """Builds the pytree from its structure and its leaves."""
     rest = list(leaves)
     built = _build(tree, rest)
     if rest:
@@ -98,7 +99,7 @@ def _build(tree: Tree, leaves: list[Any]) -> Any:
             cls = _known_namedtuple(tree)
             if cls is None:
                 return dict(zip(tree.keys, children, strict=True))
-            return cast("Any", tuple).__new__(cls, children)  # no other code of the class runs
+            return cast("Any", tuple).__new__(cls, children)  # runs no code of the class itself
         case "object" if len(tree.keys) == len(children):
             return dict(zip(tree.keys, children, strict=True))
         case _:
@@ -106,9 +107,9 @@ def _build(tree: Tree, leaves: list[Any]) -> Any:
 
 
 def _known_namedtuple(tree: Tree) -> Any:
-    """Finds the class, if this process has imported its module by itself and it still has these fields.
+    """Finds the class of a named tuple if this process has already imported it and its fields are still the same.
 
-    Looked up without `getattr`, which runs code of modules that load lazily.
+    The lookup avoids `getattr`, which runs code of modules that load lazily.
     """
     module, _, qualname = tree.cls.partition(":")
     found: Any = sys.modules.get(module)
@@ -123,9 +124,9 @@ def count_leaves(tree: Tree) -> int:
 
 
 def compatible(have: Tree, want: Tree) -> bool:
-    """Returns whether arguments of one structure can stand for another.
+    """Returns whether a pytree of structure `have` is accepted where `want` is expected.
 
-    Classes may be given as dicts or tuples; where both name their children, they name the same ones in the same order.
+    A class may be given as a dict or tuple. If both structures name their children, names and order must be the same.
     """
     if len(have.children) != len(want.children):
         return False
@@ -138,17 +139,17 @@ def compatible(have: Tree, want: Tree) -> bool:
 
 
 def _bare(key: str | int) -> str:
-    """Strips a key of the marks of key paths: `.w`, `['w']` and `w` are the same."""
+    """Strips the punctuation of key paths from a key: `.w`, `['w']` and `w` become equal."""
     return str(key).strip(".[]'\"")
 
 
 def write_tree(tree: Tree) -> str:
-    """Writes a tree as text, for the IR."""
+    """Serializes a tree as text for the IR."""
     return json.dumps(_to_json(tree), separators=(",", ":"))
 
 
 def read_tree(text: str) -> Tree:
-    """Reads a tree. Raises ValueError for text that `write_tree` does not write, and for too many levels."""
+    """Parses a tree. Raises ValueError for text that `write_tree` does not write, and for too many levels."""
     try:
         tree = _from_json(json.loads(text), DEEPEST_TREE)
     except RecursionError:
@@ -161,7 +162,7 @@ def read_tree(text: str) -> Tree:
 
 
 def tree_problem(tree: Tree) -> str | None:
-    """Describes the first node that no structure of JAX can have."""
+    """Describes the first invalid node of a tree; returns None if JAX can have this structure."""
     keys, count = tree.keys, len(tree.children)
     if tree.kind not in _KINDS:
         return f"a tree with a {printable(tree.kind)}"

@@ -1,7 +1,7 @@
-"""The user's line: the innermost frame outside of this package, of JAX and of Python's own.
+"""Finds the user's line: the innermost stack frame outside of this package, of JAX and of Python's standard library.
 
-Code that raises an error asks for it here, at any depth: `caller` reads it off the stack. A thread that works for a
-call that has returned has another stack; it says `on_behalf_of` the line of that call.
+Code in all layers calls `caller` to raise an error at that line. A thread that works for a call that has already
+returned has another stack. It passes the line of that call to `on_behalf_of`.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ PACKAGE_ROOTS = tuple(
         *(Path(__file__).resolve().parents[1] / folder for folder in _FOLDERS),
     )
 )
-"""Folders of this package's code, as links and resolved."""
+"""Folders of this package's code, both as symbolic links and resolved."""
 _JAX = importlib.util.find_spec("jax")  # not imported: a controller has no JAX
 _FOREIGN = (*PACKAGE_ROOTS, f"{Path((_JAX and _JAX.origin) or 'jax').parent}/", "<frozen ")
 _LIBRARIES = "/site-packages/"
@@ -31,12 +31,12 @@ _given: ContextVar[Where | None] = ContextVar("pathways_line", default=None)
 
 
 def is_users(file: str) -> bool:
-    standard = file.startswith(_STANDARD) and _LIBRARIES not in file  # libraries lie in a folder of it
+    standard = file.startswith(_STANDARD) and _LIBRARIES not in file  # site-packages is a subfolder of the stdlib
     return not standard and not file.startswith(_FOREIGN) and not file.endswith("/pwc")
 
 
 def innermost_users(places: Iterable[Where]) -> Where | None:
-    """Finds the user's own line among frames, innermost first: a line of a library only where there is no other."""
+    """Finds the user's line among frames, innermost first. A line of a library counts only if there is no other."""
     library: Where | None = None
     for place in places:
         if not is_users(place.file):
@@ -48,7 +48,7 @@ def innermost_users(places: Iterable[Where]) -> Where | None:
 
 
 def caller() -> Where | None:
-    """Returns the user's line that this thread works for; None where there is none (a console entry point)."""
+    """Returns the user's line that this thread works for; None if there is none, as in a console entry point."""
     given = _given.get()
     if given is not None:
         return given
@@ -65,7 +65,7 @@ def _stack() -> Iterator[Where]:
 
 @contextlib.contextmanager
 def on_behalf_of(line: Where | None) -> Generator[None]:
-    """Makes `caller` return this line, if it is one, in a block: that of the call that this thread works for."""
+    """Makes `caller` return `line` inside a `with` block, on a thread that works for an earlier call of the user."""
     token = _given.set(line)
     try:
         yield
@@ -74,7 +74,7 @@ def on_behalf_of(line: Where | None) -> Generator[None]:
 
 
 def where_of_exception(error: BaseException) -> Where | None:
-    """Returns the user's innermost line in an exception's traceback."""
+    """Finds the user's innermost line in an exception's traceback."""
     places: list[Where] = []
     trace = error.__traceback__
     while trace is not None:

@@ -81,13 +81,14 @@ _WHERE = {
     "testing": "pathways.api.testing",
     "trace": "pathways.api.tracing",
 }
-"""The modules of all names. They are imported together when one is first used: a process without devices needs none."""
+"""The module of each public name. The first use of any name imports all of them: a process without devices needs none.
+"""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with collector_paused():  # what JAX has the collector call drops a Ctrl-C that comes meanwhile
+    with collector_paused():  # JAX's garbage-collector callback drops a Ctrl-C that arrives in it
         modules = {one: import_module(module) for one, module in _WHERE.items()}
     globals().update({one: getattr(modules[one], one, modules[one]) for one in _WHERE})
     return globals()[name]

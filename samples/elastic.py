@@ -1,12 +1,12 @@
 # pyright: basic
-"""Data parallel training over islands that come and go: at given steps one is removed, killed, or added.
+"""Elastic data-parallel training: at given steps an island is removed, killed, or added.
 
     python samples/elastic.py --islands 4 --steps 60 --remove-at 20 --kill-at 30 --add-at 40
 
-Each island has a replica of the state, and takes the same number of rows of every batch: with fewer islands a batch is
-smaller. Training goes on with the islands that are there, from the replicas that survive, or, with `--recover snapshot`
-or where none does, from the last snapshot. `--check` compares every loss with that of plain JAX on one device, which
-takes the same batches.
+Each island has a replica of the state, and takes the same number of rows of every batch. So with fewer islands a batch
+is smaller. After a loss, training continues on the remaining islands, from the surviving replicas. If none survives, or
+with `--recover snapshot`, it continues from the last snapshot. `--check` compares every loss with plain JAX on one
+device, on the same batches.
 """
 
 import argparse
@@ -33,11 +33,11 @@ TEXT = np.frombuffer(
 )
 OPTIMIZER = optax.sgd(0.3, momentum=0.9)
 LOST = ("PWC0910", "PWC0922")
-"""What is raised for arrays and runs of an island that is gone, or was removed."""
+"""Error codes for arrays and runs of an island that was lost or removed."""
 
 
 def loss_of(params, text):
-    """Predicts the character behind each row of `CONTEXT` others."""
+    """Predicts the character after each row of `CONTEXT` characters, and returns the mean loss."""
     x = params["embed"][text[:, :-1]].reshape(len(text), -1)
     logits = jnp.tanh(x @ params["in"]) @ params["out"]
     return optax.softmax_cross_entropy_with_integer_labels(logits, text[:, -1]).mean()
@@ -59,7 +59,7 @@ def first_state(seed=0):
 
 
 def batch(step, islands):
-    """The rows of each island at a step."""
+    """Returns the rows of each island at a step."""
     starts = np.random.default_rng(step).integers(0, len(TEXT) - CONTEXT - 1, islands * ROWS)
     rows = np.stack([TEXT[s : s + CONTEXT + 1] for s in starts]).astype(np.int32)
     return np.split(rows, islands)
@@ -72,7 +72,7 @@ def plain_step(state, rows):
 
 
 def plain_losses(schedule):
-    """The losses of the same batches on one device: `schedule` is the number of islands at each step."""
+    """Computes the losses of the same batches on one device; `schedule` is the number of islands at each step."""
     state, losses = first_state(), []
     for step, islands in enumerate(schedule):
         state, loss = plain_step(state, np.concatenate(batch(step, islands)))
@@ -81,7 +81,7 @@ def plain_losses(schedule):
 
 
 def make_step(slices):
-    """A step over some slices: gradients of each, their mean on the first, and every replica takes it."""
+    """Makes a step over some slices: each computes gradients, the first their mean, and every replica applies it."""
     whole = [NamedSharding(s.mesh("rows"), P()) for s in slices]
     rows = [NamedSharding(s.mesh("rows"), P("rows")) for s in slices]
     gradients = [
@@ -105,7 +105,7 @@ def make_step(slices):
 
 
 class Trainer:
-    """The training on the islands that are there: the state of each by name, and a program for each set of them."""
+    """Training on the current islands: the state of each by name, and one program for each set of islands."""
 
     def __init__(self, snapshot, recover="arrays"):
         self.step, self.losses, self.schedule, self.events = 0, [], [], []
@@ -115,7 +115,7 @@ class Trainer:
         self.last, self._pause = time.perf_counter(), None
 
     def advance(self, meanwhile=None):
-        """Makes a step, or goes back to where it can go on from. `meanwhile` happens while the step runs."""
+        """Runs a step, or recovers if an island was lost. `meanwhile` is called while the step runs."""
         names = tuple(self.states)
         try:
             states, loss = self._program(names)(list(self.states.values()), batch(self.step, len(names)))
@@ -142,7 +142,7 @@ class Trainer:
         print(f"step {self.step - 1:3}  {len(names)} islands  batch {len(names) * ROWS:4}  loss {loss:.6f}")
 
     def _program(self, names):
-        """Compiled once for each set of islands; slices stay where they are."""
+        """Returns the program for a set of islands, compiled once; slices keep their islands."""
         for island in pw.islands():
             if island.name in names and island.name not in self._slices:
                 devices = pw.make_virtual_device_set()
@@ -152,7 +152,7 @@ class Trainer:
         return self._programs[names]
 
     def _go_back(self, error):
-        """Goes on from the replicas that survive, else from the snapshot; takes the other islands out."""
+        """Restores the state from the surviving replicas, else from the snapshot; removes the lost islands."""
         before, alive = self.step, {name: state for name, state in self.states.items() if is_there(state)}
         for name in set(self.states) - set(alive):
             if any(island.name == name for island in pw.islands()) and len(pw.islands()) > 1:
@@ -171,13 +171,13 @@ class Trainer:
         self._pause = f"step {self.step}: {what}", lost
 
     def remove(self):
-        """Takes the last island out when its work is done."""
+        """Removes the last island after its work completes."""
         name, _ = self.states.popitem()
         pw.remove_island(name)
         self.pause(f"{name} was removed")
 
     def add(self):
-        """Adds an island, whose replica comes from another one."""
+        """Adds an island, with a copy of another island's replica."""
         island = pw.add_island()
         self.states[island.name] = next(iter(self.states.values()))
         self.pause(f"{island.name} was added")
@@ -194,7 +194,7 @@ def is_there(state):
 
 
 def kill(island):
-    """Ends the process of an island, as the kernel does where memory is short."""
+    """Kills the process of an island, as the kernel does if memory is exhausted."""
     children = [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
     for pid in children:
         if f"--island\0{island}\0" in Path(f"/proc/{pid}/cmdline").read_text():
@@ -202,9 +202,9 @@ def kill(island):
 
 
 def train(steps=60, remove_at=(), kill_at=(), add_at=(), recover="arrays", snapshot_every=10):
-    """Trains on the islands that are there.
+    """Trains, with changes of the islands at the given steps.
 
-    Gives the losses, the number of islands at each step, and what happened: steps lost, and seconds paused.
+    Returns the losses, the number of islands at each step, and the events with steps lost and seconds paused.
     """
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(f"{folder}/state.npz", recover)

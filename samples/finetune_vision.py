@@ -1,11 +1,11 @@
 # pyright: basic
-"""A conv net with batch-norm, fine-tuned in three pipeline stages: its statistics travel as the loss's aux.
+"""Fine-tunes a conv net with batch-norm in three pipeline stages; the loss returns the statistics as aux.
 
     python samples/finetune_vision.py --steps 10
 
-The batch stays whole: its statistics are those of the batch, which microbatches would change. So stages follow each
-other, and what is gained is memory; `--microbatches 2` gives up equality with the whole batch for stages at work
-together.
+The batch is not cut, because microbatches would change its statistics. So the stages run one after another, and the
+pipeline saves only memory. With `--microbatches 2` the stages overlap, but the result differs slightly from that of the
+whole batch.
 """
 
 import argparse
@@ -42,7 +42,7 @@ MODEL = Net()
 
 
 def loss(params, statistics, images, labels):
-    """The loss, and the statistics after this batch."""
+    """Returns the loss, and the statistics after this batch."""
     state = {"params": params, "batch_stats": statistics}
     logits, changed = MODEL.apply(state, images, mutable=["batch_stats"])
     value = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
@@ -59,7 +59,7 @@ def make_step(loss):
 
 
 def batch(step):
-    """Pictures of waves, whose class is their direction."""
+    """Makes images of waves; the class is their direction."""
     rng = np.random.default_rng(step)
     labels = rng.integers(0, CLASSES, BATCH)
     y, x = np.mgrid[0:SIZE, 0:SIZE]
@@ -75,7 +75,7 @@ def pipelined(microbatches=1):
 
 
 def example_args():
-    """The types of the arguments: nothing is computed to compile."""
+    """Returns the types of the arguments; compilation needs no values."""
     variables = jax.eval_shape(MODEL.init, jax.random.key(0), batch(0)[0])
     params, statistics = variables["params"], variables["batch_stats"]
     return params, statistics, jax.eval_shape(OPTIMIZER.init, params), *batch(0)
@@ -85,7 +85,7 @@ train_step = pw.program(make_step(pipelined()), example_args=example_args)  # fo
 
 
 def train(steps, microbatches=1, log=lambda _: None):
-    """Trains both; returns the losses of each step, ours and plain JAX's."""
+    """Trains with Pathways and with plain JAX, and returns both losses of every step."""
     variables = MODEL.init(jax.random.key(0), jnp.zeros((1, SIZE, SIZE, 1)))
     params, statistics = variables["params"], variables["batch_stats"]
     cut = pipelined(microbatches)

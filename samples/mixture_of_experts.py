@@ -1,9 +1,9 @@
 # pyright: basic
-"""A mixture of experts over several islands: the router on one slice, every pair of experts on a slice of its own.
+"""A mixture of experts over several islands: the router on one slice, and each pair of experts on its own slice.
 
     python samples/mixture_of_experts.py --steps 5
 
-Tokens are dispatched to their best expert, up to a capacity; values move between the slices unasked.
+Each token goes to its best expert, up to a capacity. Pathways inserts the transfers between the slices.
 """
 
 import argparse
@@ -22,7 +22,7 @@ RATE = 0.05
 
 
 def route(router, x):
-    """Each token's best expert and its place there; what exceeds the capacity is dropped."""
+    """Assigns each token to a position in its best expert; tokens beyond the capacity are dropped."""
     gates = jax.nn.softmax(x @ router)
     chosen = jax.nn.one_hot(gates.argmax(-1), EXPERTS)
     place = (jnp.cumsum(chosen, 0) - 1) * chosen
@@ -33,7 +33,7 @@ def route(router, x):
 
 
 def experts(weights, inputs):
-    """The feed-forward layers of one slice's experts: inputs are (expert, capacity, width)."""
+    """Computes the feed-forward layers of one slice's experts; inputs are (expert, capacity, width)."""
     hidden = jax.nn.relu(jnp.einsum("ecw,ewh->ech", inputs, weights["up"]))
     return jnp.einsum("ech,ehw->ecw", hidden, weights["down"])
 
@@ -43,7 +43,7 @@ def combine_outputs(combine, outputs):
 
 
 def make_step(route, expert_slices, combine_outputs):
-    """One step of training the experts and the router to reproduce a target."""
+    """Makes a training step for experts and router, which learn to reproduce a target."""
 
     def loss(params, x, target):
         inputs, combine = route(params["router"], x)
@@ -71,7 +71,7 @@ def init_params(seed=0):
 
 
 def place():
-    """The same functions on slices: the router's tokens over `data`, each expert on a device of its slice."""
+    """Places the functions on slices: `data` splits the router's tokens, and each expert has a device of its slice."""
     devices = pw.make_virtual_device_set()
     data = devices.add_slice(devices=2).mesh("data")
     by_token = NamedSharding(data, P("data"))
@@ -94,7 +94,7 @@ moe_step = pw.program(make_step(*place()), example_args=example_args, donate_arg
 
 
 def train(steps):
-    """Trains both ways, and gives both losses of every step."""
+    """Trains with Pathways and with plain JAX, and returns both losses of every step."""
     plain_step = jax.jit(make_step(route, [experts] * (EXPERTS // EXPERTS_A_SLICE), combine_outputs))
     rng = np.random.default_rng(1)
     ours = plain = init_params()

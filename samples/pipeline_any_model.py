@@ -1,10 +1,10 @@
 # pyright: basic
-"""A flax transformer of the library's own modules, unmodified, trained in pipeline stages.
+"""Trains an unmodified flax transformer in pipeline stages.
 
     python samples/pipeline_any_model.py --layers 8 --stages 4 --schedule 1f1b
     python samples/pipeline_any_model.py --scan          # the layers are one loop over stacked parameters
 
-prints where the model is cut, and the loss of every step beside the one that plain JAX computes on one device.
+It prints the stages of the model, the loss of every step, and the loss that plain JAX computes on one device.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def make_loss(model):
 
 
 def make_step(loss):
-    """The step as it is written for one device."""
+    """Makes a training step, written as for one device."""
 
     def train_step(params, state, tokens):
         value, gradients = jax.value_and_grad(loss)(params, tokens)
@@ -80,11 +80,11 @@ def batch(step):
 def pipelined(model, stages):
     devices = pw.make_virtual_device_set()
     slices = [devices.add_slice(devices=1) for _ in range(stages)]
-    return pw.pipeline(make_loss(model), slices, microbatches=MICROBATCHES)  # the one line
+    return pw.pipeline(make_loss(model), slices, microbatches=MICROBATCHES)  # the only line that cuts the model
 
 
 def example_args():
-    """The types of the arguments: nothing is computed to compile."""
+    """Returns the types of the arguments; compilation needs no values."""
     params = jax.eval_shape(MODEL.init, jax.random.key(0), batch(0)[:, :-1])
     return params, jax.eval_shape(OPTIMIZER.init, params), batch(0)
 
@@ -94,7 +94,7 @@ train_step = pw.program(make_step(pipelined(MODEL, 4)), example_args=example_arg
 
 
 def train(steps, layers=8, stages=4, scan=False, schedule="1f1b", log=lambda _: None):
-    """Trains both; returns the losses of each step, ours and plain JAX's."""
+    """Trains with Pathways and with plain JAX, and returns both losses of every step."""
     model = Transformer(layers, scan)
     params = model.init(jax.random.key(0), jnp.zeros((1, CONTEXT), jnp.int32))
     state = OPTIMIZER.init(params)

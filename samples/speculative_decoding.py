@@ -1,10 +1,10 @@
 # pyright: basic
-"""Speculative decoding: a small model on one slice proposes tokens, a large one on another checks them.
+"""Speculative decoding: a small model on one slice proposes tokens, and a large model on another slice checks them.
 
     python samples/speculative_decoding.py
 
-How many proposals are accepted, and so how many rounds there are, is data: a `lax.while_loop` around placed calls. The
-tokens are those that the large model alone would choose, one after another.
+The number of accepted proposals, and so the number of rounds, depends on data: the program is a `lax.while_loop` around
+placed calls. The result equals the tokens that the large model alone would choose, one after another.
 """
 
 import argparse
@@ -20,18 +20,18 @@ import pathways as pw
 
 VOCABULARY, WIDTH, LENGTH, AHEAD = 64, 32, 48, 4
 SPACE = LENGTH + AHEAD
-"""Proposals may go beyond the end."""
+"""The length of the token buffer: the last proposals may extend beyond `LENGTH`."""
 
 
 def scores(weights, tokens):
-    """For each position how likely each token comes next: (position, token)."""
+    """Computes the score of each possible next token at each position: (position, token)."""
     x = weights["embed"][tokens]
     context = jnp.cumsum(x, 0) / jnp.arange(1, len(tokens) + 1)[:, None]
     return jnp.tanh(x + context @ weights["mix"]) @ weights["head"]
 
 
 def propose(weights, tokens, count):
-    """The next tokens as the small model sees them, behind the first `count`."""
+    """Appends `AHEAD` tokens, chosen by the small model, after the first `count`."""
 
     def one(tokens, i):
         following = scores(weights, tokens)[count + i - 1].argmax().astype(tokens.dtype)
@@ -41,7 +41,7 @@ def propose(weights, tokens, count):
 
 
 def accept(weights, tokens, count):
-    """Keeps proposals as long as the large model would choose the same, and adds one token of its own."""
+    """Keeps proposals up to the first that the large model would not choose, and adds one token of its own."""
     chosen = scores(weights, tokens).argmax(-1).astype(tokens.dtype)
     places = count + jnp.arange(AHEAD)
     agreed = jnp.cumprod(tokens[places] == chosen[places - 1]).sum()
@@ -67,7 +67,7 @@ def make_generate(propose, accept):
 
 
 def make_weights():
-    """A large model, and a small one that is nearly right (here it is the same, rounded)."""
+    """Makes a large model, and a small model that approximates it (here: the same weights, rounded)."""
     rng = np.random.default_rng(0)
     shapes = {"embed": (VOCABULARY, WIDTH), "mix": (WIDTH, WIDTH), "head": (WIDTH, VOCABULARY)}
     large = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
@@ -75,7 +75,7 @@ def make_weights():
 
 
 def one_after_another(large, prompt):
-    """What the large model alone would make."""
+    """Generates tokens with the large model alone."""
     tokens = np.zeros(LENGTH, np.int32)
     tokens[: len(prompt)] = prompt
     for count in range(len(prompt), LENGTH):
@@ -84,7 +84,7 @@ def one_after_another(large, prompt):
 
 
 def placed():
-    """The small model on one device, the large one over two: its vocabulary is split."""
+    """Places the small model on one device, and the large one on two, with its vocabulary split."""
     devices = pw.make_virtual_device_set()
     one, two = devices.add_slice(tpu_devices=1).mesh("model"), devices.add_slice(tpu_devices=2).mesh("model")
     split = {"embed": P(), "mix": P(), "head": P(None, "model")}

@@ -1,9 +1,9 @@
 # pyright: basic
-"""A small decoder-only transformer, trained on real text in two pipeline stages of 2 x 2 devices each.
+"""Trains a small decoder-only transformer on real text, in two pipeline stages of 2 x 2 devices each.
 
     python samples/train_lm.py --steps 30 --schedule 1f1b
 
-prints the loss of every step, and beside it the loss that plain JAX computes on one device.
+It prints the loss of every step, and the loss that plain JAX computes on one device.
 """
 
 import argparse
@@ -47,12 +47,12 @@ def layers(params, x):
 
 
 def first_stage(params, tokens):
-    """Embedding and the first layers."""
+    """Computes the embedding and the first layers."""
     return layers(params, params["embed"][tokens] + params["position"])
 
 
 def last_stage(params, x, targets):
-    """The other layers, the softmax, and the mean loss of the microbatch."""
+    """Computes the other layers, the softmax, and the mean loss of the microbatch."""
     logits = norm(layers(params, x)) @ params["unembed"]
     return optax.softmax_cross_entropy_with_integer_labels(logits, targets).mean()
 
@@ -74,7 +74,7 @@ def init_params(seed=0):
 
 
 def shard_params(params, mesh):
-    """Megatron's split: columns of the first matrix of each pair over `model`, rows of the second."""
+    """Returns Megatron's shardings: `model` splits columns of the first matrix of each pair, and rows of the second."""
     columns, rows, whole = (NamedSharding(mesh, s) for s in (P(None, "model"), P("model", None), P()))
     layer = {n: columns for n in ("q", "k", "v", "up")} | {"o": rows, "down": rows}
     named = {"embed": whole, "position": whole, "unembed": columns}
@@ -82,7 +82,7 @@ def shard_params(params, mesh):
 
 
 def make_loss(first, last):
-    """The loss over all microbatches: tokens are (microbatch, batch, time + 1)."""
+    """Makes the loss over all microbatches; tokens are (microbatch, batch, time + 1)."""
 
     def loss(params, tokens):
         def microbatch(total, tokens):
@@ -105,7 +105,7 @@ def make_step(loss):
 
 
 def placed_stages():
-    """The two stages, each on a slice of its own: jax.jit with virtual devices."""
+    """Places each of the two stages on its own slice: `jax.jit` with virtual devices."""
     devices = pw.make_virtual_device_set()
     meshes = [devices.add_slice(tpu_devices=4).mesh(("data", "model"), (2, 2)) for _ in range(STAGES)]
     shapes = jax.eval_shape(init_params)
@@ -133,9 +133,9 @@ def batches(steps, seed=0):
 
 
 def train(steps, schedule="program", topology=None, snapshot=None):
-    """Trains both ways, and gives both losses of every step.
+    """Trains with Pathways and with plain JAX, and returns both losses of every step.
 
-    With a file for snapshots, one is written every 5 steps; when a device is lost, training goes on from the last.
+    With a snapshot file, it saves every 5 steps. If a device is lost, training continues from the last snapshot.
     """
     our_step = train_step.lower(*example_args()).compile(topology, schedule=schedule)
     plain_step = jax.jit(make_step(make_loss(first_stage, last_stage)))
@@ -155,7 +155,7 @@ def train(steps, schedule="program", topology=None, snapshot=None):
             number, ours = pw.restore((np.int32(0), (params, state)), snapshot)
             print(f"{error.diagnostic.text(error.diagnostic.title)}; on from step {number}")
             continue
-        if number == len(losses):  # not one that is done again
+        if number == len(losses):  # not a step repeated after a loss
             *plain, expected = plain_step(*plain, data[number])
             losses.append((loss, float(expected)))
         losses[number] = loss, losses[number][1]

@@ -1,1 +1,4 @@
-"""Pictures of plans and of their runs: pages, drawings, text, and files that other viewers read."""
+"""Draws plans and their recorded runs: HTML pages, drawings, text, and files for other viewers.
+
+The `visualize` methods of the API and `pwc viz` use it.
+"""

@@ -1,4 +1,4 @@
-"""What a recorded run did, read from the file that `pw.trace` and `pwc run --trace` write."""
+"""Reads recorded runs from the file that `pw.trace` and `pwc run --trace` write."""
 
 import json
 import math
@@ -12,13 +12,13 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.viz.errors import NoTrace
 
 MOST_RUNS = 8
-"""The runs of each program that are kept, the last ones: the first compile and warm up."""
+"""Number of runs kept for each program. The last ones are kept, because the first ones compile and warm up."""
 PLANNED = ", planned"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A computation on one device: its step in the plan, and when it began and ended, in seconds of the recording."""
+    """A computation on one device: its step in the plan, and its begin and end in seconds of the recording."""
 
     step: int
     name: str
@@ -30,7 +30,7 @@ class Cell:
 
 @dataclass
 class Gap:
-    """A time in which a device had nothing to do, and why."""
+    """An interval in which a device was idle, and the reason."""
 
     begin: float
     end: float
@@ -39,7 +39,7 @@ class Gap:
 
 @dataclass
 class DeviceRow:
-    """One device of an island in one run: what it did, what it would have done if nothing had been late, its gaps."""
+    """One device of an island in one run: its computations, those it would have had without delays, and its gaps."""
 
     island: str
     device: int
@@ -50,7 +50,7 @@ class DeviceRow:
 
 @dataclass(frozen=True)
 class Recorded:
-    """One run of a program."""
+    """One recorded run of a program."""
 
     number: int
     program: str
@@ -58,7 +58,7 @@ class Recorded:
 
 
 def read_trace(path: Path) -> list[Recorded]:
-    """Reads the last runs of each program of a trace. Raises PWC0822 for any other file."""
+    """Reads the last runs of each program in a trace. Raises PWC0822 for any other file."""
     try:
         read: Any = json.loads(path.read_text(encoding="utf-8"))
         runs = _Reader(read["traceEvents"]).runs()
@@ -74,13 +74,13 @@ def _no_trace(path: Path, problem: str) -> PathwaysError:
 
 
 class _Reader:
-    """Reads events of Chrome's trace format: a process an island, two threads a device."""
+    """Reads events in Chrome's trace format: one process for each island, two threads for each device."""
 
     def __init__(self, events: list[Any]) -> None:
         self.events: list[dict[str, Any]] = [cast("dict[str, Any]", e) for e in events]
         self.islands: dict[int, str] = {}
         self.threads: dict[tuple[int, int], tuple[int, bool]] = {}
-        """For each thread its device, and whether it is of the plan."""
+        """Maps each thread to its device, and to whether it shows the planned times."""
         for event in self.events:
             if event.get("ph") == "M" and event["name"] == "process_name":
                 self.islands[event["pid"]] = event["args"]["name"]
@@ -115,7 +115,7 @@ class _Reader:
         return [run for run in found if any(row.cells for row in run.rows)]
 
     def _programs(self) -> dict[int, str]:
-        """The program of each run, from the spans of the controller."""
+        """Finds the program of each run in the spans of the controller."""
         found: dict[int, str] = {}
         for event in self.events:
             if event.get("cat") == "run" and event.get("ph") == "b":
@@ -125,7 +125,7 @@ class _Reader:
 
 
 def _last_of_each(numbers: set[int], names: dict[int, str]) -> list[int]:
-    """The last runs of each program: of one that ran seldom there are some, too."""
+    """Returns the last runs of each program, so that rarely run programs are kept, too."""
     of: dict[str, list[int]] = defaultdict(list)
     for number in sorted(numbers):
         of[names.get(number, "")].append(number)
@@ -133,13 +133,13 @@ def _last_of_each(numbers: set[int], names: dict[int, str]) -> list[int]:
 
 
 def _action(arguments: dict[str, Any]) -> str:
-    """The action of a computation, or "". Raises ValueError for any other text."""
+    """Returns the action of a computation, or "". Raises ValueError for an invalid action."""
     text = arguments.get("action", "")
     return str(read_action(text)) if text else ""
 
 
 def _span(event: dict[str, Any]) -> tuple[float, float]:
-    """Begin and end in seconds. Raises ValueError for times that are no numbers: JSON of Python has NaN."""
+    """Returns begin and end in seconds. Raises ValueError for times that are not finite: Python's JSON allows NaN."""
     begin = float(event["ts"]) * 1e-6
     end = begin + float(event["dur"]) * 1e-6
     if not (math.isfinite(begin) and begin <= end < math.inf):

@@ -1,4 +1,4 @@
-"""Errors of pictures."""
+"""Errors of drawing: unknown file types, missing packages, invalid traces, missing data."""
 
 from dataclasses import dataclass
 from typing import ClassVar

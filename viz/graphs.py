@@ -1,6 +1,6 @@
-"""The dataflow of a program at each phase, as calls and the values that go from one to another. Pure.
+"""The dataflow of a program at each phase: calls, and the values passed between them. Pure.
 
-A transfer is no node but a part of the edge that it is on: where a value goes, by which route, how many bytes.
+A transfer is not a node but an attribute of its edge: destination, route and bytes of the value.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,13 +20,13 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.viz.work import BRANCH, CALL, RESHARD, TRANSFER, PlannedTask, Slot, Work
 
 ROUTES = {"": "stays", "local": "resharded on its devices", "ici": "inside the island", "dcn": "between islands"}
-"""How a value goes from call to call, by the route that its transfer states."""
+"""Text for each transfer route."""
 
 
 class Box(NamedTuple):
-    """A call, or control flow on data (`kind`). `slice` and `island` are where it is, "" where that is open yet.
+    """A call, or control flow on data (`kind`). `slice` and `island` are its location, "" if not decided yet.
 
-    `bytes` are those of its results, on all devices together, each part once.
+    `bytes` is the size of its results on all devices together, each partition counted once.
     """
 
     kind: str
@@ -37,14 +37,14 @@ class Box(NamedTuple):
     bytes: int
     where: Where | None
     task: int = -1
-    """Its number among the tasks of the plan, at phase `plan`."""
+    """Number of its task in the plan, at phase `plan`."""
 
 
 class Arrow(NamedTuple):
-    """Values on their way between two boxes, which move alike; `value` is the type and sharding of the largest.
+    """Values passed from one box to another over the same route; `value` is the type and sharding of the largest.
 
-    `bytes` are those of all of them, which are `many`. `moves` are the transfers that they went through, numbers in
-    `Graph.moves`: a value that several boxes take is moved once.
+    `bytes` is the total size of these `many` values. `moves` are the indexes in `Graph.moves` of their transfers. A
+    value that several boxes read is moved once.
     """
 
     source: int
@@ -59,21 +59,21 @@ class Arrow(NamedTuple):
 
 @dataclass(frozen=True)
 class Graph:
-    """What a program is after a phase."""
+    """The dataflow of a program after a phase."""
 
     phase: Phase
     boxes: list[Box] = field(default_factory=list[Box])
     arrows: list[Arrow] = field(default_factory=list[Arrow])
     moves: list[int] = field(default_factory=list[int])
-    """The bytes of each transfer that change device."""
+    """For each transfer, the bytes that change device."""
 
     def moved(self, arrows: Iterable[Arrow]) -> int:
-        """Counts the bytes that change device on some arrows; what several of them share once."""
+        """Counts the bytes that change device on some arrows. A transfer that arrows share counts once."""
         return sum(self.moves[move] for move in {move for arrow in arrows for move in arrow.moves})
 
 
 class _Way(NamedTuple):
-    """How a value came: what was there before its transfers, and what these did."""
+    """The origin of a value before its transfers, and the combined route of these transfers."""
 
     source: int
     route: str = ""
@@ -81,12 +81,12 @@ class _Way(NamedTuple):
     reason: str = ""
 
     def on(self, route: str, move: int, reason: str) -> "_Way":
-        """Goes on by one transfer more."""
+        """Adds one more transfer."""
         return _Way(self.source, _wider(self.route, route), (*self.moves, move), self.reason or reason)
 
 
 def graph_of_program(program: ProgramIR) -> Graph:
-    """Reads the dataflow of a dump, of any phase before `plan`."""
+    """Builds the dataflow of a dump of any phase before `plan`."""
     graph, arrows = Graph(program.phase), list[Arrow]()
     flow = program.flow
     reader = _Reader(program)
@@ -112,7 +112,7 @@ def graph_of_program(program: ProgramIR) -> Graph:
 
 
 class _Reader:
-    """Reads the calls of a program; what is equal for many of them once."""
+    """Reads the calls of a program, and caches what many calls share."""
 
     def __init__(self, program: ProgramIR) -> None:
         self._islands = {symbol: op.island or "" for symbol, op in program.slices.items()}
@@ -138,17 +138,17 @@ _WIDTH = ("", "moves", "local", "ici", "dcn")
 
 
 def _wider(first: str, second: str) -> str:
-    """Of two routes behind each other, the one that goes farther."""
+    """Returns the wider of two consecutive routes."""
     return max(first, second, key=lambda r: _WIDTH.index(r) if r in _WIDTH else 1)
 
 
 def graph_of_work(work: Work) -> Graph:
-    """Reads the dataflow of a plan off its tasks."""
+    """Builds the dataflow of a plan from its tasks."""
     graph, arrows = Graph(Phase.PLAN), list[Arrow]()
     plan = work.plan
     number: dict[int, int] = {}
     ways: dict[Slot, tuple[Slot, _Way]] = {}
-    """For each slot that a transfer fills: the one that its value comes from, and the way."""
+    """Maps each slot that a transfer fills to the source slot of its value, and the way."""
     for task in work.tasks:
         if task.kind in (TRANSFER, RESHARD):
             source, way = ways.get(task.reads[0], (task.reads[0], _Way(-1)))
@@ -183,7 +183,7 @@ def _route(task: PlannedTask) -> str:
 
 
 def _together(arrows: list[Arrow]) -> list[Arrow]:
-    """Draws one arrow for all values that go from one box to another alike."""
+    """Merges the arrows with the same source, target, route and reason."""
     alike: dict[tuple[int, int, str, str], list[Arrow]] = {}
     for arrow in arrows:
         key = arrow.source, arrow.target, arrow.route, arrow.reason

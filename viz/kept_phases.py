@@ -1,4 +1,4 @@
-"""The dataflow at the phases that a plan keeps the dumps of."""
+"""Builds the dataflow of the phases whose dumps a plan contains."""
 
 from pathways.compiler.collector import collector_paused
 from pathways.dialect.ir.program import ProgramIR
@@ -9,15 +9,15 @@ from pathways.viz.graphs import Graph, graph_of_program
 
 
 def kept_graphs(plan: Plan) -> list[Graph]:
-    """Returns the dataflow at the phases whose dumps a plan holds: `pwc compile --with-phases` keeps them.
+    """Returns the dataflow at the phases whose dumps a plan holds. `pwc compile --with-phases` stores them.
 
-    Dumps that this user did not write are verified first, as any other dump is.
+    Dumps that this user did not write are verified first, like any other dump.
     """
     names = {p.dump_name for p in Phase if p is not Phase.PLAN}
     dumps = [(name, raw.decode()) for name, raw in sorted(plan.phases.items()) if name in names]
     with collector_paused():
         if plan.marked:
             return [graph_of_program(ProgramIR(parse(dump, make_context(), name))) for name, dump in dumps]
-        from pathways.compiler.driver import parse_program  # which loads all that compiles
+        from pathways.compiler.driver import parse_program  # imports the whole compiler
 
         return [graph_of_program(parse_program(dump, name)) for name, dump in dumps]

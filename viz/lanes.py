@@ -1,4 +1,4 @@
-"""The rows of a schedule: each island, and on it the devices that always do the same. Pure."""
+"""The rows of a drawn schedule: for each island, groups of devices with the same tasks. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from pathways.viz.work import Device, Work
 
 @dataclass(frozen=True)
 class Lane:
-    """Devices of an island that do the same tasks. `slices` are those that are bound there."""
+    """Devices of an island that execute the same tasks. `slices` are the virtual slices bound there."""
 
     stream: int
     island: str
@@ -21,7 +21,7 @@ class Lane:
 
 
 def lanes_of(work: Work) -> list[Lane]:
-    """Groups the devices of each island by the tasks that they do, in the order of the plan's streams."""
+    """Groups the devices of each island by their tasks, in the order of the plan's streams."""
     done: dict[Device, list[int]] = {}
     for task in work.tasks:
         for device in task.devices:

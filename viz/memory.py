@@ -8,14 +8,14 @@ from pathways.dialect.plan.memory import TEMPORARIES, Change, borrowed_slots, cl
 from pathways.dialect.plan.nouns import Plan, Stream
 
 MOST_OWNERS = 11
-"""The owners that have a color of their own; what the others hold is drawn as one."""
+"""Number of owners with their own color. The remaining owners are drawn as one."""
 OTHERS = "all others"
 _OF_MICROBATCH = re.compile(r"(\w+) of microbatch \d+")
 
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """Devices of an island that hold the same. `changes` are (step, owner, bytes that come or go), in order."""
+    """Devices of an island with equal memory. `changes` are (step, owner, bytes allocated or freed), in order."""
 
     island: str
     devices: tuple[int, ...]
@@ -27,7 +27,7 @@ class DeviceMemory:
 
 
 def device_memory(plan: Plan) -> list[DeviceMemory]:
-    """Lists the memory of all devices of the program's own streams."""
+    """Computes the memory of all devices of the program's own streams."""
     return [found for stream in plan.streams for found in _of_stream(plan, stream)]
 
 
@@ -46,7 +46,7 @@ def _of_stream(plan: Plan, stream: Stream) -> list[DeviceMemory]:
 
 
 def _kind(owner: str) -> str:
-    """Counts activations and gradients together for all microbatches, and all temporaries."""
+    """Merges the owners of activations and gradients over all microbatches, and those of all temporaries."""
     if owner.startswith(TEMPORARIES):
         return "temporaries"
     match = _OF_MICROBATCH.fullmatch(owner)
@@ -71,9 +71,9 @@ def _row(island: str, devices: tuple[int, ...], limit: int | None, changes: list
 
 
 def _summed(changes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Sums what comes, and what goes, of each owner at a step; the order of coming and going stays.
+    """Sums the allocations and the frees of each owner at a step, and keeps their order.
 
-    So the most that is alive is the same: it is where something goes after something came.
+    The maximum of live bytes stays the same: it is always at a point where a free follows an allocation.
     """
     summed: dict[tuple[int, int, int], int] = {}
     turns, before = 0, (-1, False)

@@ -1,4 +1,4 @@
-"""Keeps the dataflow of a program at each phase on its way to a plan."""
+"""Records the dataflow of a program at each phase of its compilation."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ from pathways.viz.graphs import Graph, graph_of_program
 
 @dataclass
 class PhaseGraphs(Instrument):
-    """Reads the dataflow at the end of every phase but the last one that a program reaches."""
+    """Records the dataflow at the end of every phase that a compilation completes, except the last one."""
 
     found: list[Graph] = field(default_factory=list[Graph])
 
@@ -24,7 +24,7 @@ class PhaseGraphs(Instrument):
 
 
 def watched(compilation: Compilation, upto: Phase, options: Options) -> list[Graph]:
-    """Compiles a program down to a phase; returns its dataflow at each on the way. The plan is drawn from itself."""
+    """Compiles a program up to a phase. Returns the dataflow of each phase but `plan`, which is drawn from the plan."""
     graphs = PhaseGraphs()
     compilation.advance(upto, options=options, instruments=[graphs])
     last = [] if compilation.program.phase is Phase.PLAN else [graph_of_program(compilation.program)]

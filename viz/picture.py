@@ -1,4 +1,7 @@
-"""`Picture`: a program to look at, in a notebook, a browser, a terminal or a document."""
+"""`Picture`: the drawing of a program, shown in a notebook or saved to a file.
+
+The API and `pwc viz` create it through `pictures.py` and `pathways.api.pictures`.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,21 +18,22 @@ from pathways.viz.scene import Scene
 
 
 class Picture(Scene):
-    """A program to look at. In a notebook it shows itself; `save` writes a page, a drawing, text or a graph."""
+    """A drawing of a program. A notebook displays it; `save` writes a page, a drawing, text or a graph."""
 
     def html(self) -> str:
-        """Writes the page: one file that needs no network."""
+        """Returns the HTML page, which needs no network."""
         return page_text(self)
 
     def text(self, width: int = 0) -> str:
-        """Writes the schedule for a terminal of `width` columns; 0: as wide as it is."""
+        """Returns the schedule as text for a terminal of `width` columns; 0 for no limit."""
         return text_of_schedule(self, width)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the picture; the ending says what: .html, .svg, .png, .dot, .json (Model Explorer) or .txt.
+        """Writes the picture to a file and returns its path.
 
-        Raises PWC0820 for another ending, PWC0821 where a drawing needs packages that are not installed, PWC0823 where
-        there is nothing that such a file shows, PWC0606 where the file cannot be written.
+        The suffix selects the format: .html, .svg, .png, .dot, .json (Model Explorer) or .txt. Raises PWC0820 for
+        another suffix, and PWC0821 if a drawing needs packages that are not installed. Raises PWC0823 if the picture
+        has nothing to show in this format, PWC0606 if the file cannot be written.
         """
         target = Path(path)
         writer = writer_of(target)
@@ -45,7 +49,7 @@ class Picture(Scene):
 
 
 def writer_of(path: Path) -> "Writer":
-    """Returns what writes such a file. Raises PWC0820."""
+    """Returns the function that writes files with this suffix. Raises PWC0820."""
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         raise PathwaysError(UnknownPicture(path=str(path), ending=path.suffix, known=", ".join(sorted(WRITERS))))
@@ -73,4 +77,4 @@ WRITERS: dict[str, Writer] = {
     ".json": model_explorer_text,
     ".txt": _txt,
 }
-"""What writes a file, by its ending. A new kind of file is a row here, and a module in render/."""
+"""Writers by file suffix. A new format is a row here and a module in render/."""

@@ -1,4 +1,7 @@
-"""Pictures of plans and of traces, with notes on what they cannot show."""
+"""Builds pictures of plans and of traces, with notes on what they cannot show.
+
+Called by the API and by `pwc viz`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +20,7 @@ BODIES = "what runs in a branch on data is not drawn: which, and how often, is d
 
 
 def picture_of_plan(plan: Plan, graphs: Sequence[Graph] = (), runs: Sequence[Recorded] = ()) -> Picture:
-    """Makes the picture of a plan, with its dataflow at earlier phases and recorded runs of it, where there are any."""
+    """Builds the picture of a plan, with its dataflow at earlier phases and its recorded runs, if there are any."""
     named = [_by_names_of(plan, run) for run in runs if run.program in ("", plan.name)]
     streams = chain.from_iterable(plan.all_streams) if named else ()
     has = {(s.island, i.step, i.name) for s in streams for i in s.instructions if isinstance(i, Run)}
@@ -32,14 +35,16 @@ def picture_of_plan(plan: Plan, graphs: Sequence[Graph] = (), runs: Sequence[Rec
 
 
 def _by_names_of(plan: Plan, run: Recorded) -> Recorded:
-    """Names the islands of a recorded run as the plan does: a process that has islands of one name and several sizes
-    adds the size (`islands.py` of the runtime)."""
+    """Renames the islands of a recorded run to the names in the plan.
+
+    A process that has islands of one name and several sizes appends the size (`islands.py` of the runtime).
+    """
     names = {f"{i.name}({i.size})": i.name for i in plan.topology.islands}
     rows = tuple(replace(row, island=names.get(row.island, row.island)) for row in run.rows)
     return Recorded(run.number, run.program, rows)
 
 
 def picture_of_trace(path: Path) -> Picture:
-    """Makes the picture of a trace alone: what each device did. Raises PWC0822."""
+    """Builds the picture of a trace without its plan: the work of each device. Raises PWC0822."""
     runs = read_trace(path)
     return Picture(runs[-1].program or path.stem, None, (), runs, [TRACE_ALONE])

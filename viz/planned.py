@@ -1,4 +1,4 @@
-"""When each task of a plan happens if nothing is late, and what each device waits for in its gaps. Pure."""
+"""Simulates the tasks of a plan without delays: their times, and the cause of each gap. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pathways.viz.work import PlannedTask, Work
 
 @dataclass(frozen=True)
 class Times:
-    """`starts` and `ends` of every task, and for each the task that it waited for last (-1: none).
+    """`starts` and `ends` of every task, and in `causes` the task that each one waited for last (-1: none).
 
     `unit` is seconds, or units of equal stages (a forward is 1).
     """
@@ -27,9 +27,9 @@ class Times:
 
 
 def planned(work: Work, lengths: Sequence[float], unit: str) -> Times:
-    """Plays the tasks, each as long as `lengths` says; a device does them in the order of the plan.
+    """Simulates the tasks with the given lengths. Each device executes its tasks in plan order.
 
-    Transfers take their time on no device. Gangs on devices that they share wait for each other.
+    Transfers occupy no device. Calls on shared devices wait for each other.
     """
     behind = _behind(work.tasks)
     waits = [t.waits for t in work.tasks]
@@ -40,9 +40,9 @@ def planned(work: Work, lengths: Sequence[float], unit: str) -> Times:
 
 
 def equal_lengths(work: Work) -> list[float]:
-    """How long tasks take if all stages are equal; of several calls of one action the largest counts.
+    """Returns the lengths of tasks if all stages are equal. Of several calls of one action, only the largest counts.
 
-    Where nothing is a pipeline, every call takes one unit.
+    Without a pipeline, every call takes one unit.
     """
     largest: dict[Action, int] = {}
     for task in work.tasks:
@@ -56,7 +56,7 @@ def equal_lengths(work: Work) -> list[float]:
 
 
 def _behind(tasks: Sequence[PlannedTask]) -> list[tuple[int, ...]]:
-    """For each task the last one on each of its devices."""
+    """Returns for each task the previous task on each of its devices."""
     last: dict[tuple[int, int], int] = {}
     found: list[tuple[int, ...]] = []
     for task in tasks:

@@ -1,4 +1,4 @@
-"""What a picture shows: a program, its plan, what runs of it did. What is drawn is found when it is asked for."""
+"""The input of a drawing: program, plan and recorded runs. Views are computed lazily."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ from pathways.viz.work import Work, work_of
 
 @dataclass(eq=False)
 class Scene:
-    """A program to look at. `plan` is None for one that is not compiled, and for a trace alone; `runs` are recorded."""
+    """A program to draw. `plan` is None if the program is not compiled, or if only a trace is drawn."""
 
     title: str
     plan: Plan | None = None
     earlier: Sequence[Graph] = ()
-    """The dataflow at the phases before the plan, as far as they are known."""
+    """The dataflow at the phases before the plan, as far as it is known."""
     runs: Sequence[Recorded] = ()
     notes: list[str] = field(default_factory=list[str])
 
@@ -31,7 +31,7 @@ class Scene:
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """The dataflow, a graph a phase."""
+        """The dataflow, one graph for each phase."""
         return [*self.earlier, *([graph_of_work(self.work)] if self.work is not None else [])]
 
     @cached_property
@@ -40,7 +40,7 @@ class Scene:
 
     @cached_property
     def times(self) -> dict[str, Times]:
-        """When each task happens: as estimated by the cost model, and for equal stages."""
+        """The times of each task: estimated by the cost model, for equal stages, and measured if a run is recorded."""
         if self.work is None:
             return {}
         estimated = planned(self.work, [t.seconds for t in self.work.tasks], "s")
@@ -51,7 +51,7 @@ class Scene:
         return found
 
     def _measured(self) -> Times | None:
-        """The plan with every computation as long as it was in the last run that was recorded."""
+        """Simulates the plan with the computation times of the last recorded run."""
         assert self.work is not None
         lengths = [t.seconds for t in self.work.tasks]
         took: dict[tuple[str, int, str], float] = {}

@@ -1,6 +1,6 @@
-"""What a plan does, as tasks that wait for each other: its computations, its transfers, its branches. Pure.
+"""The tasks of a plan and their dependencies: computations, transfers, branches. Pure.
 
-Only the program's own streams are tasks: what a branch runs, and how often, is data.
+Only the program's own streams have tasks: the work of a branch depends on data.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,15 @@ CALL, TRANSFER, RESHARD, BRANCH = ("call", "transfer", "reshard", "branch")
 Device: TypeAlias = tuple[int, int]
 """The number of an island (of a stream), and a position on it."""
 Slot: TypeAlias = tuple[int, int]
-"""The number of a stream, and a slot there."""
+"""The number of a stream, and a slot in that stream."""
 
 
 class PlannedTask(NamedTuple):
-    """One call, transfer, reshard or branch (`kind`). `waits` are the tasks that make what it reads.
+    """One call, transfer, reshard or branch (`kind`). `waits` are the tasks that produce the values it reads.
 
-    A transfer runs on no devices. `bytes` are those that change device, of a call those of its results on a device;
-    `seconds` is an estimate. `mesh` is where a call runs or a value goes, -1: several; `decision` is of what moves.
+    A transfer runs on no devices. `bytes` is the amount that changes device; for a call, the size of its results on a
+    device. `seconds` is an estimate. `mesh` is the location of a call or the target of a value; -1 means several.
+    `decision` belongs to a transfer or reshard.
     """
 
     kind: str
@@ -52,16 +53,16 @@ class PlannedTask(NamedTuple):
 
 @dataclass(eq=False)
 class Work:
-    """The tasks of a plan, in the order in which a single controller enqueues them; each waits for earlier ones."""
+    """The tasks of a plan, in the order in which a single controller enqueues them. Each waits for earlier ones."""
 
     plan: Plan
     tasks: list[PlannedTask] = field(default_factory=list[PlannedTask])
     makers: dict[Slot, int] = field(default_factory=dict[Slot, int])
-    """The task that makes what a slot holds; arguments and constants have none."""
+    """The task that produces the value of a slot; arguments and constants have none."""
 
     @cached_property
     def users(self) -> dict[Slot, list[int]]:
-        """The tasks that read a slot, in order."""
+        """For each slot, the tasks that read it, in order."""
         found: dict[Slot, list[int]] = {}
         for task in self.tasks:
             for slot in task.reads:
@@ -70,7 +71,7 @@ class Work:
 
 
 def work_of(plan: Plan) -> Work:
-    """Reads a plan. Raises PWC0604 for one whose streams wait for each other."""
+    """Builds the tasks of a plan. Raises PWC0604 if the plan's streams wait for each other."""
     work = Work(plan)
     reader = _Reader(work, _flops(plan.computations))
     for stream, instruction in linearize(plan):
@@ -90,7 +91,7 @@ class _Reader:
     def __init__(self, work: Work, flops: list[float]) -> None:
         self.work, self.plan, self.flops = work, work.plan, flops
         self.sent: dict[int, tuple[Send, int]] = {}
-        """For each channel its send, and the stream that sends."""
+        """For each channel, its send and the sending stream."""
         topology = self.plan.topology
         self.rates = {i.name: i.flops or ASSUMED_FLOPS for i in topology.islands}
         self.dcn = topology.dcn_gbps * 1e9

@@ -1,1 +1,1 @@
-"""The buffers of a program: when each lives, what it is counted to, and the instruction streams that use it."""
+"""Plans the buffers of a program: lifetimes, the owner of each, and the instruction streams that use them."""

@@ -1,4 +1,7 @@
-"""When each value is born, who uses it last, and whether that use may overwrite it. Pure."""
+"""Finds, for each value, the step that makes it, its last use, and whether that use may overwrite it. Pure.
+
+`streams.py` and the pass `plan_islands` use it.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,15 +13,15 @@ from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
 
 BEFORE, KEPT = -1, -1
-"""The birth of what is there before the first step; the death of what is never freed."""
+"""The birth of a value that exists before the first step; the death of a value that is never freed."""
 
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """For each value, by number: the step that makes it, that of its last use, and what may be done with it then.
+    """For each value, by number: the step that makes it, the step of its last use, and its rights.
 
-    `kept`: a result or a constant, never freed. `owned`: the program may overwrite it; it is not the caller's, and no
-    constant.
+    `kept`: a result or a constant, which is never freed. `owned`: the program may overwrite the value, which is neither
+    the caller's nor a constant.
     """
 
     births: list[int]
@@ -28,12 +31,12 @@ class Lifetimes:
 
     @cached_property
     def ends(self) -> list[int]:
-        """For each value the step behind which it is freed or overwritten; KEPT: never."""
+        """For each value, the step after which it is freed or overwritten; KEPT if never."""
         return [KEPT if kept else death for kept, death in zip(self.kept, self.deaths, strict=True)]
 
 
 def lifetimes(program: ProgramIR) -> Lifetimes:
-    """The lifetimes of all values, in the order of the program's steps."""
+    """Computes the lifetimes of all values, in the order of the program's steps."""
     flow, arguments = program.flow, program.arguments
     births = [BEFORE] * len(arguments)
     deaths = [BEFORE] * len(arguments)
@@ -54,14 +57,14 @@ def lifetimes(program: ProgramIR) -> Lifetimes:
 
 
 Donated: TypeAlias = dict[int, int | None]
-"""The operands that a computation overwrites, each with the result that takes its memory; None: XLA chooses one."""
+"""The operands that a computation overwrites, each with the result that takes its memory; None if XLA chooses one."""
 
 
 def donations(program: ProgramIR, alive: Lifetimes) -> dict[str, Donated]:
-    """For each computation the operands it overwrites: those that every one of its calls uses for the last time.
+    """Finds, per computation, the operands that it overwrites: every one of its calls uses them for the last time.
 
-    Donation is part of the compiled code, so that one call that still needs an operand keeps it for all. An operand
-    is donated only where a result of the same type and sharding can take its memory.
+    Donation is part of the compiled code. If one call still needs an operand, it is kept for all calls. An operand is
+    only donated if a result of the same type and sharding can take its memory.
     """
     allowed: dict[str, set[int]] = {}
     first: dict[str, Node] = {}
@@ -74,7 +77,7 @@ def donations(program: ProgramIR, alive: Lifetimes) -> dict[str, Donated]:
 
 
 def _last_uses(call: Node, alive: Lifetimes, candidates: set[int] | None) -> set[int]:
-    """Positions of operands that this call may overwrite, out of those that all calls before it may."""
+    """Returns positions of operands that this call may overwrite, out of those that all earlier calls may."""
     operands, step = call.operands, call.op.step
     count = Counter(operands)
     ends, owned = alive.ends, alive.owned
@@ -86,7 +89,7 @@ def _last_uses(call: Node, alive: Lifetimes, candidates: set[int] | None) -> set
 
 
 def _matched(program: ProgramIR, call: Node, candidates: set[int]) -> Donated:
-    """The candidates for which there is a result of the same type and sharding, each result taken once."""
+    """Selects candidates with a result of the same type and sharding. Each result is taken once."""
     types = program.flow.types
     results = [(types[r], s) for r, s in zip(call.results, call.op.out_shardings, strict=True)]
     wanted = frozenset(results)

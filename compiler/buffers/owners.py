@@ -1,4 +1,4 @@
-"""Whom the memory of each value is counted to, in the user's own words."""
+"""Attributes the memory of each value to an owner, in the user's own words. `streams.py` uses it."""
 
 import re
 from dataclasses import replace
@@ -15,11 +15,11 @@ _ROOT = re.compile(r"\w+")
 
 
 def owners(program: ProgramIR) -> list[str]:
-    """The owner of each value, by number.
+    """Returns the owner of each value, by number.
 
-    An argument belongs to its parameter (`params`, `state`); what a pipeline's forward calls make are activations of a
-    microbatch, what its backward calls make its gradients; what moved is a transfer buffer; other values belong to the
-    call that makes them.
+    An argument belongs to its parameter (`params`, `state`). Results of a pipeline's forward calls are activations of a
+    microbatch, results of its backward calls are its gradients. A moved value is a transfer buffer. Other values belong
+    to the call that makes them.
     """
     found = [OWNER_CONSTANTS if a.is_constant else _root(a.name) for a in program.arguments]
     for node in program.flow.nodes:
@@ -40,7 +40,7 @@ def owners(program: ProgramIR) -> list[str]:
 
 
 def what_it_does(node: Node) -> str | None:
-    """The action of a call; what is computed again for a backward call is forward work."""
+    """Returns the action of a call. Recomputation for a backward call counts as forward work."""
     action: str | None = node.op.action
     if action is None or not node.op.again:
         return action
@@ -55,12 +55,12 @@ def _of_call(action: str | None, name: str) -> str:
 
 
 def _of_part(part: str) -> str:
-    """The owner of what one part of a merged call makes."""
+    """Returns the owner of the results of one part of a merged call."""
     read = read_part(part)
     return _of_call(read.action or None, read.name)
 
 
 def _root(name: str) -> str:
-    """The parameter of `params['w'][0]`."""
+    """Returns the parameter of `params['w'][0]`: `params`."""
     match = _ROOT.match(name)
     return match[0] if match else name

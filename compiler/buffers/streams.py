@@ -1,4 +1,7 @@
-"""The streams of all islands, as nouns of the plan: slots, births and deaths, donation, instructions. Pure."""
+"""Plans the streams of all islands, in the plan's data types: slots, births and deaths, donation, instructions. Pure.
+
+The pass `plan_islands` calls `plan_streams`; `rematerialize` calls `device_peaks`.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +25,7 @@ from pathways.dialect.sdy import Placed
 
 @dataclass
 class _Draft:
-    """One island's stream while it is made."""
+    """One island's stream while it is built."""
 
     kinds: dict[BufferKind, int] = field(default_factory=dict[BufferKind, int])
     groups: list[Buffers] = field(default_factory=list[Buffers])
@@ -36,16 +39,17 @@ def plan_streams(
     temporaries: Mapping[str, int] | None = None,
     donate: bool = True,
 ) -> tuple[tuple[Stream, Peak], ...]:
-    """What each island does, in the order of the program, and where its memory is highest.
+    """Plans the instructions of each island, in program order, and finds the peak of its memory.
 
-    By computation, `donated` are the operands that it overwrites (default: as many as may be), and `temporaries` the
-    bytes on a device that its executable needs while it runs. `donate`: loops may overwrite what they carry.
+    `donated` maps computations to the operands that they overwrite; by default, as many as possible. `temporaries` maps
+    computations to the bytes on a device that their executables need while they run. If `donate`, loops may overwrite
+    the values that they carry.
     """
     return _Planner(program, donated, temporaries or {}, donate).run()
 
 
 def device_peaks(program: ProgramIR, *, temporaries: Mapping[str, int]) -> dict[tuple[str, int], int]:
-    """The most bytes alive on each device, named by its island and its number there."""
+    """Returns the maximum live bytes on each device, by island name and device number in the island."""
     planner, meshes = _Planner(program, None, temporaries, True), plan_meshes(program)
     found: dict[tuple[str, int], int] = {}
     for stream, _ in planner.run():
@@ -76,10 +80,10 @@ class _Planner:
         self.islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
         self.drafts: dict[str, _Draft] = {}
         self.bodies: list[PlannedBody] = []
-        """Of the branches so far."""
+        """The bodies of the branches so far."""
         self._kinds: dict[tuple[ArrayType, Placed], BufferKind] = {}
         self._numbered: dict[tuple[Any, ...], tuple[int, ...]] = {}
-        """The numbers that the kinds of some results of a computation have on a mesh."""
+        """The kind numbers of a group of results of a computation on a mesh."""
 
     def run(self) -> tuple[tuple[Stream, Peak], ...]:
         for value in self.flow.arguments:
@@ -103,7 +107,7 @@ class _Planner:
         return tuple(streams)
 
     def bytes_of(self, values: list[int]) -> dict[str, dict[int, int]]:
-        """Bytes of some values on each device, by island."""
+        """Counts the bytes of some values on each device, by island."""
         found: dict[str, dict[int, int]] = {}
         for value in values:
             placed = self.flow.places[value]
@@ -114,7 +118,7 @@ class _Planner:
         return found
 
     def borrowed(self, island: str) -> frozenset[int]:
-        """Slots of what the caller keeps, and which therefore stay in memory."""
+        """Returns the slots of values that the caller keeps, which therefore stay in memory."""
         return frozenset(
             self.slots[v]
             for v in self.flow.arguments
@@ -137,9 +141,9 @@ class _Planner:
         return self._kinds[key]
 
     def _make(self, values: range, name: str, role: str, alike: tuple[Any, ...]) -> None:
-        """Gives values that are born together their buffers, one group for each owner.
+        """Adds buffers for values that are born together, one group per owner.
 
-        Those that something else with an equal `alike` makes are of the same kinds.
+        Values of other calls with an equal `alike` have the same kinds.
         """
         start = values.start
         for _, group in groupby(self.owners[values.start : values.stop]):
@@ -155,7 +159,7 @@ class _Planner:
             self._numbered[key] = tuple(found)
         kinds, deaths = self._numbered[key], tuple(alive.ends[values.start : values.stop])
         shown = name
-        if len(values) < len(together):  # part of what a call makes
+        if len(values) < len(together):  # a part of the call's results
             at = values.start - together.start
             shown = f"{name}#{at}" + (".." if len(values) > 1 else "")
         draft.groups.append(Buffers(shown, role, self.owners[values.start], kinds, alive.births[values.start], deaths))
@@ -202,7 +206,7 @@ class _Planner:
             self._free(self._draft(island), step, [moved] if self.alive.ends[moved] == step else [])
 
     def _branch(self, node: Node) -> None:
-        """One instruction in the streams of all islands that have a part in it."""
+        """Adds one instruction to the streams of all islands that take part in the branch."""
         op, step, name = node.op, node.op.step, pw.shown_name(node.op)
         for i, value in enumerate(node.results):
             self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value", (value,))
@@ -235,7 +239,7 @@ class _Planner:
             self._free(self._draft(island), step, [v for v in dead if self._island(v) == island])
 
     def _given_up(self, node: Node) -> set[int]:
-        """What a loop carries, and may overwrite: it is not needed afterwards."""
+        """Returns the carried values that a loop may overwrite, since they are not needed afterwards."""
         if not isinstance(node.op, pw.WhileOp) or not self.donates:
             return set()
         carried = node.operands[len(node.operands) - len(node.results) :]
@@ -253,7 +257,7 @@ class _Planner:
 
 @dataclass(frozen=True)
 class PlannedBody:
-    """What a body needs. `meshes` cover all devices that it works on, the largest first; bytes are on each device."""
+    """The needs of a body. `meshes` cover all its devices, largest first; bytes are per device."""
 
     meshes: list[str]
     peaks: dict[str, dict[int, int]]
@@ -261,9 +265,10 @@ class PlannedBody:
     outputs: dict[str, dict[int, int]]
 
     def beside(self, island: str, once: bool) -> int:
-        """The most bytes that it needs on a device beside what is counted outside.
+        """Returns the maximum bytes that the body needs on a device besides the memory counted outside.
 
-        What a loop carries is counted once more: what it was given stays, beside what it carries and what it makes.
+        Values that a loop carries are counted once more. The values given to it stay, besides those that it carries and
+        makes.
         """
         ins, outs = self.inputs.get(island, {}), self.outputs.get(island, {}) if once else {}
         found = (n - ins.get(d, 0) - outs.get(d, 0) for d, n in self.peaks.get(island, {}).items())
@@ -271,7 +276,7 @@ class PlannedBody:
 
 
 def planned_body(around: _Planner, body: ProgramIR) -> PlannedBody:
-    """Plans a body to see what it needs, as the function around it is planned."""
+    """Plans a body with the settings of the surrounding function, to find the memory that it needs."""
     planner = _Planner(body, around.given, around.temporaries, around.donates)
     streams = [stream for stream, _ in planner.run()]
     flow, meshes = body.flow, plan_meshes(body)
@@ -283,7 +288,7 @@ def planned_body(around: _Planner, body: ProgramIR) -> PlannedBody:
 
 
 def _cover(program: ProgramIR, meshes: list[str]) -> list[str]:
-    """Some of these meshes, the largest first, with all of their devices."""
+    """Selects some of these meshes, largest first, that together have all of their devices."""
     covered: set[tuple[str, int]] = set()
     chosen: list[str] = []
     for mesh in sorted(dict.fromkeys(meshes), key=lambda m: -program.mesh(m).size):
@@ -295,7 +300,7 @@ def _cover(program: ProgramIR, meshes: list[str]) -> list[str]:
 
 
 def plan_meshes(program: ProgramIR) -> tuple[PlanMesh, ...]:
-    """The meshes of a program on the devices that their slices are bound to."""
+    """Returns the meshes of a program on the devices to which their slices are bound."""
     found: list[PlanMesh] = []
     for symbol, op in program.meshes.items():
         owner = program.slices[op.slice]

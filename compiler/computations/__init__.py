@@ -1,1 +1,1 @@
-"""Changing one computation, a StableHLO module: inlining, merging, splitting, propagating shardings, counting."""
+"""Transformations and analyses of one computation (a StableHLO module): inline, merge, split, propagate, count."""

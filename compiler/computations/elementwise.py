@@ -1,4 +1,4 @@
-"""Operations that work element by element: of StableHLO, and of CHLO, JAX's own."""
+"""Elementwise operations of StableHLO, and of CHLO, JAX's own dialect."""
 
 _STABLEHLO = """
 abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential

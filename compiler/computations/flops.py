@@ -1,8 +1,8 @@
-"""How much a computation computes: floating-point operations of a StableHLO module, counted on the IR.
+"""Counts the floating-point operations of a StableHLO module on the IR. Placement and cost estimates use it.
 
-Not `lowered.cost_analysis()`: that counts the body of a loop once, needs JAX's own lowering at hand (a dump has none),
-and its numbers move with the version of XLA. Here a loop counts as often as it runs, where its trip count is in the IR.
-A multiply-add is two operations; elementwise operations count one an element, moving data counts nothing.
+`lowered.cost_analysis()` is not used: it counts the body of a loop once, and changes with the version of XLA. It also
+needs JAX's own lowering, which a dump does not have. Here the body of a loop is counted once per iteration, if the IR
+has the trip count. A multiply-add is two operations. An elementwise operation is one per element; moving data is free.
 """
 
 import math
@@ -38,13 +38,13 @@ _FREE = frozenset(
 
 
 def flops_of(computation: Operation) -> float:
-    """The floating-point operations of one run of a computation, over all devices."""
+    """Counts the floating-point operations of one run of a computation, over all devices."""
     functions = functions_of(computation)
     known: dict[str, float] = {}
 
     def of_function(name: str) -> float:
         if name not in known:
-            known[name] = 0.0  # a recursive function would not end
+            known[name] = 0.0  # stops at a recursive function
             known[name] = of_region(functions[name].regions[0]) if name in functions else 0.0
         return known[name]
 
@@ -86,7 +86,7 @@ def _elements(value: Any) -> int:
 
 
 def _contracted(op: Any) -> int:
-    """The product of the dimensions that a dot sums over: batch and free dimensions are in the result."""
+    """Returns the product of the dimensions that a dot sums over. Batch and free dimensions are in the result."""
     left, right, result = (_elements(v) for v in (op.operands[0], op.operands[1], op.results[0]))
     if not result:
         return 0
@@ -107,7 +107,7 @@ def _batch(op: Any) -> int:
 
 
 def _window(op: Any) -> int:
-    """The multiply-adds behind one element of a convolution: the kernel without its output features."""
+    """Counts the multiply-adds for one element of a convolution: the kernel without its output features."""
     kernel = _elements(op.operands[1])
     text = str(op.attributes["dimension_numbers"])
     layout = text.partition("x[")[2].partition("]")[0].split(", ")
@@ -116,7 +116,7 @@ def _window(op: Any) -> int:
 
 
 def _trips(op: Any) -> int:
-    """How often a loop runs, where it counts from one constant to another as `lax.scan` and `fori_loop` do; else 1."""
+    """Counts the iterations of a loop between two constants, as `lax.scan` and `fori_loop` make them; otherwise 1."""
     body = list(op.regions[0].blocks[0].operations)
     compare = next((o.operation for o in body if o.operation.name == "stablehlo.compare"), None)
     if compare is None:

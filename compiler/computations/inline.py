@@ -1,6 +1,6 @@
-"""A computation without functions: whatever it calls is put in the place of the call.
+"""Inlines all functions that a computation calls. Other modules of this folder use it.
 
-MLIR's own `inline` pass leaves every call as it is: jaxlib does not register the extension that tells it how.
+MLIR's own `inline` pass inlines no call, because jaxlib does not register the extension that it needs.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse, passma
 
 
 def inlined(computation: Operation) -> Module:
-    """A copy of a computation as a module of its own. Functions that something names, as a composite does, stay."""
+    """Returns an inlined copy of a computation as a module. Functions that a composite names stay."""
     context: Any = computation.context
     module = parse(bytecode(computation), context)
     functions = {op.attributes["sym_name"].value: op.operation for op in module.body.operations if _is_function(op)}
@@ -36,7 +36,7 @@ def _is_function(op: Any) -> bool:
 
 
 def _calls(op: Operation) -> Iterator[Operation]:
-    """The calls in an operation's regions, in order."""
+    """Yields the calls in an operation's regions, in order."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -47,7 +47,7 @@ def _calls(op: Operation) -> Iterator[Operation]:
 
 
 def _replace(call: Operation, function: Operation) -> None:
-    """Puts copies of a function's operations in the place of a call."""
+    """Replaces a call by copies of the function's operations."""
     block = function.regions[0].blocks[0]
     known: dict[Any, Any] = dict(zip(block.arguments, call.operands, strict=True))
     *operations, end = (op.operation for op in block.operations)
@@ -60,14 +60,14 @@ def _replace(call: Operation, function: Operation) -> None:
 
 
 def copy_into(op: Operation, place: Any, known: dict[Any, Any]) -> None:
-    """Copies an operation, with what it reads replaced as `known` says, and adds its results there."""
+    """Copies an operation, replaces its operands by `known`, and adds its results to `known`."""
     copy = op.clone(place).operation
     _rename(copy, known)
     known.update(zip(op.results, copy.results, strict=True))
 
 
 def _rename(op: Operation, known: dict[Any, Any]) -> None:
-    """Replaces what a copied operation reads, its regions included."""
+    """Replaces the operands of a copied operation, its regions included."""
     for i, operand in enumerate(op.operands):
         if operand in known:
             op.operands[i] = known[operand]

@@ -1,9 +1,9 @@
-"""What one device does of a computation whose devices need nothing of each other.
+"""Rewrites a computation for one device, if its devices need no data from each other.
 
-Starting a gang costs more than starting its devices one by one (seven times on CPU), and is only worth it where they
-meet in a collective. From the shardings of its arguments the sharding of every value follows, as long as each operation
-needs nothing but the shards at hand; then the computation is written once more, for one device and shards. Where that
-does not work out, as with any collective, the answer is None.
+Starting a gang costs more than starting its devices one by one (seven times on CPU). A gang is only worth it if the
+devices meet in a collective. The pass `per_device` calls `localize`. From the shardings of the arguments, it derives
+the sharding of every value, as long as each operation needs only local shards. It then writes the computation again,
+for one device and its shards. If this fails, as with any collective, the result is None.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
 
 MOST_OPERATIONS = 512
 MOST_FLOPS = 1e7
-"""On one device. What takes longer does not notice how it was started."""
+"""Maximum on one device. In a larger computation, the cost of its start is negligible."""
 
 _TOGETHER = frozenset(
     {
@@ -43,16 +43,16 @@ _TOGETHER = frozenset(
         "send",
     }
 )
-"""StableHLO operations that one device cannot do alone, or whose meaning is not known."""
+"""StableHLO operations that one device cannot do alone, or whose meaning is unknown."""
 
 
 class _NotLocal(Exception):
-    """Some operation needs more than the shards at hand."""
+    """An operation needs more than the local shards."""
 
 
 @dataclass(frozen=True)
 class _Shard:
-    """A value of one device: its shard, and the sharding of the whole."""
+    """A value on one device: its shard, and the sharding of the whole."""
 
     value: Any
     dims: Dims
@@ -60,10 +60,10 @@ class _Shard:
 
 @dataclass(frozen=True)
 class _Spread:
-    """A value spread over new dimensions, which may be split as its users like.
+    """A value broadcast to new dimensions, which its users may split in any way.
 
-    `places` are the dimensions of the result to which those of the source go; `fixed` those of the source that say how
-    a dimension of the result is split.
+    `places` maps dimensions of the source to dimensions of the result. `fixed` gives, for a dimension of the result,
+    the source dimension that decides its split.
     """
 
     source: _Shard
@@ -83,10 +83,10 @@ def localize(
     operations: int = MOST_OPERATIONS,
     flops: float = MOST_FLOPS,
 ) -> Module | None:
-    """The module for one device, or None. Needs the context of the computation.
+    """Returns the module for one device, or None. Needs the context of the computation.
 
-    `ins` and `outs` are the shardings of arguments and results of @main. None, too, for a computation of more
-    `operations`, or of more `flops` on one device.
+    `ins` and `outs` are the shardings of arguments and results of @main. Also returns None if the computation has more
+    than `operations` operations, or more than `flops` on one device.
     """
     size = size_of_axes(axes)
     if size == 1 or read_callbacks(computation) or count_operations(computation) > operations:
@@ -164,7 +164,7 @@ class _Localizer:
             self._set(op, [replicated(r.type.rank) for r in op.results])
 
     def _check_captured(self, op: Operation) -> None:
-        """What regions take from around them must be whole, and still the same value."""
+        """Checks that values that regions capture are whole and unchanged. Raises _NotLocal otherwise."""
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.operations:
@@ -175,13 +175,13 @@ class _Localizer:
                     self._check_captured(inner.operation)
 
     def _set(self, op: Operation, dims: Sequence[Dims]) -> None:
-        """The results of an operation are shards from now on."""
+        """Changes the results of an operation into shards."""
         for result, one in zip(op.results, dims, strict=True):
             result.set_type(self._local(result.type, one))
             self.known[result] = _Shard(result, one)
 
     def _remake(self, op: Operation, operands: Sequence[Any], dims: Dims) -> None:
-        """The same operation on shards; the whole one is dropped at the end."""
+        """Copies an operation onto shards. The whole operation is erased at the end."""
         made = op.clone(ir.InsertionPoint(op)).operation
         for i, value in enumerate(operands):
             made.operands[i] = value
@@ -190,7 +190,7 @@ class _Localizer:
             self.known[old] = _Shard(new, dims)
 
     def _as(self, value: Any, dims: Dims, before: Operation) -> Any:
-        """A value as it is wanted, split so."""
+        """Returns a value with this split, and builds it if it is a broadcast. Raises _NotLocal for another split."""
         known = self.known[value]
         if isinstance(known, _Shard):
             if known.dims != dims:
@@ -212,7 +212,7 @@ class _Localizer:
         return made.results[0]
 
     def _shard(self, value: Any, op: Operation) -> _Shard:
-        """A value as it is; what is spread is split nowhere new."""
+        """Returns a value as a shard. The new dimensions of a broadcast value are not split."""
         known = self.known[value]
         if isinstance(known, _Shard):
             return known
@@ -232,7 +232,7 @@ class _Localizer:
         self._set(op, [dims] * len(op.results))
 
     def _of_scalars(self, op: Operation) -> None:
-        """An operation on scalars that were spread is spread itself: one on scalars does."""
+        """Computes an operation on broadcast scalars once, on the scalars. Its result is a broadcast value."""
         made = op.clone(ir.InsertionPoint(op)).operation
         for i, value in enumerate(op.operands):
             known = self.known[value]
@@ -306,7 +306,7 @@ class _Localizer:
         self.known[op.results[0]] = _Shard(value, wanted)
 
     def _manual(self, op: Operation) -> None:
-        """Written for one device by the user: its body as it stands."""
+        """Inlines a manual computation, which the user has written for one device."""
         ins = [p.dims for p in read_shardings(op.attributes["in_shardings"])]
         outs = [p.dims for p in read_shardings(op.attributes["out_shardings"])]
         block = op.regions[0].blocks[0]
@@ -324,13 +324,13 @@ class _Localizer:
 
 
 def _erase_unused(op: Operation) -> None:
-    """Drops what was replaced: the whole of a value that is a shard now."""
+    """Erases a replaced operation: the whole form of a value that is now a shard."""
     if not any(list(r.uses) for r in op.results):
         op.erase()
 
 
 def _whole_shape(shard: _Shard, sizes: dict[str, int]) -> list[int]:
-    """The shape of the whole value."""
+    """Returns the shape of the whole value."""
     shape = list(shard.value.type.shape)
     for at, names in enumerate(shard.dims):
         for name in names:
@@ -339,7 +339,7 @@ def _whole_shape(shard: _Shard, sizes: dict[str, int]) -> list[int]:
 
 
 def _alone(op: Operation) -> None:
-    """Raises for what a device cannot do by itself, at any depth."""
+    """Raises _NotLocal for an operation that one device cannot do alone, at any depth."""
     dialect, _, kind = op.name.partition(".")
     if kind in _TOGETHER or dialect in ("sdy", "func", "mhlo"):
         raise _NotLocal
@@ -352,7 +352,7 @@ def _alone(op: Operation) -> None:
 
 
 def _numbers(text: str, name: str) -> list[int]:
-    """A list of dimensions in a printed attribute; the bindings read no other way."""
+    """Reads a list of dimensions from a printed attribute; the Python bindings have no other access."""
     _, found, rest = text.partition(f"{name} = [")
     return [int(n) for n in rest.partition("]")[0].split(",") if n.strip()] if found else []
 

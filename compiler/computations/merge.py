@@ -1,4 +1,7 @@
-"""One computation of several: a module whose @main calls what were the computations of its parts."""
+"""Merges several computations into one: a module whose @main calls the computations of its parts.
+
+The pass `merge_calls` uses it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,23 +15,23 @@ from pathways.dialect.sdy import Placed, mesh_ops_of, write_sharding
 from pathways.dialect.sharding import Axes, Dims
 
 PartOperand: TypeAlias = tuple[int, int]
-"""Where an operand comes from: (-1, number of an argument of the whole), or (a part, number of its result)."""
+"""The source of an operand: (-1, argument number of the whole), or (part number, result number of that part)."""
 
 
 @dataclass(frozen=True)
 class PartCall:
-    """One call of the whole: its computation, and where its operands come from."""
+    """One call in the merged computation: its computation, and the sources of its operands."""
 
     callee: str
     operands: tuple[PartOperand, ...]
     ins: tuple[Dims, ...]
-    """The shardings in which it takes its operands."""
+    """The shardings of the call's operands."""
     outs: tuple[Dims, ...]
 
 
 @dataclass(frozen=True)
 class Whole:
-    """What is to be built; equal ones are built once."""
+    """Describes a merged computation; equal ones are built once."""
 
     axes: Axes
     parts: tuple[PartCall, ...]
@@ -37,8 +40,10 @@ class Whole:
 
 
 def mergeable(computations: Sequence[Operation]) -> bool:
-    """Whether the meshes of computations can stand side by side (equal ones, or under different names), and none calls
-    back to the host: a callback is known by its index in its own module."""
+    """Whether computations can share a module: their meshes do not conflict, and none calls back to the host.
+
+    Meshes conflict if they have one name and are different. A callback is identified by its index in its own module.
+    """
     if any(map(read_callbacks, computations)):
         return False
     seen: dict[str, str] = {}
@@ -51,7 +56,7 @@ def mergeable(computations: Sequence[Operation]) -> bool:
 
 
 def merge(program: ProgramIR, symbol: str, whole: Whole) -> None:
-    """Adds the computation `symbol` to the program. Needs its context, and a location."""
+    """Adds the computation `symbol` to the program. Needs the program's context, and a location."""
     callees = list(dict.fromkeys(p.callee for p in whole.parts))
     before = ir.InsertionPoint(program.func.operation)
     module = ir.Operation.create(
@@ -93,21 +98,21 @@ def main_type(program: ProgramIR, part: PartCall) -> Any:
 
 
 def _as(value: Any, dims: Dims, mesh: str, source: PartOperand, whole: Whole) -> Any:
-    """A value in the sharding in which a part takes it, if it has another."""
+    """Returns a value in the sharding in which a part takes it. Adds a constraint if it has another one."""
     at, i = source
     have = whole.arguments[i] if at < 0 else whole.parts[at].outs[i]
     return value if have == dims else _constrained(value, dims, mesh, whole.axes)
 
 
 def _constrained(value: Any, dims: Dims, mesh: str, axes: Axes) -> Any:
-    """What lay in memory between two parts keeps the sharding it had there."""
+    """Constrains a value that was in memory between two parts to the sharding that it had there."""
     if all(size == 1 for _, size in axes):
         return value
     return sdy.ShardingConstraintOp(value, write_sharding(Placed(mesh, dims))).result
 
 
 def _copy(computation: Operation, body: Any, prefix: str) -> str:
-    """Copies functions and meshes of a computation; gives the name that its @main has there."""
+    """Copies the functions and meshes of a computation into a module, and returns the new name of its @main."""
     present = {op.operation.attributes["sym_name"].value for op in body.operations if op.operation.name == "sdy.mesh"}
     names: dict[str, str] = {}
     copies: list[Operation] = []
@@ -132,7 +137,7 @@ def _copy(computation: Operation, body: Any, prefix: str) -> str:
 
 
 def _rename(op: Operation, names: dict[str, str]) -> None:
-    """Follows the renamed functions in whatever refers to them: calls, composites, custom calls."""
+    """Updates all references to renamed functions: calls, composites, custom calls."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -155,7 +160,7 @@ def _renamed(attribute: Any, names: dict[str, str]) -> Any:
 
 
 def count_operations(computation: Operation) -> int:
-    """How many operations a computation has, functions that it calls counted as often as they are called."""
+    """Counts the operations of a computation. A called function counts once per call."""
     functions = functions_of(computation)
     known: dict[str, int] = {}
 

@@ -1,7 +1,8 @@
-"""Shardy's propagation inside one computation, on a clone: only the shardings of @main's signature are read back.
+"""Runs Shardy's propagation on a clone of one computation, and reads back only the shardings of @main's signature.
 
-Guards (each kills the process otherwise, or yields a module that does not compile): the pipeline runs on the nested
-module itself, which has a @main; it never runs on the original, which would be left with `sdy.reshard` ops.
+The pass `propagate_shardings` uses it. Two guards prevent a crash of the process, or a module that does not compile.
+The pipeline runs on the nested module itself, which has a @main. It never runs on the original, which would keep
+`sdy.reshard` ops.
 """
 
 from dataclasses import dataclass
@@ -15,18 +16,18 @@ from pathways.dialect.sdy import Placed, create_mesh, has_sub_axes, is_closed, m
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
 
 Known: TypeAlias = Dims | None
-"""The sharding of one argument or result of a computation; None: open."""
+"""The sharding of one argument or result of a computation; None if it is open."""
 
 
 @dataclass(frozen=True)
 class SignatureShardings:
-    """Shardings of the arguments and of the results of a computation."""
+    """Shardings of the arguments and results of a computation."""
 
     ins: tuple[Known, ...]
     outs: tuple[Known, ...]
 
     def closed(self, ranks: "Ranks") -> "SignatureShardings":
-        """With everything open replicated."""
+        """Returns the same signature with open shardings replicated."""
         ins = tuple(replicated(r) if d is None else d for d, r in zip(self.ins, ranks.ins, strict=True))
         outs = tuple(replicated(r) if d is None else d for d, r in zip(self.outs, ranks.outs, strict=True))
         return SignatureShardings(ins, outs)
@@ -46,10 +47,10 @@ def ranks_of(computation: Operation) -> Ranks:
 def read_signature(
     computation: Operation, axes: Axes, where: Where | None = None, *, settled: bool = False
 ) -> SignatureShardings:
-    """What is written on @main: the user's shardings, or, `settled`, what propagation made of them.
+    """Reads the shardings on @main: the user's, or, if `settled`, the result of propagation.
 
-    A sharding that the user left open in some dimension (`P.UNCONSTRAINED`) is a hint to propagation, and not read
-    before it is settled. Raises PWC0102 for a second mesh.
+    A user's sharding with an open dimension (`P.UNCONSTRAINED`) is a hint to propagation. It is only read if `settled`.
+    Raises PWC0102 for a second mesh.
     """
     main = main_of(computation)
     meshes = meshes_of(computation)
@@ -69,7 +70,7 @@ def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where
     if has_sub_axes(sharding) or not (settled or is_closed(sharding)):
         return None
     placed = read_sharding(sharding)
-    if len(placed.dims) != rank:  # the storage of a PRNG key has one dimension more than its spec
+    if len(placed.dims) != rank:  # the stored form of a PRNG key has one dimension more than its spec
         placed = Placed(placed.mesh, placed.dims + ((),) * (rank - len(placed.dims)))
     if any(placed.dims) and meshes.get(placed.mesh) != axes:
         raise PathwaysError(
@@ -85,7 +86,7 @@ def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where
 
 
 def write_signature(computation: Operation, axes: Axes, signature: SignatureShardings) -> None:
-    """Writes closed shardings on @main, the mesh with these axes beside it, and the number of partitions."""
+    """Writes closed shardings and the number of partitions on @main, and adds the mesh with these axes."""
     main = main_of(computation)
     mesh = mesh_symbol(computation, axes)
     size = size_of_axes(axes)
@@ -99,7 +100,7 @@ def write_signature(computation: Operation, axes: Axes, signature: SignatureShar
 
 
 def _with(attribute: Any, placed: Placed) -> Any:
-    """The user's own closed sharding stays as it is written: it may carry priorities."""
+    """Adds a sharding to an attribute. Keeps the user's own closed sharding, which may carry priorities."""
     entries = {named.name: named.attr for named in attribute}
     old = entries.get("sdy.sharding")
     if old is None or not is_closed(old) or has_sub_axes(old) or read_sharding(old) != placed:
@@ -119,7 +120,7 @@ def mesh_symbol(computation: Operation, axes: Axes) -> str:
 
 
 def propagate(computation: Operation, axes: Axes, given: SignatureShardings, where: Where | None) -> SignatureShardings:
-    """Completes a signature by propagation through the computation; what nothing determines stays open."""
+    """Completes a signature by propagation through the computation. Undetermined shardings stay open."""
     if all(n == 1 for _, n in axes) or None not in (*given.ins, *given.outs):
         return given
     holder = ir.Module.create()
@@ -132,7 +133,7 @@ def propagate(computation: Operation, axes: Axes, given: SignatureShardings, whe
 
 
 def _prefer(given: tuple[Known, ...], found: tuple[Known, ...]) -> tuple[Known, ...]:
-    """What was given stays; what was found counts where it says something."""
+    """Merges shardings: keeps given ones, and takes found ones if they split something."""
     chosen: list[Known] = []
     for g, f in zip(given, found, strict=True):
         chosen.append(g if g is not None else (f if f is not None and any(f) else None))

@@ -1,4 +1,7 @@
-"""What a computation takes and makes, on how many devices: its types, shardings and mesh, read off the IR."""
+"""Reads the signature of a computation from the IR: types, shardings, and the axes of its mesh.
+
+`export.py`, `emit/mpmd_text.py` and the pass `per_device` use it.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +25,7 @@ class ComputationSignature:
 
 
 def signature_of(computation: Operation) -> ComputationSignature:
-    """The signature of a computation, from phase `shard` on."""
+    """Returns the signature of a computation, from phase `shard` on."""
     main = main_of(computation)
     ins, outs = tuple(map(from_mlir, main.type.inputs)), tuple(map(from_mlir, main.type.results))
     size = computation.attributes["mhlo.num_partitions"].value

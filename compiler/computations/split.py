@@ -1,6 +1,7 @@
-"""Cutting a computation in two by its results: one part makes some of them, the other the rest.
+"""Splits a computation in two by its results: the first half makes some results, the second half the others.
 
-What both parts need is computed in the first and handed on, except for what costs nothing to make again.
+The pass `split_backward` uses it. Values that both halves need are computed in the first half and passed on. Cheap
+operations are computed again instead.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,15 +22,15 @@ _CHEAP = frozenset(
         "stablehlo.transpose",
     }
 )
-"""Operations that are made again in the second part, if all that they are made of is there."""
+"""Operations that the second half computes again, if all their inputs are available there."""
 
 
 @dataclass(frozen=True)
 class Halves:
-    """Two computations in place of one.
+    """Two computations that replace one.
 
-    `first_inputs` and `second_inputs` are positions of arguments of the whole; the second takes behind them the last
-    `handed` results of the first, which come behind those of the whole that it makes.
+    `first_inputs` and `second_inputs` are positions of arguments of the whole. The second half takes `handed` more
+    values after them: the last results of the first half. The first half returns them after its results of the whole.
     """
 
     first: str
@@ -40,7 +41,7 @@ class Halves:
 
 
 def split(program: ProgramIR, symbol: str, first_results: Sequence[int], suffixes: tuple[str, str]) -> Halves:
-    """Adds to the program two computations: one that makes `first_results` of `symbol`, one that makes the others."""
+    """Adds two computations to the program: one makes `first_results` of `symbol`, the other the remaining results."""
     whole = inlined(program.computations[symbol])
     body = _Body(main_of(whole.operation))
     wanted = [v for i, v in enumerate(body.returned) if i in set(first_results)]
@@ -63,7 +64,7 @@ def split(program: ProgramIR, symbol: str, first_results: Sequence[int], suffixe
 
 
 class _Body:
-    """The operations of @main by position, and who makes which value. Values are numbered: arguments, then results."""
+    """The operations of @main by position, and the maker of each value. Numbers of values: arguments, then results."""
 
     def __init__(self, main: Any) -> None:
         block = main.operation.regions[0].blocks[0]
@@ -78,7 +79,7 @@ class _Body:
         self.reads: list[list[Any]] = [list(_captured(op)) for op in self.operations]
 
     def closure(self, values: Iterable[Any], stop: Iterable[Any] = ()) -> set[int]:
-        """The operations that make values, and all that these need, up to `stop`."""
+        """Returns the operations that make values, and all operations that these need, up to `stop`."""
         ends = set(stop)
         found: set[int] = set()
         waiting = [v for v in values if v in self.maker and v not in ends]
@@ -90,7 +91,7 @@ class _Body:
         return found
 
     def cheap(self, operations: set[int]) -> set[int]:
-        """Those of some operations that are made again rather than handed on."""
+        """Selects the operations that are computed again rather than passed on."""
         found: set[int] = set()
         for at in sorted(operations):
             op = self.operations[at]
@@ -99,7 +100,7 @@ class _Body:
         return found
 
     def boundary(self, results: Iterable[Any], made: set[int]) -> list[Any]:
-        """The values of `made` that what makes `results` reads, in order."""
+        """Returns the values of `made` that are needed to make `results`, in order."""
         results = list(results)
         handed = {v for v in results if v in self.maker and self.maker[v] in made}
         for at in self.closure(results) - made:
@@ -112,7 +113,7 @@ class _Body:
 
 
 def _captured(op: Operation) -> Iterable[Any]:
-    """What an operation reads: its operands, and what its regions take from around it."""
+    """Yields the values that an operation reads: its operands, and the values that its regions capture."""
     yield from op.operands
     inside: set[Any] = set()
     for region in op.regions:
@@ -124,9 +125,9 @@ def _captured(op: Operation) -> Iterable[Any]:
 
 
 def _reduce(main: Any, keep: set[int], results: list[int], chosen: list[int], extra: Sequence[int]) -> tuple[int, ...]:
-    """Leaves of @main the operations `keep`, with `results` (numbers of values) and more arguments for `extra`.
+    """Reduces @main to the operations `keep`, with `results` (numbers of values) and new arguments for `extra`.
 
-    `chosen` are the positions of results of the whole among them. Gives the positions of the arguments that are left.
+    `chosen` are the positions of the kept results of the whole. Returns the positions of the remaining arguments.
     """
     block = main.operation.regions[0].blocks[0]
     operations = [op.operation for op in block.operations]

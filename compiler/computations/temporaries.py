@@ -1,4 +1,7 @@
-"""How much memory executables need while they run, beside their arguments and results: asked of XLA, or estimated."""
+"""Finds the temporary memory of executables, without arguments and results: asks XLA, or estimates it.
+
+The passes `rematerialize` and `plan_islands` call it.
+"""
 
 from typing import Any, Protocol
 
@@ -10,15 +13,15 @@ from pathways.dialect.mlir import Operation, bytecode, portable
 
 
 class Analyzer(Protocol):
-    """Knows what a computation costs on the devices at hand. The runtime implements it."""
+    """Measures the cost of computations on the devices at hand. The runtime implements it."""
 
     def temporaries(self, module: bytes, devices: int) -> int | None:
-        """Bytes on one device beside arguments and results; None: this host cannot say."""
+        """Returns bytes on one device, without arguments and results; None if this host cannot measure them."""
         ...
 
 
 def temporaries_of(program: ProgramIR, analyzer: Analyzer | None) -> dict[str, int]:
-    """For each computation the bytes of its temporaries on one device. Without an analyzer an estimate."""
+    """Returns, per computation, the bytes of its temporaries on one device. Estimates them without an analyzer."""
     found: dict[str, int] = {}
     for symbol, computation in program.computations.items():
         devices = computation.attributes["mhlo.num_partitions"].value
@@ -52,27 +55,27 @@ _KEPT = frozenset(
         "while",
     }
 )
-"""StableHLO operations whose results XLA keeps in memory; others are mostly fused into who reads them."""
+"""StableHLO operations whose results XLA keeps in memory. Others are mostly fused into their consumers."""
 
 
 def estimate(computation: Operation, devices: int) -> int:
-    """The most bytes of intermediate results alive at once, split evenly over devices.
+    """Estimates the maximum bytes of live intermediate results, split evenly over devices.
 
-    A guess without the compiler of the platform: results of `_KEPT` live until their last reader, through operations
-    that are fused into it, each result of the computation being finished before the next. Layouts, padding and
-    scratch memory are unknown.
+    This is a guess without the compiler of the platform. Results of `_KEPT` operations live until their last reader,
+    including readers through fused operations. Each result of the computation is finished before the next. Layouts,
+    padding and scratch memory are unknown.
     """
     module = inlined(computation)
     return -(-_peak(main_of(module.operation).operation.regions[0].blocks[0]) // max(devices, 1))
 
 
 def _peak(block: Any) -> int:
-    """The peak of one block; values that it returns are its caller's."""
+    """Returns the peak of one block. The values that it returns belong to its caller."""
     operations = [op.operation for op in block.operations]
     returned = list(operations[-1].operands) if operations else []
     order = _depth_first(operations[:-1], returned)
     last: dict[Any, int] = {}
-    """For each value the last operation that reads its memory, itself or through fused ones."""
+    """For each value, the last operation that reads its memory, directly or through fused operations."""
     for at in range(len(order) - 1, -1, -1):
         op = order[at]
         until = at if _kept(op) else max((last.get(r, at) for r in op.results), default=at)
@@ -94,7 +97,7 @@ def _peak(block: Any) -> int:
 
 
 def _depth_first(operations: list[Any], returned: list[Any]) -> list[Any]:
-    """Operations in an order in which each returned value is finished before the next; dead ones are left out."""
+    """Orders operations so that each returned value is finished before the next. Dead operations are left out."""
     maker = {r: at for at, op in enumerate(operations) for r in op.results}
     order: list[Any] = []
     done: set[int] = set()

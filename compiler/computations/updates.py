@@ -1,7 +1,8 @@
-"""Which results of a computation are updated arguments: a new parameter of the old one, a sum of what it adds to.
+"""Finds results of a computation that are updated arguments, such as a new parameter or a running sum.
 
-XLA writes such a result over its argument as it goes. Told only that the argument's memory is free, it takes any result
-of its size, as a new parameter for an old moment, and copies first whatever is then overwritten before it is read.
+`buffers/liveness.py` uses it for donation. XLA writes such a result over its argument in place. If XLA only knows that
+the argument's memory is free, it takes any result of the same size for it. For example, a new parameter takes an old
+moment. XLA then first copies the data that would be overwritten before it is read.
 """
 
 from collections import Counter
@@ -13,22 +14,22 @@ from pathways.dialect.ir.program import functions_of
 from pathways.dialect.mlir import Operation
 
 Distances: TypeAlias = dict[int, int]
-"""For each argument that a value is made of in place, how many operations are between them."""
+"""For each argument that a value updates in place, the number of operations between them."""
 
 _FIRST = frozenset({"stablehlo.dynamic_update_slice", "stablehlo.reshape", "sdy.sharding_constraint"})
-"""Operations that XLA does in the memory of their first operand."""
+"""Operations that XLA performs in the memory of their first operand."""
 _EACH = frozenset({"stablehlo.optimization_barrier", "stablehlo.scatter", "stablehlo.while"})
-"""Operations that XLA does in the memory of their operands: of the first one the first result, and so on."""
+"""Operations that XLA performs in the memory of their operands: result i takes the memory of operand i."""
 
 
 def updates_of(computation: Operation, arguments: Collection[int]) -> list[Distances]:
-    """Finds for each result which of some arguments it is made of in place, and how far it is from them."""
+    """Finds, for each result, the arguments that it updates in place, and their distances in operations."""
     functions = functions_of(computation)
     return _Walk(functions).of_function(functions["main"], arguments)
 
 
 class _Walk:
-    """A walk over a function and the functions that it calls, each of them once."""
+    """A walk over a function and the functions that it calls, each visited once."""
 
     def __init__(self, functions: Mapping[str, Operation]) -> None:
         self._functions = functions
@@ -48,7 +49,7 @@ class _Walk:
         return [found.get(v, {}) for v in returned]
 
     def _follow(self, op: Operation, given: list[Distances], found: dict[Any, Distances]) -> None:
-        """Notes what the results of an operation are made of, given the same of its operands."""
+        """Records the distances of an operation's results from those of its operands."""
         if op.name in ELEMENTWISE:
             found[op.results[0]] = _nearest(given)
         elif op.name in _FIRST:
@@ -70,7 +71,7 @@ class _Walk:
 
 
 def _nearest(given: Sequence[Distances]) -> Distances:
-    """One operation further than the nearest of some values."""
+    """Returns the smallest distances of some values, plus one operation."""
     found: Distances = {}
     for one in given:
         for argument, distance in one.items():
@@ -81,11 +82,11 @@ def _nearest(given: Sequence[Distances]) -> Distances:
 def pair_updates(
     arguments: Mapping[int, Any], results: Sequence[Any], updates: Sequence[Distances]
 ) -> dict[int, int | None]:
-    """Gives arguments that may be overwritten a result each; None for those whose memory is any result's.
+    """Pairs arguments that may be overwritten with results; None if any result may take the argument's memory.
 
-    `arguments` and `results` say what each is like, by type and layout: only what is alike takes the other's memory, so
-    that there are never more arguments than results of a kind. The nearest pair comes first; of those that are equally
-    near, that whose argument fewer results are made of.
+    `arguments` and `results` describe values by type and layout. Only equal descriptions can share memory, so no
+    description gets more arguments than it has results. The nearest pair has priority. Among equally near pairs, the
+    pair whose argument has fewer derived results has priority.
     """
     made_of = Counter(argument for found in updates for argument in found)
     near = sorted(

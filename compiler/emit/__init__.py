@@ -1,1 +1,1 @@
-"""The program in the forms of others: as a module of Shardy's MPMD dialect, and as IFRT IR."""
+"""Writes programs for other compilers: as a module of Shardy's MPMD dialect, and as IFRT IR."""

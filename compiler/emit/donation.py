@@ -1,7 +1,8 @@
-"""What a fragment may overwrite: operands that nothing reads after any of its calls.
+"""Finds the operands that a fragment may overwrite: values that nothing reads after any of its calls.
 
-Shardy says it of the function that is called, so it must hold for all its calls. An operand whose type and sharding a
-result has, too, is that result's buffer (`tf.aliasing_output`); of others only the memory is free (`jax.buffer_donor`).
+`mpmd_text.py` uses it. Shardy states donation on the called function, so it must hold for all calls. If a result has
+the operand's type and sharding, the result takes the operand's buffer (`tf.aliasing_output`). Otherwise only the memory
+is free (`jax.buffer_donor`).
 """
 
 from collections.abc import Sequence
@@ -14,14 +15,14 @@ from pathways.dialect.ir.program import Argument
 
 @dataclass(frozen=True)
 class Donated:
-    """An operand that is given up, by its number; the result that takes its buffer."""
+    """A donated operand, by number, and the result that takes its buffer; None if no result does."""
 
     operand: int
     result: int | None
 
 
 def dead_operands(flow: Flow, arguments: Sequence[Argument]) -> list[frozenset[int]]:
-    """Finds for each node the positions of the operands that are its caller's to give up, and are read last here."""
+    """Finds, per node, the positions of operands that the program may overwrite and that are read last by this node."""
     kept = {v for v in flow.arguments if not (arguments[v].donate or arguments[v].is_constant)} | set(flow.returned)
     found: list[frozenset[int]] = []
     for node in flow.nodes:

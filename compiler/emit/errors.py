@@ -1,4 +1,4 @@
-"""Errors of emitting a program in Shardy's form."""
+"""Errors of writing a program for Shardy."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The forms in which `pwc compile --emit` writes a program for other compilers."""
+"""The forms in which `pwc compile --emit` writes a program for other compilers. The driver calls `form_text`."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -8,9 +8,9 @@ from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import Module, text
 
 Form: TypeAlias = Callable[[ProgramIR, Mapping[str, bytes]], Module]
-"""Makes a module of a scheduled program and its constants, by digest."""
+"""Makes a module from a scheduled program and its constants, by digest."""
 FORMS: Mapping[str, Form] = {"mpmd": mpmd_module, "ifrt": ifrt_module}
-"""All forms, by the name that `--emit` takes."""
+"""The forms, by their names in `--emit`."""
 
 
 def form_text(program: ProgramIR, constants: Mapping[str, bytes], form: str) -> str:

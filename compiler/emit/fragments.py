@@ -1,7 +1,7 @@
-"""Computations as the functions that `mpmd.fragment_call` runs.
+"""Writes computations as the functions that `mpmd.fragment_call` runs. `mpmd_text.py` uses it.
 
-A function is a computation's @main, with its helpers beside it; all functions of a module share its symbols, and
-meshes of the same axes share one symbol. Two equal meshes under two names would not even compile.
+A function is a computation's @main; its helpers become functions, too. All functions of a module share its symbols.
+Meshes with the same axes share one symbol, since two equal meshes under two names do not compile.
 """
 
 import re
@@ -25,20 +25,20 @@ _KINDS = {"F": "fwd", "B": "bwd", "I": "bwd_input", "W": "bwd_weights"}
 
 @dataclass
 class Symbols:
-    """The symbols of a module: each given once; axes always have the same one."""
+    """The symbols of a module, each unique. Equal axes always have the same symbol."""
 
     taken: set[str] = field(default_factory=lambda: {"main"})
     meshes: dict[str, str] = field(default_factory=dict[str, str])
-    """By the text of a mesh, its symbol."""
+    """Symbols of meshes, by the text of the mesh."""
 
     def new(self, name: str) -> str:
-        """Gives this symbol, or one like it."""
+        """Reserves this symbol, or a similar one if it is taken."""
         found = free_symbol(name, self.taken.__contains__)
         self.taken.add(found)
         return found
 
     def mesh(self, text: str) -> str:
-        """Gives the symbol of a mesh, which stands at the top of the module."""
+        """Returns the symbol of a mesh, which is declared at the top of the module."""
         if text not in self.meshes:
             self.meshes[text] = self.new("mesh")
         return self.meshes[text]
@@ -48,7 +48,7 @@ class Symbols:
 
 
 def fragment_name(number: int, callee: str, actions: Sequence[Action | None], program: str) -> str:
-    """Names a function as Shardy does: `p3_stage1_fwd_calls0to2.step`; without one stage, by its computation."""
+    """Names a function as Shardy does: `p3_stage1_fwd_calls0to2.step`. Without one stage, uses `callee`."""
     known = [a for a in actions if a is not None]
     what = callee
     if len(known) == len(actions) and len({(a.stage, a.kind) for a in known}) == 1:
@@ -61,7 +61,7 @@ def fragment_name(number: int, callee: str, actions: Sequence[Action | None], pr
 def function_texts(
     computation: Operation, name: str, home: NamedMesh, donated: Sequence[Donated], symbols: Symbols
 ) -> Iterator[str]:
-    """Writes the functions of a computation: @main as `name`, helpers behind it."""
+    """Writes the functions of a computation: @main as `name`, then its helpers."""
     module = parse(bytecode(computation), computation.context)
     with computation.context:
         _rename_meshes(module.operation, symbols)
@@ -80,7 +80,7 @@ def function_texts(
 
 
 def constant_text(type_: ArrayType, raw: bytes, name: str, home: NamedMesh, mesh: str, dims: Dims) -> str:
-    """Writes the function that makes a constant of these bytes."""
+    """Writes a function that returns a constant with these bytes."""
     made = f"{type_.mlir} {{sdy.sharding = #sdy.sharding{sharding_text(mesh, dims)}}}"
     return (
         f"func.func {symbol(name)}() -> ({made}) attributes {{mesh_shape = #sdy.mesh{axes_text(home.axes)}}} {{\n"
@@ -91,7 +91,7 @@ def constant_text(type_: ArrayType, raw: bytes, name: str, home: NamedMesh, mesh
 
 
 def _elements(type_: ArrayType, raw: bytes) -> str:
-    """Writes the elements as bytes; truth values one by one, since MLIR packs their bits."""
+    """Writes the elements as bytes. Booleans are written one by one, since MLIR packs their bits."""
     if type_.dtype != "bool":
         return quoted(f"0x{raw.hex().upper()}") if raw else ""
 
@@ -105,7 +105,7 @@ def _elements(type_: ArrayType, raw: bytes) -> str:
 
 
 def _describe(main: Operation, donated: Sequence[Donated]) -> None:
-    """Leaves of what is said of arguments and results their shardings alone, and says what is donated."""
+    """Keeps only the shardings among the attributes of arguments and results, and adds the donations."""
     given = {d.operand: d for d in donated}
     count = {"arg_attrs": len(main.regions[0].blocks[0].arguments), "res_attrs": len(_type(main).results)}
     for key, length in count.items():
@@ -129,7 +129,7 @@ def _type(main: Operation) -> Any:
 
 
 def _rename_meshes(module: Operation, symbols: Symbols) -> None:
-    """Gives the meshes of a computation the symbols that their axes have in the whole."""
+    """Gives the meshes of a computation the symbols of their axes in the module."""
     meshes = mesh_ops_of(module)
     _rename(module, meshes, {old: symbols.mesh(_mesh_text(op)) for old, op in meshes.items()})
     for op in meshes.values():
@@ -141,7 +141,7 @@ def _mesh_text(op: Operation) -> str:
 
 
 def _rename(module: Operation, ops: dict[str, Operation], new: dict[str, str]) -> None:
-    """Renames symbols all at once: by way of names that no module has."""
+    """Renames symbols all at once, through temporary names that no module has."""
     steps: tuple[Callable[[str], str], ...] = (lambda old: f"pw.renamed.{old}", lambda old: new[old])
     before = {old: old for old in ops}
     for step in steps:

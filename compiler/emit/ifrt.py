@@ -1,4 +1,7 @@
-"""Shardy on what is written here: its verifier reads the MPMD text, its lowering makes IFRT IR of it."""
+"""Checks emitted programs with Shardy: its verifier reads the MPMD text, and its lowering makes IFRT IR of it.
+
+`forms.py` lists both modules as forms of `--emit`.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +17,7 @@ from pathways.dialect.versions import WRITER
 
 
 def mpmd_module(program: ProgramIR, constants: Mapping[str, bytes]) -> Module:
-    """Makes the module in Shardy's MPMD dialect, in the program's context, verified by Shardy."""
+    """Makes the module in Shardy's MPMD dialect, in the program's context. Shardy verifies it."""
     register(program.context)
     written = mpmd_text(program, constants)
     with registered_only(program.context):
@@ -24,7 +27,7 @@ def mpmd_module(program: ProgramIR, constants: Mapping[str, bytes]) -> Module:
 
 
 def ifrt_module(program: ProgramIR, constants: Mapping[str, bytes]) -> Module:
-    """Makes the module of IFRT IR, in the program's context, verified by Shardy."""
+    """Makes the module of IFRT IR, in the program's context. Shardy verifies it."""
     module = mpmd_module(program, constants)
     with registered_only(program.context):
         _asked(program, "ifrt", lambda: lower_to_ifrt(module))
@@ -33,7 +36,7 @@ def ifrt_module(program: ProgramIR, constants: Mapping[str, bytes]) -> Module:
 
 
 def _asked(program: ProgramIR, form: str, question: Callable[[], Any]) -> Any:
-    """Asks Shardy; what it refuses is a fault of what was written."""
+    """Runs a check of Shardy. If Shardy refuses the module, the emitter has a bug."""
     try:
         return question()
     except (ir.MLIRError, JaxRuntimeError, ValueError) as error:

@@ -1,7 +1,8 @@
-"""Meshes as Shardy has them: each by a name, with devices that no other mesh has.
+"""Maps a program's meshes to meshes in Shardy's form: each has a name, and no two share a device.
 
-A slice may carry several meshes of ours. Those over the same devices become one, whose axes are fine enough for all of
-them: with x=4 beside data=2, model=2, what is split over x is split over data and model. Others cannot share devices.
+`mpmd_text.py` calls `name_meshes`. A slice may have several meshes in this compiler. Meshes over the same devices
+become one mesh whose axes are fine enough for all of them. For example, with axes x=4 and data=2, model=2, a split over
+x becomes a split over data and model. Other meshes cannot share devices.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ class NamedMesh:
 
 @dataclass(frozen=True)
 class MeshOfOurs:
-    """Where a mesh of ours is found: on which named mesh, and which of its axes each of ours is."""
+    """Maps one of this compiler's meshes to a named mesh, and each of its axes to axes of that mesh."""
 
     home: NamedMesh
     spelled: Mapping[str, tuple[str, ...]]
@@ -37,7 +38,7 @@ class MeshOfOurs:
 
 @dataclass(frozen=True)
 class NamedMeshes:
-    """All meshes of a program in Shardy's form, by those of ours."""
+    """The meshes of a program in Shardy's form, by the symbols of this compiler's meshes."""
 
     found: Mapping[str, MeshOfOurs]
 
@@ -53,7 +54,7 @@ class NamedMeshes:
 
 
 def name_meshes(program: ProgramIR, used: Iterable[str]) -> NamedMeshes:
-    """Finds the named mesh of each mesh that is used. Raises PWC0127 where devices would be in two."""
+    """Finds the named mesh of each used mesh. Raises PWC0127 if a device would be in two named meshes."""
     wanted = set(used)
     groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for mesh in program.meshes:
@@ -75,7 +76,7 @@ def name_meshes(program: ProgramIR, used: Iterable[str]) -> NamedMeshes:
 
 
 def common_axes(several: Sequence[Axes]) -> Axes | None:
-    """Finds the coarsest axes of which all of these are made, over the same devices; None where there are none."""
+    """Finds the coarsest axes that refine all given axes over the same devices; None if there are none."""
     if len(set(several)) == 1:
         return several[0]
     strides = sorted({s for axes in several for s in _strides(axes)})
@@ -89,7 +90,7 @@ def common_axes(several: Sequence[Axes]) -> Axes | None:
 
 
 def spell(axes: Axes, common: Axes) -> dict[str, tuple[str, ...]]:
-    """Says each axis as those of the common axes that it is made of, major to minor; one of size 1 as none."""
+    """Expresses each axis as the common axes that it consists of, major to minor. An axis of size 1 has none."""
     strides = _strides(common)
     spelled: dict[str, tuple[str, ...]] = {}
     for (name, size), stride in zip(axes, _strides(axes)[1:], strict=True):
@@ -99,7 +100,7 @@ def spell(axes: Axes, common: Axes) -> dict[str, tuple[str, ...]]:
 
 
 def _strides(axes: Axes) -> list[int]:
-    """How many devices one step along each axis is, behind the number of all of them."""
+    """Returns the number of all devices, then the stride of each axis in devices."""
     strides = [1]
     for _, size in reversed(axes):
         strides.append(strides[-1] * size)

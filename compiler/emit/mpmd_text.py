@@ -1,8 +1,8 @@
-"""A program of phase `schedule` as a module of Shardy's MPMD dialect, as Shardy itself writes it after its last phase.
+"""Writes a program of phase `schedule` as a module of Shardy's MPMD dialect, as Shardy writes it after its last phase.
 
-Calls are `mpmd.fragment_call`s of functions in the order of the program, movement is `mpmd.transfer`, values are
-`!mpmd.mesh_tensor`s whose shardings are closed. Arguments that nothing uses are left out, as Shardy does. A constant is
-a call without operands, in front of its first use.
+`ifrt.py` calls `mpmd_text`. Calls become `mpmd.fragment_call`s in the order of the program, and moves become
+`mpmd.transfer`s. Values are `!mpmd.mesh_tensor`s with closed shardings. Unused arguments are left out, as Shardy does.
+A constant is a call without operands, before its first use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,13 +23,13 @@ from pathways.dialect.shardy_mpmd import ACTIONS, NO_ACTION
 
 
 def mpmd_text(program: ProgramIR, constants: Mapping[str, bytes]) -> str:
-    """Writes the module; `constants` are the bytes of the arrays beside the IR. Raises PWC0127, PWC0703."""
+    """Writes the module. `constants` are the bytes of the arrays outside the IR. Raises PWC0127, PWC0703."""
     check_sayable(program)
     return _Module(program, constants).text()
 
 
 class _Module:
-    """What is written so far. `symbols` and `functions` grow with the body of @main."""
+    """The text written so far. `symbols` and `functions` grow with the body of @main."""
 
     def __init__(self, program: ProgramIR, constants: Mapping[str, bytes]) -> None:
         self.program = program
@@ -44,14 +44,14 @@ class _Module:
             self.symbols.axes(home.axes)
         self.functions: list[str] = []
         self.known: dict[object, str] = {}
-        """Functions that are written, by what they are of."""
+        """Names of written functions, by their content."""
         self.names: dict[int, str] = {}
-        """By value, what it is called in @main."""
+        """Names of values in @main."""
         self.calls = self._calls_by_function()
         self.dead = dead_operands(self.flow, self.arguments)
 
     def _places(self) -> list[Placed | None]:
-        """Where each value lies; one that is returned as it came, and that no mesh has, is put on the first."""
+        """Returns the placement of each value. A returned value without a mesh is put on the first mesh."""
         places = list(self.flow.places)
         first = next((p.mesh for p in places if p is not None), None)
         for value in self.flow.returned:
@@ -60,7 +60,7 @@ class _Module:
         return places
 
     def _calls_by_function(self) -> dict[tuple[str, NamedMesh], list[Node]]:
-        """The calls of each function: of one computation on meshes with the same axes."""
+        """Groups calls by function: one computation on meshes with the same axes."""
         found: dict[tuple[str, NamedMesh], list[Node]] = {}
         for node in self.flow.calls():
             found.setdefault(self._function_of(node), []).append(node)
@@ -151,7 +151,7 @@ class _Module:
         return self.known[key]
 
     def _constants(self, values: Iterable[int]) -> Iterator[str]:
-        """The constants among values that are read for the first time."""
+        """Writes those constants among `values` that are read for the first time."""
         for value in dict.fromkeys(values):
             if value not in self.names:
                 self.names[value] = f"%v{value}"
@@ -173,7 +173,7 @@ class _Module:
 
 
 def _parts(node: Node) -> list[tuple[Action | None, str]]:
-    """Action and name of each computation in a call, as the user knows them."""
+    """Returns the action and name of each computation in a call, as the user knows them."""
     if node.op.parts is None:
         return [(_action(node.op.action), name_of(node.op.operation) or node.callee)]
     parts = map(read_part, node.op.parts)
@@ -181,14 +181,14 @@ def _parts(node: Node) -> list[tuple[Action | None, str]]:
 
 
 def _origin(node: Node) -> str:
-    """The computations of a call; behind those of a backward pass the (1) that Shardy counts transposes with."""
+    """Lists the computations of a call. Backward computations get the suffix (1), Shardy's count of transposes."""
     return ", ".join(
         quoted(name) + ("(1)" if action is not None and action.kind != "F" else "") for action, name in _parts(node)
     )
 
 
 def _labels(node: Node) -> str:
-    """The actions of a pipeline: of a call, or of each of its parts."""
+    """Writes the pipeline actions of a call, or of each of its parts."""
     actions: Sequence[str] = [NO_ACTION if action is None else str(action) for action, _ in _parts(node)]
     if all(action == NO_ACTION for action in actions):
         return ""

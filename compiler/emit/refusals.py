@@ -1,4 +1,7 @@
-"""What a program has that Shardy's MPMD dialect has no words for, at the user's lines."""
+"""Refuses programs with features that Shardy's MPMD dialect cannot express, with the user's lines.
+
+`mpmd_text.py` calls `check_sayable` first.
+"""
 
 from collections.abc import Iterator
 

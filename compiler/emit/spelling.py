@@ -1,4 +1,4 @@
-"""Shardy's words as text: names in quotes, axes, shardings, types of values on meshes."""
+"""Writes parts of Shardy's syntax: quoted names, axes, shardings, types of values on meshes."""
 
 import re
 
@@ -7,13 +7,13 @@ from pathways.dialect.sharding import Axes, Dims
 
 
 def quoted(name: str) -> str:
-    """Quotes a name as MLIR prints strings: all but plain ASCII as bytes in hexadecimal."""
+    """Quotes a name as MLIR prints strings. All but plain ASCII is written as hexadecimal bytes."""
     raw = name.encode().decode("latin-1")
     return '"' + re.sub(r"[^ !#-\[\]-~]", lambda m: f"\\{ord(m[0]):02X}", raw) + '"'
 
 
 def symbol(name: str) -> str:
-    """Writes a reference to a symbol; one that is no identifier stands in quotes."""
+    """Writes a reference to a symbol, quoted if the name is not an identifier."""
     return f"@{name}" if re.fullmatch(r"[A-Za-z_][\w$.]*", name, re.ASCII) else f"@{quoted(name)}"
 
 
@@ -28,15 +28,15 @@ def dims_text(dims: Dims) -> str:
 
 
 def sharding_text(mesh: str, dims: Dims) -> str:
-    """Writes a sharding by the symbol of its mesh."""
+    """Writes a sharding with the symbol of its mesh."""
     return f"<{symbol(mesh)}, {dims_text(dims)}>"
 
 
 def value_text(type_: ArrayType, home: str, mesh: str, dims: Dims) -> str:
-    """Writes the type of a value that lies on the mesh `home`, whose axes `mesh` declares."""
+    """Writes the type of a value on the mesh `home`, whose axes the symbol `mesh` declares."""
     return f"!mpmd.mesh_tensor<{quoted(home)}, {type_.mlir}, sharding={sharding_text(mesh, dims)}>"
 
 
 def list_text(items: list[str]) -> str:
-    """Writes types of results: alone, or in parentheses."""
+    """Writes result types: a single one alone, several in parentheses."""
     return items[0] if len(items) == 1 else f"({', '.join(items)})"

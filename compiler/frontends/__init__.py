@@ -1,1 +1,1 @@
-"""Where programs come from, one folder a language: each makes a module of phase `trace`."""
+"""Front ends, one folder per source language. Each front end turns a program into a module of phase `trace`."""

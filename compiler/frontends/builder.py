@@ -1,8 +1,8 @@
-"""What a front end needs to make a program, whatever IR it comes from: calls of StableHLO over meshes on slices.
+"""Builds a module of phase `trace` for any front end: calls of StableHLO computations over meshes on slices.
 
-`ProgramBuilder` makes a module of phase `trace`; the driver compiles it from there. Symbols, types of results and the
-order of the module are its own affair; computations that are equal are there once for each function. What does not fit
-together is told by the verifier, at the line that the front end gave.
+The front ends in `jax/` and `mpmd/` call `ProgramBuilder`; the driver compiles the module from there. The builder
+chooses symbols, result types and the order of the module. It stores equal computations once per function. The verifier
+reports parts that do not match, at the source line that the front end gave.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,13 +28,15 @@ from pathways.dialect.sources import Sources
 from pathways.dialect.trees import Tree, write_tree
 
 Taken: TypeAlias = Sequence[tuple[Argument, ArrayType]]
-"""What a function takes: names, and what else is known, and the types in which values are stored. The program's own
-may state how they lie on their meshes."""
+"""The parameters of a function: each argument's name and attributes, and the type in which its value is stored.
+
+Arguments of the main function may also state their shardings.
+"""
 
 
 @dataclass(frozen=True)
 class Built:
-    """The program, verified; constants too large for its module by digest; and the slices by symbol."""
+    """A verified program, its constants that are too large for the module, by digest, and its slices by symbol."""
 
     program: ProgramIR
     constants: dict[str, bytes]
@@ -46,10 +48,10 @@ class Built:
 
 
 class ProgramBuilder:
-    """A program on its way to IR: it has meshes and constants, a main function, and an end.
+    """Builds the IR of one program: meshes and constants, then the main function, then the finished module.
 
-    `where` is the program's line, and that of all for which a front end gives none. `sources` names the files of lines;
-    default: from the program's own file.
+    `where` is the source line of the program. Operations without a line of their own get this line. `sources` names the
+    files of source lines. By default, names are relative to the program's own file.
     """
 
     def __init__(self, name: str, platform: str, *, where: Where | None = None, sources: Sources | None = None) -> None:
@@ -59,11 +61,11 @@ class ProgramBuilder:
         self._constants: dict[str, bytes] = {}
 
     def mesh(self, slice_: SliceSpec, mesh: MeshSpec) -> str:
-        """The symbol of a mesh on a slice; both are made where they are first used."""
+        """Returns the symbol of a mesh on a slice. Creates the mesh and the slice at their first use."""
         return self._draft.mesh(slice_, mesh)
 
     def constant(self, name: str, raw: bytes, *, dtype: str | None = None, mesh: str | None = None) -> Argument:
-        """An argument whose bytes are known; large ones lie beside the module."""
+        """Returns an argument whose bytes are known. Bytes over `INLINE_LIMIT` are kept outside the module."""
         if len(raw) <= INLINE_LIMIT:
             return Argument(name, dtype=dtype, mesh=mesh, value=raw.hex())
         digest = constant_name(raw)
@@ -71,17 +73,18 @@ class ProgramBuilder:
         return Argument(name, dtype=dtype, mesh=mesh, constant=digest)
 
     def main(self, taken: Taken) -> "FunctionBuilder":
-        """Begins the program's own function, which takes these arguments."""
+        """Begins the main function, which takes these arguments."""
         return FunctionBuilder(self._draft, self._symbol, "pw.program", taken, None)
 
     def finish(
         self, in_tree: Tree, out_tree: Tree, parameters: tuple[Parameter, ...] = (), *, ordered: bool = False
     ) -> Built:
-        """The program as a module, when its functions have returned. `ordered`: no schedule changes its order.
+        """Returns the program as a verified module. All its functions must have returned.
 
-        The trees hold its arguments and results.
+        `in_tree` and `out_tree` are the pytrees of its arguments and results. If `ordered`, no schedule changes its
+        order.
 
-        Raises PWC0701, with lines, for what does not fit together.
+        Raises PWC0701, with source lines, if parts of the program do not match.
         """
         draft = self._draft
         texts = {
@@ -107,9 +110,10 @@ class ProgramBuilder:
 
 
 class FunctionBuilder:
-    """A function on its way, the program's own or a body: calls, moves and control flow in their order, and an end.
+    """Builds one function, the main function or a body: calls, transfers and control flow in order, then its return.
 
-    `arguments` are the values that it takes. Values are what other verbs gave; `where` is the user's line.
+    `arguments` are the values that the function takes. Other operands are results of earlier methods. `where` is the
+    user's source line.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class FunctionBuilder:
         self._symbol = symbol
         self._taken = [argument for argument, _ in taken]
         self._made: list[Any] = []
-        """The types of its results, once it has returned."""
+        """The types of the function's results, known after `returns`."""
         with draft.here:
             types = [draft.type_of(t) for _, t in taken]
             at = draft.at(where, symbol)
@@ -141,10 +145,10 @@ class FunctionBuilder:
         self._values = list(self.arguments)
         self._types = [type_ for _, type_ in taken]
         self._numbers = {id(value): i for i, value in enumerate(self._values)}
-        """Values by identity, which `_values` keeps: to hash one of MLIR takes longer."""
+        """Numbers of values by Python identity; `_values` keeps the values alive. Hashing an MLIR value is slower."""
         self._nodes: list[Node] = []
         self._own = True
-        """Whether it uses no values but its own, so that its dataflow is known: reading it off MLIR takes longer."""
+        """Whether the function uses only its own values. Its dataflow is then known; reading it from MLIR is slower."""
 
     def call(
         self,
@@ -157,10 +161,11 @@ class FunctionBuilder:
         action: str | None = None,
         where: Where | None = None,
     ) -> list[Value]:
-        """Runs a computation on a mesh; gives its results. `gathered`: its place is free, chosen by its data.
+        """Adds a call of a computation on a mesh, and returns its results.
 
-        `name` is what the call is called, if not as its computation; `action` what it does in a pipeline: `2F3`. Where
-        a call says that, none is recognized. Raises PWC0702 and PWC0701 for a computation that is none.
+        If `gathered`, the call is made of unplaced operations, and its data chose the mesh. `name` is the name of the
+        call; by default it is the computation's name. `action` is the call's action in a pipeline, such as `2F3`. The
+        compiler does not infer an action that is given here. Raises PWC0702 and PWC0701 if the computation is invalid.
         """
         draft = self._draft
         symbol, parsed = draft.callee(computation, self._symbol, where)
@@ -178,7 +183,7 @@ class FunctionBuilder:
         return self._add(op, operands, parsed.types, symbol, mesh)
 
     def transfer(self, value: Value, mesh: str, dims: Dims | None = None, *, where: Where | None = None) -> Value:
-        """Moves a value to a mesh, split as `dims` say; without them, as those who take it want it."""
+        """Moves a value to a mesh, split as `dims` say. Without `dims`, the consumers' shardings decide the split."""
         draft = self._draft
         with draft.here:
             op = pw.TransferOp.create(
@@ -193,7 +198,7 @@ class FunctionBuilder:
         return self._add(op, [value], [from_mlir(value.type)], "", mesh)[0]
 
     def body(self, name: str, taken: Taken, *, where: Where | None = None) -> "FunctionBuilder":
-        """Begins a body of control flow in this function; it ends before another begins, and before it is used."""
+        """Begins a control-flow body. It must return before another body begins, and before it is used."""
         draft = self._draft
         return FunctionBuilder(draft, draft.unique(name), "pw.body", taken, where)
 
@@ -206,10 +211,10 @@ class FunctionBuilder:
         *,
         where: Where | None = None,
     ) -> list[Value]:
-        """Runs bodies as data say; gives results, one on each of `meshes`. All bodies take the same values.
+        """Runs bodies depending on data, and returns results, one on each of `meshes`. All bodies take the same values.
 
-        `cond`: the first operand is the number of the body to run. `while`: the second body runs for as long as the
-        first says so; the last operands are carried.
+        `cond`: the first operand is the number of the body to run. `while`: the second body runs as long as the first
+        body returns true; the last operands are carried.
         """
         draft = self._draft
         cls = pw.CondOp if kind == "cond" else pw.WhileOp
@@ -227,7 +232,7 @@ class FunctionBuilder:
     def returns(
         self, values: Sequence[Value], results: Sequence[Argument], meshes: Iterable[str | None] | None = None
     ) -> None:
-        """Ends the function: what it returns, what that is called, and, if not said before, where arguments live."""
+        """Ends the function: returned values, their names, and the meshes of arguments if `main` did not state them."""
         draft, function = self._draft, self._function
         draft.before = self._outer
         self._made = [value.type for value in values]
@@ -248,7 +253,7 @@ class FunctionBuilder:
     def _add(
         self, op: Any, operands: Sequence[Value], types: Sequence[ArrayType], callee: str, mesh: str
     ) -> list[Value]:
-        """Notes an op and the types of its results in the dataflow; gives its results."""
+        """Records an op and its result types in the dataflow, and returns its results."""
         taken, results = self._numbered(operands), list(op.results)
         made = range(len(self._values), len(self._values) + len(results))
         self._values += results

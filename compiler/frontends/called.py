@@ -1,4 +1,7 @@
-"""The computations that a front end hands to the builder: StableHLO modules, read once and known by their content."""
+"""Parses the computations that a front end passes to the builder: StableHLO modules, compared by content.
+
+`draft.py` calls it, once for each source. It checks each module and computes its digest.
+"""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -14,12 +17,12 @@ from pathways.dialect.rewrite_locations import rewrite_locations
 from pathways.dialect.sources import Sources
 
 _UNNAMED = "-"
-"""How MLIR names the file of a text that it was handed."""
+"""The file name that MLIR gives to text that was not read from a file."""
 
 
 @dataclass(frozen=True)
 class CalledComputation:
-    """What a call runs: a StableHLO module with a public @main, as text or as bytecode."""
+    """The computation that a call runs: a StableHLO module with a public @main, as text or bytecode."""
 
     name: str
     source: str | bytes
@@ -27,19 +30,19 @@ class CalledComputation:
 
 @dataclass(frozen=True, eq=False)
 class ParsedComputation:
-    """A computation in the program's context, a digest of its content, and the types of its results."""
+    """A computation in the program's context, the digest of its content, and the types of its results."""
 
     module: Module
     digest: str
     results: list[Any]
     types: list[ArrayType]
-    """The same, read."""
+    """The same types as `results`, as array types."""
 
 
 def parse_called(
     computation: CalledComputation, where: Where | None, context: Any, sources: Sources
 ) -> ParsedComputation:
-    """Reads a computation for the first time. What is wrong with it is at this line, or at one that it says."""
+    """Parses and checks a computation. Errors carry the line that the computation states, or else `where`."""
     source, name = computation.source, computation.name
     try:
         if isinstance(source, str):

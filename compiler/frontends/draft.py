@@ -1,4 +1,7 @@
-"""A program's module on its way: its slices, meshes, symbols and types, and each computation once for each function."""
+"""Holds a program's module while it is built: slices, meshes, symbols and types, and the computations of each function.
+
+`builder.py` uses it. All functions of a program share one draft.
+"""
 
 import re
 from dataclasses import dataclass
@@ -17,9 +20,9 @@ from pathways.dialect.symbols import free_symbol
 
 @dataclass(frozen=True)
 class SliceSpec:
-    """Devices with fast links that a program asks for. `number` tells slices apart; their names are in its order.
+    """A slice that a program requests: devices with fast links. Slices are named in the order of `number`.
 
-    `near` is a slice whose island it shares, `pin` the name of its island; the others are as of `pw.slice`.
+    `near` is a slice that must share its island, `pin` the name of its island. The other fields are as in `pw.slice`.
     """
 
     number: int
@@ -33,18 +36,18 @@ class SliceSpec:
 
 
 class ModuleDraft:
-    """A module on its way: what all functions of a program share."""
+    """A module that is being built, shared by all functions of a program."""
 
     def __init__(self, symbol: str, where: Where | None, sources: Sources) -> None:
         self.context = make_context()
         self.here = ir.Location.unknown(self.context)
         self.module: Module = ir.Module.create(self.here)
         self.before: Any = ir.InsertionPoint(self.module.body)
-        """Where symbols are made: before the innermost function that has not returned."""
+        """Insertion point of symbols: before the innermost function that has not returned."""
         self.flow: FlowParts | None = None
-        """The dataflow of the program, once it has returned, where it is known."""
+        """The dataflow of the program, if it is known and the main function has returned."""
         self.types: list[ArrayType] = []
-        """The types of its values."""
+        """The types of the program's values."""
         self._where, self._sources = where, sources
         self._slices: dict[SliceSpec, str] = {}
         self._meshes: dict[tuple[SliceSpec, MeshSpec], str] = {}
@@ -55,7 +58,7 @@ class ModuleDraft:
         remember_sources(self.context, sources)
 
     def at(self, where: Where | None, name: str) -> Any:
-        """`name` at a line of the user's; at the program's where there is none."""
+        """Returns a location with `name` at a line of the user's, or at the program's line if there is none."""
         for place in (where, self._where):
             file = None if place is None else self._sources.stored(place.file)
             if place is not None and file is not None:
@@ -68,7 +71,7 @@ class ModuleDraft:
         return self._types[type_]
 
     def unique(self, name: str) -> str:
-        """A symbol that nothing else has."""
+        """Returns a symbol that is not in use, and reserves it."""
         symbol = free_symbol(symbol_of(name), self._symbols.__contains__)
         self._symbols.add(symbol)
         return symbol
@@ -104,7 +107,7 @@ class ModuleDraft:
         return self._slices[spec]
 
     def number_slices(self) -> dict[str, SliceSpec]:
-        """Slices are named in the order of their numbers, wherever they were first used: the first stage is s0."""
+        """Renames slices in the order of their numbers, independent of first use: the first pipeline stage is s0."""
         specs = {f"s{i}": spec for i, spec in enumerate(sorted(self._slices, key=lambda s: s.number))}
         names = {self._slices[spec]: new for new, spec in specs.items()}
         if list(names) == list(names.values()):
@@ -125,7 +128,7 @@ class ModuleDraft:
     def callee(
         self, computation: CalledComputation, function: str, where: Where | None
     ) -> tuple[str, ParsedComputation]:
-        """The computation as this function calls it: each function has its own."""
+        """Returns the symbol and content of a computation for one function. Each function has its own copy."""
         source = computation.source
         if source not in self._parsed:
             self._parsed[source] = parse_called(computation, where, self.context, self._sources)
@@ -142,11 +145,11 @@ class ModuleDraft:
 
 
 def symbol_of(name: str) -> str:
-    """A readable symbol: `<lambda>` becomes `lambda`. `s0` and `m0` are slices and meshes."""
+    """Makes a readable symbol: `<lambda>` becomes `lambda`. `s0` and `m0` are reserved for slices and meshes."""
     readable = re.sub(r"\W+", "_", name).strip("_") or "computation"
     return f"{readable}_fn" if re.fullmatch(r"[sm]\d+", readable) else readable
 
 
 def printable_name(name: str) -> str:
-    """The name that printed values carry."""
+    """Returns the name that a printed value carries."""
     return re.sub(r"\W+", "_", name).strip("_") or "value"

@@ -1,6 +1,6 @@
-"""What must hold of the functions of a computation: each has a body of one block, and none ends up calling itself.
+"""Checks the functions of a computation: each has a body of one block, and none calls itself, even indirectly.
 
-Passes of Shardy and of XLA end the process where that is not so.
+wellformed.py and the MPMD front end call it. Passes of Shardy and XLA abort the process if these rules are broken.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from pathways.dialect.mlir import Operation, ir
 
 
 def broken_bodies(computation: Operation) -> Iterator[tuple[Operation, str, str]]:
-    """Finds functions that nothing can run: the op, what is wrong with it, and the rule."""
+    """Yields functions that cannot run: the op, what is wrong with it, and the rule."""
     functions = functions_of(computation)
     found = False
     for name, function in functions.items():
@@ -29,7 +29,7 @@ def broken_bodies(computation: Operation) -> Iterator[tuple[Operation, str, str]
 
 
 def functions_called_by(function: Operation) -> list[str]:
-    """Finds the functions that a function calls, in their order."""
+    """Lists the functions that a function calls, in order of their first call."""
     found: dict[str, None] = {}
 
     def look(op: Any) -> Any:

@@ -1,8 +1,9 @@
-"""Ops declared in Python, one class an op: from a declaration come its view, builder, verifier and reference row.
+"""Declares MLIR ops in Python, one class an op. A declaration gives the op's view, builder, verifier and reference row.
 
-jaxlib has no IRDL, so ops of the `pw` dialect are unregistered in C++; MLIR carries, prints and parses them, and all
-that is known about them is here. Upstream's Python-defined dialects are spelled the same way: a class with one field
-an operand, attribute or result. Never attach a trait or an interface to such an op: that crashes the process.
+pw.py declares the `pw` dialect with it. jaxlib has no IRDL, so these ops are unregistered in C++: MLIR stores, prints
+and parses them, and everything else about them is in Python. MLIR's own Python-defined dialects use the same style: a
+class with one field for each operand, attribute or result. Never attach a trait or an interface to such an op: that
+crashes the process.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Kind(Generic[_T]):
-    """How a Python value is written as an MLIR attribute and read back."""
+    """Converts a Python value to an MLIR attribute and back."""
 
     name: str
     write: Callable[[_T], Attribute]
@@ -45,7 +46,7 @@ INTEGERS = Kind[tuple[int, ...]](
 
 
 class Field(Generic[_T]):
-    """A required attribute; reading it gives the Python value."""
+    """A required attribute of an op. Reading it returns the Python value."""
 
     required = True
 
@@ -72,7 +73,7 @@ class Field(Generic[_T]):
 
 
 class OptionalField(Field[Any], Generic[_T]):
-    """An attribute that may be absent; reading it then gives None, and writing None removes it."""
+    """An attribute that may be absent. Reading it then returns None, and writing None removes it."""
 
     required = False
 
@@ -98,7 +99,7 @@ class OptionalField(Field[Any], Generic[_T]):
 
 @dataclass(frozen=True)
 class Arity:
-    """How many operands, results or regions an op has: a number, or any number."""
+    """The number of operands, results or regions of an op; None: any number."""
 
     count: int | None
     doc: str = ""
@@ -108,11 +109,11 @@ class Arity:
 
 
 _FIELDS: dict[type, dict[str, Field[Any]]] = {}
-"""The fields of each class of ops, looked up once."""
+"""Cache of the fields of each op class."""
 
 
 class PwOp(ir.OpView):
-    """Base of all ops. Subclasses state OPERATION_NAME, their arities and their fields."""
+    """Base class of all ops. Subclasses state OPERATION_NAME, their arities and their fields."""
 
     OPERATION_NAME: ClassVar[str]
     _ODS_REGIONS: ClassVar[tuple[int, bool]] = (0, True)
@@ -143,7 +144,7 @@ class PwOp(ir.OpView):
         results: Iterable[Any] = (),
         **attributes: Any,
     ) -> Self:
-        """Builds the op; `attributes` are Python values of its fields, or attributes written before."""
+        """Builds the op; `attributes` are Python values of its fields, or MLIR attributes."""
         declared = cls.fields()
         written = {
             n: v if isinstance(v, ir.Attribute) else declared[n].kind.write(v)
@@ -162,7 +163,7 @@ class PwOp(ir.OpView):
         return op.opview
 
     def problems(self) -> list[str]:
-        """What in this op breaks its own declaration. Rules between ops are in verify.py."""
+        """Lists the ways in which this op breaks its own declaration. Rules between ops are in verify.py."""
         found: list[str] = []
         op, declared = self.operation, self.fields()
         for what, arity, have in (
@@ -181,12 +182,12 @@ class PwOp(ir.OpView):
             known += 1
             if not field.kind.accepts(attributes[name]):
                 found.append(_of_other_kind(name, attributes[name], field))
-        if known < len(attributes):  # naming all attributes of an op takes as long as reading them
+        if known < len(attributes):  # listing the names of all attributes takes as long as reading them
             found += [f"has an unknown attribute {n}" for n in attribute_names(op) if n not in declared]
         return found
 
     def wrong_attributes(self, names: Iterable[str]) -> list[str]:
-        """Which of some attributes, where they are there, break the declaration."""
+        """Lists the ways in which the named attributes, if present, break the declaration."""
         attributes, declared = self.operation.attributes, self.fields()
         there = [n for n in names if n in attributes]
         unknown = [f"has an unknown attribute {n}" for n in there if n not in declared]
@@ -199,5 +200,5 @@ def _of_other_kind(name: str, attribute: Attribute, field: Field[Any]) -> str:
 
 
 def attribute_names(op: Operation) -> list[str]:
-    """The names of an op's attributes; iterating gives names in newer jaxlibs and pairs in older ones."""
+    """Lists the names of an op's attributes. Iteration yields names in newer jaxlibs, and pairs in older ones."""
     return [a if isinstance(a, str) else a.name for a in op.attributes]

@@ -1,8 +1,8 @@
-"""The dataflow of a program as numbers: what passes walk, since a touch of MLIR costs 10 times as much.
+"""The dataflow of a program as plain numbers. Passes walk it, because access to MLIR is 10 times slower.
 
 Values are numbered: arguments first, then results in program order, so that the results of a node are a range. A flow
-is a snapshot. `Program.flow` reads one off the IR when it is asked for and keeps it until `Program.changed` is called:
-after every pass that does not say what it has changed.
+is a snapshot. `ProgramIR.flow` reads it from the IR at first use, and keeps it until `ProgramIR.changed` is called.
+That happens after every pass that does not state its changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ class _Argument(Protocol):
 
 
 class Function(Protocol):
-    """What a flow is made of: a program, or a body of one."""
+    """The source of a flow: a program, or a body of one."""
 
     @property
     def block(self) -> Any: ...
@@ -36,7 +36,7 @@ class Function(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A call, a transfer or control flow; `callee` is of a call, `mesh` of a call or a transfer, else empty."""
+    """A call, a transfer or control flow. `callee` is empty except for calls, `mesh` is empty for control flow."""
 
     number: int
     op: Any
@@ -59,7 +59,7 @@ FlowParts: TypeAlias = tuple[list[Value], list[Node], list[int]]
 
 
 class Flow:
-    """All nodes and values of a program."""
+    """The nodes and values of a program."""
 
     def __init__(self, function: Function, values: list[Value], nodes: list[Node], returned: list[int]) -> None:
         self._function = function
@@ -69,12 +69,12 @@ class Flow:
         made = sum(len(node.results) for node in nodes)
         self.arguments = range(len(values) - made)
         self.makers: list[int] = [-1] * len(self.arguments)
-        """For each value the number of the node that makes it; -1: an argument."""
+        """For each value, the number of the node that produces it; -1: an argument."""
         for node in nodes:
             self.makers += [node.number] * len(node.results)
 
     def __len__(self) -> int:
-        """How many calls, transfers and branches there are."""
+        """Returns the number of calls, transfers and control flow ops."""
         return len(self.nodes)
 
     def __iter__(self) -> Iterator[Node]:
@@ -108,7 +108,7 @@ class Flow:
 
     @cached_property
     def users(self) -> list[list[int]]:
-        """For each value the nodes that read it, in program order; a node twice that reads it twice."""
+        """For each value, the nodes that read it, in program order; a node that reads it twice is listed twice."""
         users: list[list[int]] = [[] for _ in self.values]
         for node in self.nodes:
             for value in node.operands:
@@ -116,12 +116,12 @@ class Flow:
         return users
 
     def reordered(self, order: Sequence[int]) -> "Flow":
-        """The flow of the same program when its nodes stand in this order."""
+        """Returns the flow of the same program with its nodes in this order."""
         nodes = map(self.nodes.__getitem__, order)
         return renumbered(self._function, self.values, self.types, self.arguments, nodes, self.returned)
 
     def specialized(self) -> None:
-        """To be called when calls have got other computations or shardings, and else nothing has changed."""
+        """Updates the flow after a pass that changed only computations or shardings of calls."""
         for node in self.calls():
             node.callee = node.op.callee
         self.__dict__.pop("places", None)
@@ -134,7 +134,7 @@ class Flow:
 
 
 def read_flow(function: Function) -> Flow:
-    """The dataflow of a program as its IR has it."""
+    """Reads the dataflow of a program from its IR."""
     values: list[Value] = list(function.block.arguments)
     nodes: list[Node] = []
     numbers: dict[Value, int] = {v: i for i, v in enumerate(values)}
@@ -154,7 +154,7 @@ def read_flow(function: Function) -> Flow:
 
 @dataclass(eq=False, slots=True)
 class Draft:
-    """A node of a program that is being rewritten: its values have any numbers."""
+    """A new node in a rewriting; the numbers of its values are arbitrary."""
 
     op: Any
     callee: str
@@ -165,15 +165,15 @@ class Draft:
 
 @dataclass
 class Rewriting:
-    """What a pass does to the nodes of a program, each named by its number: MLIR is not asked for their order."""
+    """A pass's changes to the nodes of a program, by node number, so that their order need not be read from MLIR."""
 
     instead: dict[int, Draft | None] = field(default_factory=dict[int, Draft | None])
-    """What stands in the place of a node; None: nothing, or it stands elsewhere."""
+    """The replacement of a node; None: the node was removed or moved."""
     before: dict[int, list[Node | Draft]] = field(default_factory=dict[int, list[Node | Draft]])
     after: dict[int, list[Node | Draft]] = field(default_factory=dict[int, list[Node | Draft]])
 
     def nodes(self, flow: Flow) -> Iterator[Node | Draft]:
-        """All nodes in their order."""
+        """Yields the nodes in their order after the changes."""
         for node in flow.nodes:
             yield from self.before.get(node.number, ())
             now = self.instead.get(node.number, node)
@@ -190,9 +190,9 @@ def renumbered(
     nodes: Iterable[Node | Draft],
     returned: Sequence[int],
 ) -> Flow:
-    """The flow of these nodes in this order, without a touch of MLIR.
+    """Makes the flow of these nodes in this order, without access to MLIR.
 
-    Values have any numbers: places in `values` and `types`, of which some may belong to nothing any more.
+    The nodes' values are indices into `values` and `types`. Entries that no node uses any more are dropped.
     """
     old = list(arguments)
     number = [-1] * len(values)

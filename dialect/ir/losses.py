@@ -1,4 +1,7 @@
-"""What the losses of a program are over microbatches, as the attribute `pw.losses` of its module."""
+"""Reads and writes the module attribute `pw.losses`: how the losses of a program combine over microbatches.
+
+The pipeline front end writes it, and the compiler copies it to the plan's decisions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -10,7 +13,7 @@ NAME = "pw.losses"
 
 @dataclass(frozen=True)
 class LossNote:
-    """One loss over microbatches: its name, its verdict, and what is done about it, as text."""
+    """One loss over microbatches: its name, the verdict, and how it is handled, as text."""
 
     loss: str
     verdict: str
@@ -21,7 +24,7 @@ _FIELDS = len(LossNote.__dataclass_fields__)
 
 
 def write_losses(module: Module, losses: Sequence[LossNote]) -> None:
-    """Notes losses in a module; without losses, the module stays as it is."""
+    """Writes losses to a module; without losses, the module is unchanged."""
     if losses:
         with module.context:
             rows = [ir.ArrayAttr.get([ir.StringAttr.get(text) for text in astuple(loss)]) for loss in losses]
@@ -29,7 +32,7 @@ def write_losses(module: Module, losses: Sequence[LossNote]) -> None:
 
 
 def read_losses(module: Module) -> tuple[LossNote, ...]:
-    """Reads the losses of a module that is well formed."""
+    """Reads the losses of a well-formed module."""
     attributes = module.operation.attributes
     if NAME not in attributes:
         return ()

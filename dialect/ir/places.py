@@ -1,4 +1,7 @@
-"""Where the values of a program lie, what moving one costs, and which slot of its island it gets."""
+"""Computes the devices of a program's values, the cost of moving one, and its slot on its island.
+
+The verifier, placement and the passes that insert transfers and plan buffers call it.
+"""
 
 from dataclasses import dataclass
 
@@ -11,14 +14,14 @@ from pathways.dialect.sdy import Placed
 
 @dataclass(frozen=True)
 class Movement:
-    """What a transfer costs: its route, and the bytes that change device."""
+    """The cost of a transfer: its route, and the bytes that move to another device."""
 
     route: str
     bytes: int
 
 
 def physical_devices(program: ProgramIR, mesh: str) -> tuple[str, list[int]]:
-    """The island of a mesh, and its devices there in mesh order; from phase `place` on."""
+    """Returns the island of a mesh, and its devices there in mesh order; from phase `place` on."""
     bound = program.slices[program.slice_of(mesh)]
     if bound.island is None or bound.device_ids is None:
         raise InternalError(f"mesh {mesh} is not placed")
@@ -26,7 +29,7 @@ def physical_devices(program: ProgramIR, mesh: str) -> tuple[str, list[int]]:
 
 
 def same_place(program: ProgramIR, type_: ArrayType, source: Placed, target: Placed) -> bool:
-    """Whether a value of this type already lies as `target` wants it."""
+    """Whether `source` and `target` put a value of this type on the same devices in the same way."""
     if source == target:
         return True
     if program.slice_of(source.mesh) != program.slice_of(target.mesh):
@@ -35,7 +38,7 @@ def same_place(program: ProgramIR, type_: ArrayType, source: Placed, target: Pla
 
 
 def movement(program: ProgramIR, type_: ArrayType, source: Placed, target: Placed) -> Movement:
-    """Route and bytes of moving a value; from phase `place` on."""
+    """Computes route and bytes of moving a value; from phase `place` on."""
     here, source_ids = physical_devices(program, source.mesh)
     there, target_ids = physical_devices(program, target.mesh)
     a, b = program.sharding(source), program.sharding(target)
@@ -47,7 +50,10 @@ def movement(program: ProgramIR, type_: ArrayType, source: Placed, target: Place
 
 
 def number_slots(program: ProgramIR) -> list[int]:
-    """The slot of every value: arguments first, then results in program order, counted on each island; -1: no place."""
+    """Assigns a slot to every value, counted on each island: arguments first, then results in program order.
+
+    A value without a place gets -1.
+    """
     counts: dict[str, int] = {}
     islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
     slots: list[int] = []

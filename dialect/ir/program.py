@@ -1,4 +1,4 @@
-"""Reading and writing the program inside a module: its symbols, its calls, its arguments and results.
+"""Reads and writes the program in an MLIR module: symbols, calls, arguments, results. Passes and front ends use it.
 
 Attributes of the program's arguments (`pw.program` func.func):
 
@@ -36,19 +36,19 @@ from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.dialect.symbols import free_symbol
 
 ORDERED = "pw.ordered"
-"""The attribute of a module whose calls have an order that is decided: no schedule changes it."""
+"""The attribute of a module whose order of calls is fixed: no schedule changes it."""
 INLINE_LIMIT = 1024
-"""Constants of at most so many bytes stand in the IR itself."""
+"""The largest constant, in bytes, that is stored in the IR itself."""
 
 
 def constant_name(raw: bytes) -> str:
-    """What a constant is called that lies beside the module."""
+    """Returns the name of a constant that is stored outside the module."""
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """What the IR says of one argument or result of the program."""
+    """The attributes of one argument or result of the program."""
 
     name: str
     dtype: str | None = None
@@ -65,11 +65,11 @@ class Argument:
         return self.value is not None or self.constant is not None
 
     def shown(self, number: int) -> str:
-        """Names it in a message: by its number where it has no name."""
+        """Returns its name for a message, or its number if it has no name."""
         return self.name or f"argument {number}"
 
     def write(self) -> Attribute:
-        """As a dictionary attribute; needs a context."""
+        """Converts it to a dictionary attribute. Call it inside an MLIR context."""
         written: dict[str, Any] = {"pw.name": ir.StringAttr.get(self.name)}
         piece = None if self.piece is None else write_piece(self.piece)
         for key, text in (("dtype", self.dtype), ("value", self.value), ("constant", self.constant), ("piece", piece)):
@@ -109,11 +109,11 @@ def _read_argument(attribute: Any) -> Argument:
 
 
 PER_DEVICE_OF = "pw.per_device_of"
-"""Marks a module for one device, and names the computation that it is a device's share of."""
+"""Marks a module for one device, and names the computation whose work on one device it does."""
 
 
 class ProgramIR:
-    """A view on a module: cheap to make, holds no state of its own but the symbol tables it read."""
+    """A view of a module. It is cheap to make, and its only state are the symbol tables that it read."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -124,9 +124,9 @@ class ProgramIR:
         self.plans: dict[str, pw.PlanOp] = {}
         self.computations: dict[str, Operation] = {}
         self.per_device: dict[str, Operation] = {}
-        """By computation, what one device does of it: a module of its own, where its devices need no other."""
+        """The module for one device of each computation whose devices do not communicate, by computation."""
         self.bodies: dict[str, ProgramIR] = {}
-        """Functions that control flow runs, as programs of their own; inner ones first."""
+        """The functions that control flow runs, as programs of their own; inner ones first."""
         self._specs: dict[str, MeshSpec] = {}
         self._slices: dict[str, str] = {}
         self._func: Any = None
@@ -175,7 +175,7 @@ class ProgramIR:
 
     @property
     def flow(self) -> Flow:
-        """The dataflow as numbers: a snapshot, see `changed`."""
+        """The dataflow as numbers, a snapshot. A pass that changes the program must call `changed`."""
         if self._flow is None:
             self._flow = read_flow(self)
         return self._flow
@@ -185,7 +185,7 @@ class ProgramIR:
         self._flow = flow
 
     def changed(self) -> None:
-        """To be called by a pass that has changed calls, transfers or arguments and reads `flow` afterwards."""
+        """Drops the snapshot `flow`, after a pass has changed calls, transfers or arguments."""
         self._flow = None
 
     @property
@@ -212,7 +212,7 @@ class ProgramIR:
 
     @property
     def ordered(self) -> bool:
-        """Whether the order of the calls is decided: no schedule changes it."""
+        """Whether the order of the calls is fixed: no schedule changes it."""
         return ORDERED in self.module.operation.attributes
 
     @property
@@ -240,7 +240,7 @@ class ProgramIR:
 
     @property
     def inputs(self) -> list[int]:
-        """The numbers of the arguments that are no constants: what a caller hands in."""
+        """The numbers of the arguments that a caller passes, without constants."""
         return [i for i, argument in enumerate(self.arguments) if not argument.is_constant]
 
     @property
@@ -250,7 +250,7 @@ class ProgramIR:
         return list(operations[len(operations) - 1].operation.operands)
 
     def nodes(self) -> Iterator[pw.CallOp | pw.TransferOp | pw.ControlFlowOp]:
-        """Calls, transfers and control flow, in program order."""
+        """Yields calls, transfers and control flow, in program order."""
         for op in self.block.operations:
             if isinstance(op, pw.CallOp | pw.TransferOp | pw.ControlFlowOp):
                 yield op
@@ -272,21 +272,21 @@ class ProgramIR:
         return self._slices[mesh]
 
     def island_of(self, mesh: str) -> str:
-        """The island of a mesh, from phase `place` on."""
+        """Returns the island of a mesh, from phase `place` on."""
         return self.slices[self.slice_of(mesh)].island or ""
 
     def sharding(self, placed: Placed) -> Sharding:
         return placed.on(self.mesh(placed.mesh))
 
     def unique_symbol(self, name: str) -> str:
-        """`name`, or `name_1`, ... : one that no computation of the module has."""
+        """Returns the first of `name`, `name_1`, ... that no computation of the module has."""
         symbols = {op.attributes["sym_name"].value for op in self.per_device.values()}
         functions = self.functions
         return free_symbol(name, lambda n: n in symbols or any(n in f.computations for f in functions))
 
 
 class BodyIR(ProgramIR):
-    """A function that control flow runs: a program on the slices and meshes of the whole, with its own computations."""
+    """A function that control flow runs: a program with its own computations, on the slices and meshes of the whole."""
 
     def __init__(self, whole: ProgramIR, function: Any) -> None:
         self.module, self.context = whole.module, whole.context
@@ -316,7 +316,7 @@ def functions_of(computation: Operation) -> dict[str, Operation]:
 
 
 def main_of(computation: Operation) -> Any:
-    """The public @main of a nested module."""
+    """Returns the public @main of a nested module."""
     for op in computation.regions[0].blocks[0].operations:
         if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == "main":
             return op
@@ -324,7 +324,7 @@ def main_of(computation: Operation) -> Any:
 
 
 def described(main: Any, key: str, count: int) -> list[Any]:
-    """The `arg_attrs` or `res_attrs` of a function, one dictionary each; MLIR leaves out a list of empty ones."""
+    """Returns the `arg_attrs` or `res_attrs` of a function, one dictionary each. MLIR omits a list of empty ones."""
     attributes = main.operation.attributes
     if key in attributes:
         return list(attributes[key])

@@ -1,4 +1,7 @@
-"""The dialect's reference page, made from the declarations: `python -m pathways.dialect.ir.reference`."""
+"""Generates the dialect's reference page from the op declarations: `python -m pathways.dialect.ir.reference`.
+
+`make reference` calls it.
+"""
 
 import inspect
 
@@ -15,7 +18,7 @@ be absent.
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Returns the page as Markdown."""
     parts = [_HEAD]
     for op in OPS:
         parts.append(f"## `{op.OPERATION_NAME}`\n\n{inspect.cleandoc(op.__doc__ or '')}\n")

@@ -1,4 +1,7 @@
-"""The rules of each phase. Run after every pass; a broken rule is PWC0701 at the op's user line."""
+"""Verifies a program against the rules of its phase. A broken rule raises PWC0701 at the op's user line.
+
+The pass manager calls it after every pass, and the front ends after they build a program.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,21 +27,21 @@ from pathways.dialect.sharding import size_of_axes
 
 @dataclass(frozen=True)
 class Changes:
-    """What was done to a program that was right: only rules that this can break need to be checked again."""
+    """The changes since a program was last valid: only rules that these changes can break are checked again."""
 
     since: Phase
-    """The phase whose rules it kept."""
+    """The phase that the program had when it was valid."""
     attributes: frozenset[str]
-    """What was written to calls, transfers and control flow, `arguments` for what is said of arguments and results."""
+    """Written attributes of calls, transfers and control flow; `arguments`: attributes of arguments and results."""
 
     def can_break(self, phase: Phase, reads: frozenset[str]) -> bool:
         return not self.since.reached(phase) or not reads.isdisjoint(self.attributes)
 
 
 def verify(program: ProgramIR, changes: Changes | None = None) -> None:
-    """Checks a module against the rules of the phase it says it has reached: all, or those that `changes` can break.
+    """Checks a module against the rules of its phase: all rules, or only those that `changes` can break.
 
-    Raises PWC0701 with all violations of the first rule that is broken: later rules rely on earlier ones.
+    Raises PWC0701 with all violations of the first broken rule, because later rules rely on earlier ones.
     """
     for violations in _broken(program, changes):
         if found := [violation(*broken) for broken in violations]:
@@ -46,7 +49,7 @@ def verify(program: ProgramIR, changes: Changes | None = None) -> None:
 
 
 def _broken(program: ProgramIR, changes: Changes | None) -> Iterator[Iterator[Broken]]:
-    """The violations of each rule in turn."""
+    """Yields the violations of each rule, in the order in which rules are checked."""
     _check_valid(program)
     if changes is None:
         yield known_ops(program.module)
@@ -60,7 +63,7 @@ def _broken(program: ProgramIR, changes: Changes | None) -> Iterator[Iterator[Br
 
 
 def _check_valid(program: ProgramIR) -> None:
-    """What MLIR itself checks; inside of computations also that all ops are known."""
+    """Runs MLIR's own verifier; inside computations it also refuses unknown ops. Raises PWC0701."""
     module = program.module.operation
     try:
         with registered_only(program.context):
@@ -135,7 +138,7 @@ def _calls(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _actions(program: ProgramIR) -> Iterator[Broken]:
-    """Actions are those of a pipeline: stages and microbatches counted from 0, each stage on one slice."""
+    """Checks that actions form a pipeline: stages and microbatches are counted from 0, each stage is on one slice."""
     found: dict[Action, Any] = {}
     homes: dict[int, str] = {}
     for call in program.calls():
@@ -154,7 +157,7 @@ def _actions(program: ProgramIR) -> Iterator[Broken]:
                     f"puts stage {action.stage} on @{home}",
                     f"@{homes[action.stage]}, as another call",
                 )
-    if program.phase.reached(Phase.SCHEDULE):  # what is merged has several
+    if program.phase.reached(Phase.SCHEDULE):  # merged calls have several actions
         return
     for what in ("stage", "microbatch"):
         numbers = {getattr(action, what): call for action, call in found.items()}
@@ -179,7 +182,7 @@ def _branches(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _body_types(program: ProgramIR, node: Node) -> Iterator[Broken]:
-    """What the bodies of control flow take and make."""
+    """Checks the types of operands and results of control flow against those of its bodies."""
     op, types = node.op, program.flow.types
     taken = [types[v] for v in (node.operands[1:] if isinstance(op, pw.CondOp) else node.operands)]
     made = [types[v] for v in node.results]
@@ -213,7 +216,7 @@ def _signature(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _pieces(program: ProgramIR) -> Iterator[Broken]:
-    """Arrays in several buffers are whole."""
+    """Checks that the pieces of each array in several buffers make up the whole array."""
     flow, taken = program.flow, program.arguments
     sides = ([(taken[v], v) for v in program.inputs], list(zip(program.results, flow.returned, strict=True)))
     for side in sides:
@@ -228,7 +231,7 @@ def _branch_places(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _body_places(program: ProgramIR, node: Node) -> Iterator[Broken]:
-    """Values go into a body, and come out of it, where they are."""
+    """Checks that the inputs and outputs of a body have the same places as the values of its control flow op."""
     op, types = node.op, program.flow.types
     if op.in_shardings is None or op.out_shardings is None:
         return
@@ -316,7 +319,7 @@ def _order(program: ProgramIR) -> Iterator[Broken]:
 
 
 _STATED = frozenset({"callee", "mesh", "in_shardings", "out_shardings", "sharding", "arguments"})
-"""Where shardings are stated, and for what."""
+"""Attributes that state shardings, or on which shardings depend."""
 _RULES: dict[Phase, dict[Callable[[ProgramIR], Iterator[Broken]], frozenset[str]]] = {
     Phase.TRACE: {
         _counts: frozenset(),
@@ -334,4 +337,4 @@ _RULES: dict[Phase, dict[Callable[[ProgramIR], Iterator[Broken]], frozenset[str]
     Phase.SCHEDULE: {_order: frozenset({"step"})},
     Phase.PLAN: {check_plans: frozenset(), check_per_device: frozenset()},
 }
-"""The rules that a phase adds, each with what it reads of calls, transfers, control flow and arguments."""
+"""The rules that a phase adds, each with the attributes of calls, transfers, control flow and arguments it reads."""

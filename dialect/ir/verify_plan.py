@@ -1,6 +1,6 @@
-"""The rules of phase `plan` in the IR: whatever instructions name is there, so that they can be read as a plan.
+"""Checks the rules of phase `plan` in the IR: everything that instructions name exists, so that a plan can be made.
 
-What a plan must be beyond that, slots and donation and channels, is checked of the plan itself (dialect/plan/check.py).
+verify.py calls it. Slots, donation and channels are checked in the plan itself (dialect/plan/check.py).
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from pathways.dialect.mlir import Attribute
 
 
 def check_plans(program: ProgramIR) -> Iterator[Broken]:
-    """The streams of one function: one for each island that holds its values."""
+    """Checks the streams of one function: one for each island that holds its values."""
     held = _values_held(program)
     for island, plan in program.plans.items():
         if island not in program.islands:
@@ -39,7 +39,7 @@ def check_plans(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _values_held(program: ProgramIR) -> Counter[str]:
-    """Counts the values of a function on each island: where their shardings say that they are."""
+    """Counts the values of a function on each island, from their shardings."""
     held: Counter[str] = Counter()
     for mesh, count in Counter(placed.mesh for placed in program.flow.places if placed is not None).items():
         held[program.island_of(mesh)] += count
@@ -47,7 +47,7 @@ def _values_held(program: ProgramIR) -> Counter[str]:
 
 
 def check_per_device(program: ProgramIR) -> Iterator[Broken]:
-    """A module for one device is the share of a computation that is there."""
+    """Checks that each module for one device belongs to an existing computation."""
     known = {symbol for function in program.functions for symbol in function.computations}
     for symbol, operation in program.per_device.items() if program is program.functions[-1] else ():
         if symbol not in known:
@@ -55,7 +55,7 @@ def check_per_device(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _buffers(program: ProgramIR, op: pw.BuffersOp, fit: set[tuple[Attribute, Attribute]]) -> Iterator[Broken]:
-    """Lists that do not fit each other, and meshes that do not exist; `fit` are types and shardings found right."""
+    """Finds lists of different lengths, and unknown meshes. `fit` caches valid pairs of types and shardings."""
     attributes = op.operation.attributes
     lists = op.types, op.shards, op.sharding, attributes["bytes"], attributes["deaths"]
     if len({len(each) for each in lists}) != 1:
@@ -74,7 +74,7 @@ def _buffers(program: ProgramIR, op: pw.BuffersOp, fit: set[tuple[Attribute, Att
 
 
 def _named(program: ProgramIR, op: Any) -> Iterator[Broken]:
-    """What an instruction names that does not exist."""
+    """Finds names in an instruction that do not exist."""
     operation = op.operation
     if isinstance(op, pw.RunOp):
         yield from broken_parts(op)

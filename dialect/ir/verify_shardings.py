@@ -1,8 +1,8 @@
-"""The rules of shardings: those written before propagation, those of every value from phase `shard` on, and those of
-computations, which must say what their calls say.
+"""Checks the rules of shardings. verify.py calls it.
 
-XLA lays out what nothing is said of as it likes, and the plan is read off the computations; so a call and its
-computation must agree. Nodes are many and alike: each kind of them is looked at once.
+There are rules for shardings written before propagation, for those of every value from phase `shard` on, and for those
+of computations. XLA chooses a layout itself if a computation states none, and plans are made from the computations. So
+a call and its computation must state the same shardings. Many nodes are alike, so each kind of node is checked once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ from pathways.dialect.sharding import Axes
 
 
 def _attributes(node: Node) -> tuple[str, ...]:
-    """Where a node states its shardings."""
+    """Returns the names of the attributes in which a node states its shardings."""
     return ("sharding",) if node.is_transfer else ("in_shardings", "out_shardings")
 
 
 def _values(node: Node, attribute: str) -> Sequence[int]:
-    """The values whose shardings an attribute of a node states."""
+    """Returns the values whose shardings an attribute of a node states."""
     return node.operands if attribute == "in_shardings" else node.results
 
 
@@ -34,9 +34,9 @@ _SIDES = {"in_shardings": "operand", "out_shardings": "result", "sharding": "res
 
 
 def check_written(program: ProgramIR) -> Iterator[Broken]:
-    """Finds shardings that cannot be among those that are written before propagation decides the others.
+    """Finds impossible shardings among those written before propagation adds the others.
 
-    They may name fewer dimensions than there are: the storage of PRNG keys has one that the user does not see.
+    A sharding may have fewer dimensions than its value: the storage of PRNG keys has one that the user does not see.
     """
     if program.phase.reached(Phase.SHARD):
         return
@@ -64,7 +64,7 @@ def check_written(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _check_signature(program: ProgramIR) -> Iterator[Broken]:
-    """Finds shardings that cannot be, or have no say, of what the program takes and makes."""
+    """Finds shardings of arguments and results that are impossible, or that would have no effect."""
     op, flow = program.func.operation, program.flow
     body = "pw.body" in op.attributes
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
@@ -84,7 +84,7 @@ def _check_signature(program: ProgramIR) -> Iterator[Broken]:
 
 
 def check_shardings(program: ProgramIR) -> Iterator[Broken]:
-    """Finds what does not state its shardings, and shardings that cannot be; from phase `shard` on."""
+    """Finds missing and impossible shardings, from phase `shard` on."""
     flow = program.flow
     types = flow.types
     checked: set[tuple[str, str, str, Attribute]] = set()
@@ -94,7 +94,7 @@ def check_shardings(program: ProgramIR) -> Iterator[Broken]:
         for name in _attributes(node):
             values, what = _values(node, name), _SIDES[name]
             key = node.callee, node.mesh, name, attributes.get(name)
-            if node.callee and key in checked:  # the types are those of the computation
+            if node.callee and key in checked:  # calls of one computation have the same types
                 continue
             shardings = getattr(op, name)
             if shardings is None or len(shardings) != len(values):
@@ -132,11 +132,11 @@ def _divides(program: ProgramIR, op: Operation, type_: ArrayType, placed: Placed
 
 
 _Sides: TypeAlias = tuple[tuple[str, tuple[Placed | None, ...]], ...]
-"""The arguments and the results of a computation, each with its sharding; None: it has none that is closed."""
+"""The arguments and the results of a computation, each with its sharding; None: it has no closed sharding."""
 
 
 def check_computations(program: ProgramIR) -> Iterator[Broken]:
-    """Finds calls of computations that do not say how they are sharded, or say something else than the call."""
+    """Finds calls whose computation does not state its shardings, or states others than the call."""
     seen: set[tuple[str, str, Attribute, Attribute]] = set()
     sides: dict[str, _Sides] = {}
     meshes: dict[str, dict[str, Axes]] = {}

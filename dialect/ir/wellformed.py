@@ -1,6 +1,7 @@
-"""What must hold before a module from outside can be read as a program: every op and attribute is as it is declared.
+"""Checks that an untrusted module can be read as a program: every op and attribute matches its declaration.
 
-Rules of phases (verify.py) rely on it. IR of our own passes is made through the declarations; a dump may say anything.
+The compiler calls it for dumps and called modules; the rules of phases (verify.py) rely on it. IR of our own passes is
+built through the declarations, but a dump may contain anything.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,20 +27,20 @@ Broken: TypeAlias = tuple[Operation, str, str]
 
 
 def check_wellformed(module: Module) -> None:
-    """Raises PWC0701 with all violations of the first rule that is broken."""
+    """Raises PWC0701 with all violations of the first broken rule."""
     for rule in (known_ops, declarations, _module, _places, _names, _functions, _computations):
         if found := [violation(*broken) for broken in rule(module)]:
             raise PathwaysError(*found)
 
 
 def check_computation(computation: Operation) -> None:
-    """Raises PWC0701 for a module that no call can run: from outside, before it is part of a program."""
+    """Raises PWC0701 for an untrusted module that no call can run, before it becomes part of a program."""
     if found := [violation(*broken) for broken in _computation(computation, settled=False)]:
         raise PathwaysError(*found)
 
 
 def violation(op: Operation, problem: str, rule: str) -> InvalidIR:
-    """What breaks a rule, at its op's user line."""
+    """Makes the error for an op that breaks a rule, at the op's user line."""
     name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}".rstrip()
     return InvalidIR(op=name, problem=problem, have_=short_text(op), rule=rule, where=where_of(op))
 
@@ -57,7 +58,7 @@ def _is_tree(attribute: Attribute) -> bool:
 
 
 def _is_schedule(attribute: Attribute) -> bool:
-    """Whether a dictionary has a name, and nothing of another kind than `Schedule` has."""
+    """Whether a dictionary has a name, and all entries that `Schedule` knows have the type of that field."""
     if not isinstance(attribute, ir.DictAttr) or "name" not in attribute:
         return False
     kinds: dict[Any, Any] = {str: ir.StringAttr, int: ir.IntegerAttr, float: ir.FloatAttr}
@@ -87,7 +88,7 @@ _MODULE: dict[str, tuple[_Check, Phase | None, str]] = {
     "pw.ordered": (FLAG.accepts, None, "a flag"),
     "pw.not_reproducible": (FLAG.accepts, None, "a flag"),
 }
-"""The attributes of the module: what each must be, and from which phase on it must be there."""
+"""The attributes of the module: a check, the phase from which it is required (None: never), and the rule."""
 
 
 def _module(module: Module) -> Iterator[Broken]:
@@ -104,7 +105,7 @@ def _module(module: Module) -> Iterator[Broken]:
 
 
 def _places(module: Module) -> Iterator[Broken]:
-    """Only what belongs there stands in the module, in its functions and in its plans."""
+    """Checks that the module, its functions and its plans contain only ops that are allowed there."""
     for op in module.body.operations:
         name = op.operation.name
         if isinstance(op, PwOp):
@@ -150,7 +151,10 @@ def known_ops(module: Module) -> Iterator[Broken]:
 
 
 def declarations(module: Module, written: frozenset[str] | None = None) -> Iterator[Broken]:
-    """What is not as it is declared; `written`: where only these attributes of functions' ops have changed."""
+    """Finds ops that do not match their declaration.
+
+    If `written` is given, ops of functions are checked for these attributes only, because only they have changed.
+    """
     for op in _ops_of(module) if written is None else module.body.operations:
         for problem in op.problems() if isinstance(op, PwOp) else ():
             yield op.operation, problem, _DECLARED
@@ -164,14 +168,14 @@ _DECLARED = "attributes and operands as the dialect's reference says"
 
 
 def _nodes_of(module: Module) -> Iterator[Any]:
-    """The ops of functions."""
+    """Yields the ops of functions."""
     for op in module.body.operations:
         if op.operation.name == "func.func":
             yield from op.operation.regions[0].blocks[0].operations
 
 
 def _ops_of(module: Module) -> Iterator[Any]:
-    """The ops of the module itself, of its functions and of its plans."""
+    """Yields the ops of the module itself, of its functions and of its plans."""
     for op in module.body.operations:
         yield op
         if isinstance(op, pw.PlanOp) or op.operation.name == "func.func":
@@ -181,7 +185,7 @@ def _ops_of(module: Module) -> Iterator[Any]:
 
 
 def _names(module: Module) -> Iterator[Broken]:
-    """Symbols that MLIR does not know of are unique, each of its kind."""
+    """Checks that symbols of the `pw` dialect, which MLIR does not know, are unique within their kind."""
     seen: set[tuple[str, ...]] = set()
     for op in module.body.operations:
         match op:
@@ -239,7 +243,7 @@ def _described(function: Operation, known: dict[str, _Check]) -> Iterator[Broken
 
 
 def _array_types(function: Operation, *, inside: bool) -> Iterator[Broken]:
-    """What a function takes and makes is arrays of a known size; so is all between calls."""
+    """Checks that arguments and results of a function, and of its ops if `inside`, are arrays of a static shape."""
     type_ = ir.FunctionType(function.attributes["function_type"].value)
     operations = function.regions[0].blocks[0].operations if inside else ()
     made = [value.type for op in operations for value in op.operation.results]
@@ -260,7 +264,7 @@ def _computations(module: Module) -> Iterator[Broken]:
 
 
 def stated_partitions(computation: Operation) -> Any:
-    """What a computation says of the number of its devices, of whatever kind; None where it says nothing."""
+    """Returns the attribute with the number of devices of a computation, unchecked; None if it is absent."""
     attributes = computation.attributes
     return attributes["mhlo.num_partitions"] if "mhlo.num_partitions" in attributes else None  # noqa: SIM401
 

@@ -1,1 +1,1 @@
-"""The plan that the compiler writes and the runtime loads: its nouns, its file, and the rules that it is checked by."""
+"""The plan that the compiler writes and the runtime loads: its data types, its file format, and its validity rules."""

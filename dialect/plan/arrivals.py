@@ -1,4 +1,7 @@
-"""In which order values come to a host from others, as far as the plan says so. Pure."""
+"""Derives from a plan the order in which inbound values reach a host, as far as the plan determines it. Pure.
+
+Hosts call it when they load their partition, and use the result while a run waits for inbound values.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,10 +13,11 @@ from pathways.dialect.plan.order import Joined, linearize
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """A value that comes to a host: `bit` is its own, `behind` has those of values that it has had whenever this comes,
-    `sent` those of values that it has sent (`bits`).
+    """An inbound value of a host. `bit` is its own bit.
 
-    Of plans with thousands of values sets of bits are small, and sets of numbers are not.
+    `behind` has the bits of all inbound values that the host must have received before this one. `sent` has the bits
+    (`bits`) of all values that the host must have sent before. Bit sets are used because plans have thousands of
+    values, and sets of numbers would be large.
     """
 
     bit: int = 0
@@ -22,22 +26,22 @@ class Coming:
 
 
 ALONE = Coming()
-"""Of which nothing is said."""
+"""An inbound value about which the plan determines nothing."""
 
 
 def bits(sent: Collection[int]) -> Mapping[int, int]:
-    """A bit for each of the channels by which a host sends values."""
+    """Assigns a bit to each channel on which a host sends values."""
     return {channel: 1 << number for number, channel in enumerate(sorted(sent))}
 
 
 def arrivals_of(plan: Plan, received: Collection[int], sent: Collection[int] = ()) -> Mapping[int, Coming]:
-    """What comes to a host by each of the channels by which it receives values, and by which it sends them.
+    """Returns the inbound value of each channel on which a host receives; `sent` are the channels on which it sends.
 
-    `plan` is the whole plan, or a body. What a computation makes of a value is made when that has come; of a branch,
-    which may need some of its operands alone, nothing is said.
+    `plan` is the whole plan, or a body. An output of a computation exists only after all inputs have arrived. A branch
+    may need only some of its operands, so its results depend on nothing.
     """
     held: dict[tuple[int, int], tuple[int, int]] = {}
-    """By slot, which values that came and that were sent it depends on; below, by channel."""
+    """By slot: the bits of the received and of the sent values that it depends on. `under_way`: the same by channel."""
     under_way: dict[int, tuple[int, int]] = {}
     found: dict[int, Coming] = {}
     leaving = bits(sent)

@@ -1,8 +1,9 @@
-"""Checks everything about a plan that PJRT would not check, or would die of, before any device is touched. Pure.
+"""Validates a plan before any device is used: everything that PJRT does not check, or that crashes it. Pure.
 
-PJRT compares byte sizes only and crashes on wrong device sets, argument counts and donated inputs; so slots, types,
-layouts, device order and donation are compared here with the signatures of computations. A rule may rely on those
-before it: the first broken one ends the check. Afterwards all that a plan names is known to exist.
+Hosts, clients, `pwc check` and the compiler's verifier call it. PJRT compares byte sizes only, and crashes on wrong
+device sets, argument counts and donated inputs. So this module compares slots, types, layouts, device order and
+donation with the signatures of computations. A rule may rely on the rules before it, so the first broken rule ends the
+check. Afterwards everything that a plan names is known to exist.
 """
 
 from collections import Counter
@@ -26,11 +27,11 @@ from pathways.dialect.plan.signature import parameter_problem
 from pathways.dialect.sharding import Dims
 
 _valid: WeakValueDictionary[int, Plan] = WeakValueDictionary()
-"""Plans that were found valid, by their `id`: they never change, and are validated when read and when loaded."""
+"""Plans that are known to be valid, by `id`. Plans never change, and are validated when read and again when loaded."""
 
 
 class At(NamedTuple):
-    """One instruction: its function (the number of a body; -1: the program), its island, and its place there."""
+    """The position of an instruction: its body (-1: the program), its island, and its index in that stream."""
 
     body: int
     island: str
@@ -38,7 +39,7 @@ class At(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A broken rule: its subject, what is wrong with it, and the rule."""
+    """A broken rule: the subject, what is wrong with it, and the rule."""
 
     subject: str
     what: str
@@ -47,7 +48,7 @@ class Problem(NamedTuple):
 
 
 def validate(plan: Plan, path: str = "plan") -> None:
-    """Raises PWC0604 with the first broken rule, PWC0613 for a plan that asks for too much."""
+    """Raises PWC0604 with the first broken rule, or PWC0613 for a plan that exceeds the limits on time and memory."""
     if _valid.get(id(plan)) is plan:
         return
     check_amounts(plan, path)
@@ -67,7 +68,7 @@ def _problems(plan: Plan) -> Iterator[Problem]:
     yield from _of_the_whole(tree_problems(plan))
     if problem := parameter_problem(plan.parameters, len(plan.in_tree.children)):
         yield Problem("", problem, "one parameter an argument, each with a name of its own")
-    for number in (*range(len(plan.bodies)), -1):  # a body comes before the branch that runs it
+    for number in (*range(len(plan.bodies)), -1):  # a body must be valid before the branch that runs it is checked
         function = plan if number < 0 else plan.of_body(number)
         yield from _of_the_whole(buffer_problems(function))
         yield from _of_the_whole(port_problems(function))
@@ -79,7 +80,7 @@ def _of_the_whole(problems: _Problems) -> Iterator[Problem]:
 
 
 def stream_problems(function: Plan, number: int = -1) -> Iterator[Problem]:
-    """Finds problems of the streams of the program, or of a body, whose buffers are known to be right."""
+    """Finds problems in the streams of the program or of a body, whose buffers are already checked."""
     for stream in function.streams:
         yield from _stream(function, stream, number)
     yield from _of_the_whole(channel_problems(function))
@@ -87,7 +88,7 @@ def stream_problems(function: Plan, number: int = -1) -> Iterator[Problem]:
 
 
 def buffer_problems(function: Plan) -> _Problems:
-    """Finds problems of the buffers of the program, or of a body."""
+    """Finds problems in the buffers of the program or of a body."""
     for stream in function.streams:
         yield from _buffers(function, stream)
 
@@ -116,7 +117,7 @@ def _kind(plan: Plan, name: str, island: str, kind: BufferKind) -> _Problems:
 
 
 def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
-    """Checks the slots of each instruction in order. A slot is written once: it is one value."""
+    """Checks the slots of each instruction in order. A slot is one value, so it is written once."""
     kept = {c.slot for c in plan.constant_buffers if c.island == stream.island}
     inputs = [p for p in plan.inputs if p.island == stream.island and p.slot >= 0]
     results = {p.slot for p in plan.results if p.island == stream.island}
@@ -144,7 +145,7 @@ def _instruction(
     plan: Plan, stream: Stream, instruction: Instruction, alive: Set[int], written: Set[int], borrowed: Set[int],
     stays: Set[int],
 ) -> _Problems:  # fmt: skip
-    """Finds problems of one instruction, given the slots that are alive, were written before, and must stay."""
+    """Finds problems in one instruction, given the slots that are alive, already written, and never to be dropped."""
     count = len(stream.kind_of)
     if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
         yield problem, "positions in its inputs, each at most once"
@@ -221,7 +222,7 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
 
 
 def _fits(plan: Plan, buffer: BufferKind, type_: ArrayType, dims: Dims, mesh: int) -> bool:
-    """Returns whether a buffer lies as a computation wants it: same devices, same order, same part on each."""
+    """Returns whether a buffer has the layout that a computation needs: same devices, order and shard on each."""
     if buffer.type is not type_ and buffer.type != type_:
         return False
     if buffer.layout.mesh == mesh and buffer.layout.dims == dims:

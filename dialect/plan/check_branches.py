@@ -1,6 +1,6 @@
-"""Checks that the operands and results of branches are those of their bodies. Pure.
+"""Checks that the operands and results of branches match those of their bodies. Pure; check.py calls it.
 
-A body's own branches run bodies before it only, so that nothing runs itself.
+The branches of a body may run only bodies before it, so that no body runs itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _Problems = Iterator[tuple[str, str]]
 
 
 def branch_problems(plan: Plan) -> _Problems:
-    """Finds problems of the branches of one function, whose slots are known to exist."""
+    """Finds problems in the branches of one function, whose slots are known to exist."""
     joined: dict[int, list[tuple[str, Branch]]] = {}
     for stream in plan.streams:
         for i in stream.instructions:
@@ -37,7 +37,7 @@ def branch_problems(plan: Plan) -> _Problems:
 
 
 def _parts(plan: Plan, parts: Sequence[tuple[str, Branch]]) -> _Problems:
-    """Checks the parts of one branch together."""
+    """Checks together the instructions of one branch on all its islands."""
     first = parts[0][1]
     name = f"step {first.step} ({first.name})"
     operands: dict[int, tuple[str, Buffer]] = {}
@@ -102,7 +102,7 @@ def _bodies(
 
 
 def _side(inner: Plan, ports: Sequence[Port], outside: Sequence[tuple[str, Buffer]], what: str) -> _Problems:
-    """Compares the operands or results of a body with those of its branch."""
+    """Compares the operands, or the results, of a body with those of its branch."""
     if len(ports) != len(outside):
         yield f"{what}s: {len(outside)}", f"{len(ports)}, as the body has"
         return

@@ -1,6 +1,7 @@
-"""Checks that every channel has one sender and one receiver, which name each other, and carries one type. Pure.
+"""Checks that every channel has one sender and one receiver that name each other, and carries one type. Pure.
 
-A channel is the number of one transfer in a function, from one island to another: the runtime relies on it.
+check.py calls it. A channel is the number of one transfer from one island to another, in one function. The runtime
+relies on these rules.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathways.dialect.plan.nouns import Plan, Stream
 
 
 def channel_problems(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Finds problems of the channels of one function, whose slots are known to exist."""
+    """Finds problems in the channels of one function, whose slots are known to exist."""
     sends: dict[int, tuple[Stream, Send]] = {}
     recvs: dict[int, tuple[Stream, Recv]] = {}
     for stream in plan.streams:

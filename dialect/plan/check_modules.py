@@ -1,6 +1,7 @@
-"""Checks that the modules of a plan from a file are what the plan states: PJRT would not check, and would die.
+"""Checks that the modules of a plan file match the plan's statements, because PJRT does not check and would crash.
 
-The rules are in `dialect/plan/modules`; a process of its own applies them first to plans of other users.
+`open_plan` and `pwc check` call it. The rules are in `dialect/plan/modules`. For plans of other users, a separate
+process applies them first.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ from pathways.dialect.sharding import Dims, MeshSpec, Sharding, size_of_axes
 
 
 def check_modules(plan: Plan, path: str) -> None:
-    """Raises PWC0604 where a module breaks a rule, PWC0611 where it has an unknown custom call."""
+    """Raises PWC0604 if a module breaks a rule, or PWC0611 if it has an unknown custom call."""
     context, allowed = make_bare_context(), allowed_by_user()
     for computation in plan.computations:
         try:
@@ -46,7 +47,7 @@ def _check(computation: Computation, platform: str, context: Context, allowed: s
 
 
 def _of_one_device(stated: Stated) -> Stated:
-    """Returns the signature of the module for one device: its arguments and results are shards."""
+    """Returns the signature of the module for one device, whose arguments and results are shards."""
     sizes = dict(stated.axes)
     spec = MeshSpec(stated.axes, tuple(range(size_of_axes(stated.axes))))
 

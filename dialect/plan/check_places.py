@@ -1,4 +1,7 @@
-"""Checks that meshes lie in slices, slices in islands, and each on devices of its own. Pure."""
+"""Checks that meshes are inside slices, slices inside islands, and that slices share no device. Pure.
+
+check.py calls it.
+"""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ _Problems = Iterator[tuple[str, str]]
 
 
 def place_problems(plan: Plan) -> _Problems:
-    """Finds problems of the islands, slices and meshes that a plan names."""
+    """Finds problems in the islands, slices and meshes of a plan."""
     yield from _topology(plan)
     yield from _streams(plan)
     yield from _slices(plan)
@@ -41,7 +44,7 @@ def _topology(plan: Plan) -> _Problems:
 
 
 def _streams(plan: Plan) -> _Problems:
-    """Checks that bodies run on islands where the program has a stream: no others are bound to devices."""
+    """Checks that bodies run only on islands where the program has a stream: other islands get no devices."""
     mains = {s.island for s in plan.streams}
     for streams in plan.all_streams:
         islands = [s.island for s in streams]

@@ -1,4 +1,7 @@
-"""Checks the arguments, results and constants of a plan against its slots, and their number against its trees. Pure."""
+"""Checks the arguments, results and constants of a plan against its slots, and their count against its trees. Pure.
+
+check.py calls it.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,11 +15,11 @@ from pathways.dialect.trees import count_leaves, tree_problem
 
 _Problems = Iterator[tuple[str, str]]
 _WORDS = {"fry": 2, "rbg": 4, "urbg": 4}
-"""The 32-bit words in the data of JAX's own kinds of keys."""
+"""The number of 32-bit words in the data of one key, for JAX's own kinds of PRNG keys."""
 
 
 def tree_problems(plan: Plan) -> _Problems:
-    """Finds problems of the structures of arguments and results."""
+    """Finds problems in the pytree structures of arguments and results."""
     for what, tree, ports in (("arguments", plan.in_tree, plan.inputs), ("results", plan.out_tree, plan.results)):
         if (problem := tree_problem(tree)) is not None:
             yield f"{what} in {problem}", "a structure that JAX has"
@@ -27,12 +30,12 @@ def tree_problems(plan: Plan) -> _Problems:
 
 
 def _of_a_leaf(port: Port) -> tuple[object, ...]:
-    """What is equal of all pieces of an array."""
+    """Returns the properties that all pieces of an array must share."""
     return port.type.dtype, port.dtype, port.weak, port.donated
 
 
 def port_problems(plan: Plan) -> _Problems:
-    """Finds problems of the ports and constants of one function, whose buffers are known to be right."""
+    """Finds problems in the ports and constants of one function, whose buffers are already checked."""
     streams = {s.island: s for s in plan.streams}
     taken = Counter((p.island, p.slot) for p in plan.inputs if p.slot >= 0)
     taken.update((c.island, c.slot) for c in plan.constant_buffers)
@@ -65,7 +68,7 @@ def _port(streams: dict[str, Stream], port: Port) -> _Problems:
 
 
 def _is_stored_as(dtype: str, type_: ArrayType) -> bool:
-    """Returns whether arrays of `dtype` are stored as this type: as they are, keys as data, `float0` as booleans."""
+    """Returns whether arrays of `dtype` are stored as this type: unchanged, keys as data, `float0` as booleans."""
     if dtype == type_.dtype or (dtype == "float0" and type_.dtype == "bool"):
         return True
     if not (dtype.startswith("key<") and dtype.endswith(">") and type_.dtype == "uint32" and type_.shape):
@@ -74,7 +77,7 @@ def _is_stored_as(dtype: str, type_: ArrayType) -> bool:
 
 
 def _words(kind: str) -> int | None:
-    """Counts the words in the data of a key whose kind is registered in this process; None for another kind."""
+    """Returns the words in the data of a key whose kind is registered in this process; None for other kinds."""
     try:
         return eval_shape(lambda: random.key_data(random.key(0, impl=kind))).shape[-1]
     except Exception:  # JAX raises different errors for unknown names

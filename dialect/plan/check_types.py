@@ -1,4 +1,7 @@
-"""Checks that arrays can have these types and layouts, and that computations state theirs in full. Pure."""
+"""Checks that types and layouts of arrays are possible, and that computations state theirs in full. Pure.
+
+The other checks of a plan call it.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,23 +11,23 @@ from pathways.dialect.plan.nouns import Computation, Plan
 from pathways.dialect.sharding import Axes, Dims, MeshSpec, Sharding
 
 MOST_DIMENSIONS = 64
-"""The most dimensions of an array, or of a mesh: numpy has no more."""
+"""The most dimensions of an array or a mesh: the limit of numpy."""
 MOST_ARRAY_BYTES = 1 << 60
-"""The most bytes of an array: counters of 64 bits must not overflow."""
+"""The most bytes of an array: 64-bit counters must not overflow."""
 
 
 def type_problem(type_: ArrayType) -> tuple[str, str] | None:
-    """Says why no array can have a type, and the rule."""
+    """Returns why no array can have a type, and the rule; None if the type is valid."""
     if not is_stored_as_named(type_.dtype) or min(type_.shape, default=0) < 0:
         return f"of type {type_}", "a known element type and sizes from 0"
     if len(type_.shape) > MOST_DIMENSIONS:
         return f"with {len(type_.shape)} dimensions", f"at most {MOST_DIMENSIONS}"
-    size = type_.shard_bytes(tuple(filter(None, type_.shape)))  # a zero hides how large the others are
+    size = type_.shard_bytes(tuple(filter(None, type_.shape)))  # a dimension of 0 would hide the size of the others
     return (f"of type {type_}", f"at most {MOST_ARRAY_BYTES} bytes") if size > MOST_ARRAY_BYTES else None
 
 
 def axes_problem(axes: Axes) -> str | None:
-    """Says why no mesh can have these axes."""
+    """Returns why no mesh can have these axes; None if they are valid."""
     if len({name for name, _ in axes}) != len(axes):
         return "with an axis twice"
     if len(axes) > MOST_DIMENSIONS or any(size < 1 for _, size in axes):
@@ -33,7 +36,7 @@ def axes_problem(axes: Axes) -> str | None:
 
 
 def layout_problem(type_: ArrayType, dims: Dims, axes: Axes) -> tuple[str, str] | None:
-    """Says why an array of this type cannot have this layout on a mesh with these axes, and the rule."""
+    """Returns why an array of this type cannot have this layout on a mesh with these axes, and the rule; else None."""
     if (problem := type_problem(type_)) is not None:
         return problem
     used = [a for split in dims for a in split]
@@ -46,7 +49,7 @@ def layout_problem(type_: ArrayType, dims: Dims, axes: Axes) -> tuple[str, str] 
 
 
 def computation_problems(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Finds problems of the signatures of computations."""
+    """Finds problems in the signatures of computations."""
     names = Counter(c.name for c in plan.computations)
     for computation in plan.computations:
         if names[computation.name] > 1:

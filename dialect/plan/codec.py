@@ -1,7 +1,7 @@
-"""Converts frozen dataclasses to protobuf messages and back, by the names of their fields.
+"""Encodes the frozen dataclasses of a plan as protobuf messages and decodes them, by field name.
 
-The schema is plan.proto, compiled to plan.binpb (`make proto`). Messages are made from the compiled schema at run
-time, so that no generated code ties users to one version of protobuf.
+plan_file.py calls it. The schema is plan.proto, compiled to plan.binpb (`make proto`). Message classes are created from
+the compiled schema at run time, because generated code would bind users to one version of protobuf.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ _RANGES = frozenset({("PlanSlice", "devices"), ("PlanMesh", "devices")})
 
 
 def _load_schema() -> dict[str, Any]:
-    """Makes the classes of all messages, by name."""
+    """Creates the classes of all messages, by name."""
     raw = resources.files("pathways.dialect.plan").joinpath("plan.binpb").read_bytes()
     files = descriptor_pb2.FileDescriptorSet.FromString(raw)
     pool = descriptor_pool.DescriptorPool()
@@ -52,8 +52,8 @@ def _load_schema() -> dict[str, Any]:
 
 
 _MESSAGES = _load_schema()
-"""All are kept. Protobuf makes a class that is not kept anew at each use, and crashes where the garbage collector frees
-it while another thread asks for it."""
+"""The message classes by name, kept alive. Otherwise protobuf creates a class again at each use, and crashes if the
+garbage collector frees it while another thread requests it."""
 _PLAN: Any = _MESSAGES["Plan"]
 
 CLASSES: dict[str, type] = {
@@ -77,18 +77,18 @@ CLASSES: dict[str, type] = {
     )
 }
 OUTSIDE = frozenset({"module", "constants", "phases", "executables", "local"})
-"""Fields whose bytes are separate members of the file."""
+"""Fields whose bytes are separate members of the plan file."""
 NOT_STORED = frozenset({"here", "marked"})
-"""Fields that are not stored: they mean something in this process alone."""
+"""Fields that are not stored, because they have a meaning in this process only."""
 
 
 def schema() -> dict[str, Any]:
-    """Loads the descriptors of all messages, by name."""
+    """Returns the descriptors of all messages, by name."""
     return {name: message.DESCRIPTOR for name, message in _MESSAGES.items()}
 
 
 def plan_message(raw: bytes = b"") -> Any:
-    """Parses a plan as a protobuf message. Raises `DecodeError` for bytes that are none."""
+    """Parses a plan as a protobuf message. Raises `DecodeError` for other bytes."""
     return _PLAN.FromString(raw)
 
 
@@ -106,9 +106,9 @@ def decode_plan(
     phases: dict[str, bytes],
     executables: dict[str, bytes],
 ) -> nouns.Plan:
-    """Decodes a plan. Raises `DecodeError` for bytes that are no plan message, KeyError for missing modules.
+    """Decodes a plan. Raises `DecodeError` for bytes that are no plan message, and KeyError for missing modules.
 
-    All texts are printable (printable.py), but for trees, whose keys are data, and the names of members.
+    All texts are made printable (printable.py), except trees, whose keys are data, and the names of members.
     """
     message = plan_message(raw)
     members = {
@@ -157,7 +157,7 @@ def _encode_message(value: Any, kind: str, message: Any) -> None:
 
 
 class _Decoder:
-    """Reads the messages of one plan. What to do with a field is found once for all messages of a kind."""
+    """Decodes the messages of one plan. The reader of a message type is built once and reused."""
 
     def __init__(self, members: dict[str, dict[str, bytes]]) -> None:
         self._members = members
@@ -168,7 +168,7 @@ class _Decoder:
         return self._reader(message.DESCRIPTOR)(message)
 
     def _reader(self, kind: Any) -> "_Read":
-        """What makes a noun of a message of a kind, which is a descriptor."""
+        """Returns the function that converts messages of a type, given by descriptor, to dataclass objects."""
         name: str = kind.name
         if name not in self._readers:
             self._readers[name] = self._one_of(kind) if name == "Instruction" else self._noun(kind)
@@ -196,7 +196,7 @@ class _Decoder:
         return _once_of_equal(read) if kind.name == "Where" else read
 
     def _outside(self, kind: str) -> "list[tuple[str, _Read]]":
-        """What is not in the message, but in members of the file."""
+        """Lists the fields that are not in the message but in members of the plan file, with their readers."""
         members = self._members
         if kind == "Computation":
             modules, local = members["modules"], members["locals"]
@@ -241,7 +241,7 @@ _Read: TypeAlias = Callable[[Any], Any]
 
 
 def _once_of_equal(read: _Read) -> _Read:
-    """Reads equal messages once: many instructions come from one line."""
+    """Caches a reader by message bytes: many instructions have the same source line."""
     known: dict[bytes, Any] = {}
 
     def recall(message: Any) -> Any:

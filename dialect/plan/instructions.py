@@ -1,9 +1,9 @@
-"""The instructions of a plan: the fields of each, and the slots it reads, writes and drops. Declared here alone.
+"""The instructions of a plan: their fields, and the slots that each reads, writes and drops. Declared only here.
 
-A new instruction is a class here, an op in dialect/ir/pw.py with the same fields, a message in plan.proto, code that
-makes it (compiler/buffers/streams.py), and code that runs it (runtime/host/load/steps.py); a test compares the tables.
-Fields named `name` and `where` are the location of the op; all others are its attributes, by the same name or by
-the one that `Refers` states, where a number stands for a symbol.
+A new instruction needs a class here, an op in dialect/ir/pw.py with the same fields, and a message in plan.proto. It
+also needs code that makes it (compiler/buffers/streams.py) and code that runs it (runtime/host/load/steps.py). A test
+compares the tables. Fields named `name` and `where` are the location of the op. All other fields are its attributes,
+by the same name or by the one that `Refers` states, if a number replaces a symbol.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Slots: TypeAlias = tuple[int, ...]
 
 
 class Effects(NamedTuple):
-    """Slots of its island that an instruction reads, writes and drops."""
+    """The slots of its island that an instruction reads, writes and drops."""
 
     reads: Slots
     writes: Slots
@@ -24,7 +24,7 @@ class Effects(NamedTuple):
 
 @dataclass(frozen=True)
 class Refers:
-    """Marks a field of one index or several into a table of the plan: symbols in the IR, maybe by another name."""
+    """Marks a field that holds indices into a table of the plan. In the IR it holds symbols, maybe by another name."""
 
     table: str
     attribute: str = ""
@@ -32,7 +32,7 @@ class Refers:
 
 @dataclass(frozen=True)
 class Run:
-    """Enqueue `computation` (index) on the gang of `mesh` (index); slots in, slots out."""
+    """Enqueues `computation` (index) on the gang of `mesh` (index); reads and writes slots."""
 
     KIND: ClassVar[str] = "run"
     COUNTED: ClassVar[tuple[str, str]] = ("run", "runs")
@@ -49,7 +49,7 @@ class Run:
     action: str = ""
     """Its action in a pipeline: `2F3` is stage 2, forward, microbatch 3."""
     parts: tuple[str, ...] = ()
-    """The calls that were merged into it, each with its action and line."""
+    """The calls that were merged into this run, each with its action and line."""
 
     @property
     def effects(self) -> Effects:
@@ -58,7 +58,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Send:
-    """Offer a buffer to the island `to`, on a channel."""
+    """Offers a buffer to the island `to`, on a channel."""
 
     KIND: ClassVar[str] = "send"
     COUNTED: ClassVar[tuple[str, str]] = ("send", "sends")
@@ -75,7 +75,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Recv:
-    """Take a buffer from the island `source`, on a channel."""
+    """Receives a buffer from the island `source`, on a channel."""
 
     KIND: ClassVar[str] = "recv"
     COUNTED: ClassVar[tuple[str, str]] = ("receive", "receives")
@@ -92,7 +92,7 @@ class Recv:
 
 @dataclass(frozen=True)
 class Copy:
-    """Move or reshard a buffer inside an island."""
+    """Moves or reshards a buffer inside an island."""
 
     KIND: ClassVar[str] = "copy"
     COUNTED: ClassVar[tuple[str, str]] = ("copy", "copies")
@@ -108,7 +108,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Free:
-    """Drop buffers after their last use."""
+    """Drops buffers after their last use."""
 
     KIND: ClassVar[str] = "free"
     COUNTED: ClassVar[tuple[str, str]] = ("free", "frees")
@@ -122,11 +122,12 @@ class Free:
 
 @dataclass(frozen=True)
 class Branch:
-    """Await the deciding value, then run bodies (indices into `Plan.bodies`); each stream that takes part has a part.
+    """Awaits the deciding value, then runs bodies (indices into `Plan.bodies`). Each island involved has a Branch.
 
-    `kind` cond: operand 0 is awaited, the number of the body to run on the other operands. `while`: the second body is
-    run for as long as the first says so; the last operands are carried, and become the results. `inputs` are slots of
-    this island, `taken` says which operands they are; so do `outputs` and `made` for results.
+    `kind` cond: operand 0 is awaited; it is the number of the body to run on the other operands. `kind` while: the
+    second body runs as long as the first returns true. The last operands are carried, and become the results. `inputs`
+    are slots of this island, and `taken` are the numbers of these operands. `outputs` and `made` are the same for
+    results.
     """
 
     KIND: ClassVar[str] = "branch"
@@ -139,13 +140,13 @@ class Branch:
     outputs: Slots
     made: tuple[int, ...]
     meshes: Annotated[tuple[int, ...], Refers("meshes")]
-    """Meshes with all devices of this island that bodies work on."""
+    """Meshes that together contain all devices of this island that bodies use."""
     name: str
     where: Where | None
     temporaries: int = 0
-    """Bytes on one of their devices that bodies need beside inputs and outputs."""
+    """Bytes on one of these devices that bodies need in addition to inputs and outputs."""
     donated: Slots = ()
-    """Positions in `inputs` of values that a loop carries, and that are not needed afterwards."""
+    """Positions in `inputs` of values that a loop carries and that are not needed after it."""
 
     @property
     def effects(self) -> Effects:

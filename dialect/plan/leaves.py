@@ -1,4 +1,7 @@
-"""The arguments and results of a plan as its user sees them: one an array, whether it is one buffer or several."""
+"""The arguments and results of a plan as the user sees them: one entry an array, even if several buffers hold it.
+
+The API and `pwc` call it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +13,9 @@ from pathways.dialect.plan.nouns import Port
 
 @dataclass(frozen=True)
 class Leaf:
-    """An array of the user's: `port` is all of it, `pieces` the buffers that hold it, `numbers` their places.
+    """An array of the user: `port` is the whole array, `pieces` its buffers, `numbers` the indices of these ports.
 
-    A whole array has one piece, itself. The place of `port` is that of the first piece.
+    An array that is not cut has one piece, itself. `port` has the place of the first piece.
     """
 
     port: Port
@@ -25,28 +28,28 @@ class Leaf:
 
     @property
     def axis(self) -> int:
-        """The axis along which it is cut; 0 for one that is whole."""
+        """The axis along which the array is cut; 0 if it is not cut."""
         piece = self.pieces[0].piece
         return 0 if piece is None else piece.axis
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The elements of its pieces along the axis; empty for one that is whole."""
+        """The lengths of the pieces along the axis; empty if the array is not cut."""
         return tuple(p.type.shape[self.axis] for p in self.pieces) if self.is_cut else ()
 
     @property
     def indices(self) -> list[tuple[slice, ...]]:
-        """The part of the array that each piece is."""
+        """The index of each piece in the array."""
         return [(p.piece.index(n) if p.piece else ()) for p, n in zip(self.pieces, self.sizes or (0,), strict=True)]
 
 
 def leaves_of(ports: Sequence[Port]) -> tuple[Leaf, ...]:
-    """Finds the arrays that arguments or results of a checked plan make up."""
+    """Groups the arguments or results of a valid plan into arrays of the user."""
     return tuple(_leaf(ports, numbers) for numbers in leaves([p.piece for p in ports]))
 
 
 def leaf_ports(ports: Sequence[Port]) -> tuple[Port, ...]:
-    """Returns one argument or result an array, those in pieces as if they were whole."""
+    """Returns one port an array; arrays in pieces are shown as if they were not cut."""
     return tuple(leaf.port for leaf in leaves_of(ports))
 
 
@@ -57,6 +60,6 @@ def _leaf(ports: Sequence[Port], numbers: range) -> Leaf:
         return Leaf(first, pieces, numbers)
     axis, shape = first.piece.axis, list(first.type.shape)
     shape[axis] = first.piece.whole
-    slot = max(p.slot for p in pieces)  # one that something reads, if any is
+    slot = max(p.slot for p in pieces)  # the slot of a piece that is used, if any; unused ones have -1
     port = replace(first, name=first.piece.leaf, type=ArrayType(tuple(shape), first.type.dtype), piece=None, slot=slot)
     return Leaf(port, pieces, numbers)

@@ -1,7 +1,7 @@
-"""Bounds the time and memory of reading a plan: small files can multiply both. Pure.
+"""Bounds the time and memory that reading a plan takes, because a small file can demand a lot of both. Pure.
 
-The rules of `check.py` find what is wrong; these find what is too much, for `pwc inspect` as for a run. Each amount
-is a product of several numbers, which no array of the file holds.
+`check.py` calls it for every plan, and `pwc inspect` before it lists memory. `check.py` rejects what is wrong; this
+module rejects what is too large. Each amount is a product of several numbers, so no array in the file is that long.
 """
 
 from collections.abc import Iterator
@@ -13,45 +13,45 @@ from pathways.dialect.plan.memory import classes_of
 from pathways.dialect.plan.nouns import Buffer, Layout, Plan
 from pathways.dialect.reshard import most_pieces
 
-MOST_BODIES = 1 << 12
-"""The most bodies: each is checked as a plan with those before it."""
-MOST_NAMES = 1 << 26
-"""The most characters in names of all buffers: a group has one name, and each of its buffers a copy."""
-MOST_PIECES = 1 << 23
-"""The most pieces of all different transfers: a piece is the part that one shard sends to another."""
-MOST_CHANGES = 1 << 26
-"""The most changes of device memory: buffers, each on every kind of device of its mesh."""
+MAX_BODIES = 1 << 12
+"""The most bodies: each is checked as a plan together with the bodies before it."""
+MAX_NAME_CHARACTERS = 1 << 26
+"""The most characters in the names of all buffers: a group has one name, and each of its buffers gets a copy."""
+MAX_TRANSFER_PIECES = 1 << 23
+"""The most pieces of all different transfers: a piece is the region that one shard sends to another."""
+MAX_MEMORY_CHANGES = 1 << 26
+"""The most changes of device memory: the sum over all buffers of the device classes of their meshes."""
 MOST_OWNERS = 1 << 24
-"""The most owners of memory, listed at every step."""
+"""The most owners of memory, summed over all steps."""
 
 
 def check_amounts(plan: Plan, path: str) -> None:
-    """Raises PWC0613 for a plan, valid or not, that would fill the memory of a process that only looks at it."""
+    """Raises PWC0613 for a plan, valid or not, that would exhaust the memory of a process that only reads it."""
     names = 0
     for streams in plan.all_streams:
         for stream in streams:
             names += sum(len(group.name) * len(group.kinds) for group in stream.groups)
             for i in stream.instructions:
                 if isinstance(i, Branch):
-                    _check(path, f"bodies of {i.name}", len(i.bodies), MOST_BODIES)
-    _check(path, "bodies", len(plan.bodies), MOST_BODIES)
-    _check(path, "characters in the names of buffers", names, MOST_NAMES)
+                    _check(path, f"bodies of {i.name}", len(i.bodies), MAX_BODIES)
+    _check(path, "bodies", len(plan.bodies), MAX_BODIES)
+    _check(path, "characters in the names of buffers", names, MAX_NAME_CHARACTERS)
 
 
 def check_work(plan: Plan, path: str) -> None:
     """Raises PWC0613 for a valid plan that would take too long to load or to show."""
     pieces = sum(most_pieces(shape, plan.sharding(a), plan.sharding(b)) for shape, a, b in set(_moves(plan)))
-    _check(path, "pieces in transfers", pieces, MOST_PIECES)
+    _check(path, "pieces in transfers", pieces, MAX_TRANSFER_PIECES)
     classes = [len(c) for c in classes_of(plan.meshes)]
     changes = 0
     for streams in plan.all_streams:
         for stream in streams:
             changes += sum(classes[stream.kinds[k].layout.mesh] for group in stream.groups for k in group.kinds)
-    _check(path, "changes of memory", changes, MOST_CHANGES)
+    _check(path, "changes of memory", changes, MAX_MEMORY_CHANGES)
 
 
 def check_memory_shown(plan: Plan, path: str) -> None:
-    """Raises PWC0613 for a plan whose memory, by owner at every step, is too much to list: it may be run all the same.
+    """Raises PWC0613 if the memory of a plan, by owner at every step, is too large to list. The plan can still run.
 
     A pipeline of n microbatches has n owners and n times as many steps.
     """
@@ -64,7 +64,7 @@ _Move = tuple[tuple[int, ...], Layout, Layout]
 
 
 def _moves(plan: Plan) -> Iterator[_Move]:
-    """Yields all transfers and copies; the channels of each function have two ends."""
+    """Yields the transfers and copies of a valid plan, in which every channel has two ends."""
     for streams in plan.all_streams:
         sent: dict[int, Buffer] = {}
         for stream in streams:

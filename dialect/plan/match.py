@@ -1,4 +1,4 @@
-"""Matches the islands that a plan was made for with those of a machine."""
+"""Matches the islands that a plan was compiled for with the islands of a machine. `pwc check` calls it."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from pathways.dialect.topology import Island, Topology
 
 
 def check_fit(program: str, needed: Topology, offered: Topology, used: Sequence[str]) -> dict[str, str]:
-    """Finds a different island for each of `used`, largest first. Raises PWC0607 with the numbers."""
+    """Assigns a different offered island to each island in `used`, largest first. Raises PWC0607 with the numbers."""
     wanted = sorted((needed.island(n) for n in used), key=lambda i: -i.size)
     free = list(offered.islands)
     found: dict[str, str] = {}

@@ -1,7 +1,8 @@
-"""Counts the memory of a stream on each device, at every step and by owner. Pure, of the plan alone.
+"""Computes the memory of a stream on each device, at every step and by owner, from the plan alone. Pure.
 
-A run holds its inputs, its outputs and its executable's temporaries at once; what it donates becomes part of its
-outputs. Arguments that the caller keeps are there from the first step to the last.
+The compiler, viz, the API and `pwc inspect` call it. A run holds its inputs, its outputs and its executable's
+temporaries at the same time. Donated inputs become part of its outputs. Arguments that the caller keeps occupy memory
+from the first step to the last.
 """
 
 import re
@@ -17,7 +18,7 @@ TEMPORARIES = "temporaries of "
 
 @dataclass(frozen=True)
 class Peak:
-    """The most bytes alive on one device, and their owners; `step` -1: before the first."""
+    """The most bytes alive on one device, and their owners; `step` -1: before the first step."""
 
     bytes: int = 0
     step: int = -1
@@ -27,7 +28,7 @@ class Peak:
 
 
 class Change(NamedTuple):
-    """Bytes that come or go on every device of one mesh."""
+    """Bytes allocated (or freed, if negative) on every device of one mesh."""
 
     step: int
     mesh: int
@@ -36,7 +37,7 @@ class Change(NamedTuple):
 
 
 _Held: TypeAlias = tuple[int, str, int]
-"""Mesh, owner and size of a slot."""
+"""Mesh, owner and size in bytes of a slot."""
 
 
 def memory_changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]:
@@ -76,18 +77,18 @@ def memory_changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]
 
 
 def _net(step: int, come: list[_Held], go: list[_Held]) -> Iterator[Change]:
-    """Sums the bytes that come and go at one moment to one change for each owner on each mesh."""
+    """Sums the simultaneous allocations (`come`) and frees (`go`) to one change for each owner on each mesh."""
     totals: dict[tuple[int, str], int] = {}
     for sign, rows in ((1, come), (-1, go)):
         for mesh, owner, size in rows:
             totals[mesh, owner] = totals.get((mesh, owner), 0) + sign * size
-    # Frees come first: the peak is not in between.
+    # Frees first, because the changes are simultaneous: otherwise their sum would show a peak that never exists.
     for (mesh, owner), size in sorted(totals.items(), key=lambda row: row[1]):
         yield Change(step, mesh, owner, size)
 
 
 def classes_of(meshes: Sequence[PlanMesh]) -> list[list[tuple[int, ...]]]:
-    """Groups the devices of each mesh by the meshes that they are in: those of a group always hold the same."""
+    """Groups the devices of each mesh by the set of meshes that contain them: devices of a group hold equal bytes."""
     on: dict[tuple[str, int], list[int]] = {}
     for number, mesh in enumerate(meshes):
         for device in mesh.devices:
@@ -103,7 +104,7 @@ def classes_of(meshes: Sequence[PlanMesh]) -> list[list[tuple[int, ...]]]:
 
 
 def peak_of(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> Peak:
-    """Finds the peak of a stream over all devices of its island; the first of devices that are equally full."""
+    """Finds the peak of a stream over all devices of its island; among equal devices, the one that reached it first."""
     found = list(memory_changes(stream, borrowed))
     firsts = [sorted(c[0] for c in classes) for classes in classes_of(meshes)]
     live: dict[int, int] = {}
@@ -129,7 +130,7 @@ def _meshes_with(meshes: Sequence[PlanMesh], island: str, device: int) -> frozen
 
 
 def peaks(stream: Stream, meshes: Sequence[PlanMesh], borrowed: frozenset[int]) -> dict[int, int]:
-    """Finds the most bytes alive on each device of the island."""
+    """Returns the most bytes alive on each device of the island."""
     classes = classes_of(meshes)
     live: dict[tuple[int, ...], int] = {}
     highest: dict[tuple[int, ...], int] = {}
@@ -151,7 +152,7 @@ def peak(plan: Plan, island: str) -> Peak:
 
 
 def timeline(plan: Plan, island: str, device: int) -> list[tuple[int, dict[str, int]]]:
-    """Lists for one device of an island its bytes by owner after each step that changes them."""
+    """Lists for one device its bytes by owner, after each step that changes them."""
     live: dict[str, int] = {}
     rows: list[tuple[int, dict[str, int]]] = []
     holding = _meshes_with(plan.meshes, island, device)
@@ -172,7 +173,7 @@ _OF_MICROBATCH = re.compile(r"(\w+) of microbatch (\d+)")
 
 
 def by_kind(owners: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Sums activations, and gradients, over their microbatches: `activations of 4 microbatches (0, 1, 2, 3)`."""
+    """Sums owners of one kind over their microbatches: `activations of 4 microbatches (0, 1, 2, 3)`."""
     rows: list[tuple[str, int]] = []
     kinds: dict[str, list[tuple[int, int]]] = {}
     for owner, size in owners:

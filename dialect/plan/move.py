@@ -1,4 +1,7 @@
-"""A plan that moves one array from place to place, with no computation: what programs hand to each other. Pure."""
+"""Makes a plan that only moves one array from one place to another, without any computation. Pure.
+
+Clients run it if one program passes an array to another program that needs it elsewhere.
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +15,7 @@ from pathways.dialect.trees import Tree
 
 @dataclass(frozen=True)
 class ArrayPlace:
-    """Where an array lies: devices of an island (positions, in the order of the mesh), and which axes split what."""
+    """The place of an array: devices of an island (positions, in mesh order), mesh axes, and axes of each dimension."""
 
     island: str
     devices: tuple[int, ...]
@@ -21,7 +24,7 @@ class ArrayPlace:
 
 
 def move_plan(platform: str, topology: Topology, type_: ArrayType, here: ArrayPlace, there: ArrayPlace) -> Plan:
-    """Makes the plan: one argument `here`, one result `there`. Both may be the same place."""
+    """Makes the plan, with one argument at `here` and one result at `there`, which may be the same place."""
     used = {p.island: {d for q in (here, there) if q.island == p.island for d in q.devices} for p in (here, there)}
     meshes = tuple(
         PlanMesh(f"m{n}", f"of {p.island}", p.island, p.axes, p.devices) for n, p in enumerate((here, there))

@@ -1,7 +1,8 @@
-"""The plan, which the runtime loads. Frozen nouns; plan.proto has the same fields, codec.py reads and writes them.
+"""The data types of a plan, which the compiler writes and the runtime loads.
 
-Sharded values are named by mesh and dimensions; tables of shards are made at load (reshard.py), so that a plan has
-the same size for 1 shard and for 2,048.
+They are frozen dataclasses. plan.proto has the same fields, and codec.py converts them. A sharded value has a mesh and
+dimensions only. Tables of shards are computed at load (reshard.py), so that a plan has the same size for 1 shard and
+for 2,048.
 """
 
 from collections.abc import Iterator
@@ -19,12 +20,12 @@ from pathways.dialect.topology import Topology
 from pathways.dialect.trees import Tree
 
 FORMAT = 4
-"""The version of the format that this code writes, and the only one it reads."""
+"""The format version that this code writes, and the only one that it reads."""
 
 
 @dataclass(frozen=True)
 class PlanSlice:
-    """A virtual slice and its binding: devices of an abstract island."""
+    """A virtual slice, bound to devices of an island of the plan's topology, and the reason of that placement."""
 
     name: str
     island: str
@@ -36,9 +37,9 @@ class PlanSlice:
 
 @dataclass(frozen=True)
 class Decision:
-    """The reason for a choice about a slice, a call, a transfer or a reshard (`kind`), at one step or several.
+    """A choice of the compiler about a slice, a call, a transfer or a reshard (`kind`), at one or more steps.
 
-    `chosen` is the choice, `reason` what decided it, `runner_up` the next best and its cost; `bytes` move.
+    `chosen` is the choice, `reason` its reason, `runner_up` the next best choice and its cost, `bytes` the bytes moved.
     """
 
     kind: str
@@ -68,7 +69,7 @@ class PlanMesh:
 
 @dataclass(frozen=True)
 class Layout:
-    """A mesh (index into `Plan.meshes`) and the axes of each dimension."""
+    """A mesh (index into `Plan.meshes`), and the mesh axes that split each dimension."""
 
     mesh: int
     dims: Dims
@@ -76,7 +77,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class BufferKind:
-    """The properties that many buffers have in common; `bytes` is on one device."""
+    """Properties that many buffers share; `bytes` is on one device."""
 
     type: ArrayType
     layout: Layout
@@ -85,10 +86,10 @@ class BufferKind:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Buffers that are born together, in slots that follow each other.
+    """Buffers that are created at the same step, in consecutive slots.
 
-    `kinds` are indices into `Stream.kinds`; `birth` and `deaths` are steps, -1: before all, kept. The memory is counted
-    as that of `owner`.
+    `kinds` are indices into `Stream.kinds`. `birth` and `deaths` are steps; -1 means before the first step, or never
+    freed. Their memory counts for `owner`.
     """
 
     name: str
@@ -101,7 +102,7 @@ class Buffers:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """One logical buffer: `bytes` is on one device; `birth` and `death` are steps, -1: before all, kept."""
+    """One logical buffer. `bytes` is on one device; `birth` and `death` are steps as in `Buffers`."""
 
     name: str
     role: str
@@ -115,7 +116,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Stream:
-    """The instructions of one island, in order. Slots are indices into `buffers`, which are `groups` spread out."""
+    """The instructions of one island, in order. Slots are indices into `buffers`, which are `groups` expanded."""
 
     island: str
     peak_bytes: int
@@ -125,7 +126,7 @@ class Stream:
 
     @cached_property
     def kind_of(self) -> tuple[BufferKind, ...]:
-        """The kind of the buffer of each slot, which is all that most code needs of it."""
+        """The kind of the buffer in each slot; most code needs only this."""
         return tuple([self.kinds[number] for group in self.groups for number in group.kinds])
 
     @cached_property
@@ -148,7 +149,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Computation:
-    """One StableHLO module in the form that older and newer runtimes read."""
+    """One StableHLO module in a portable form, which older and newer runtimes can read, and its signature."""
 
     name: str
     module: bytes = field(repr=False)
@@ -159,16 +160,16 @@ class Computation:
     out_layouts: tuple[Dims, ...]
     axes: tuple[tuple[str, int], ...]
     callbacks: tuple[int, ...] = ()
-    """Numbers of the Python functions that it calls (host_callbacks.py), by their index in the module."""
+    """Numbers of its host callbacks (host_callbacks.py), in the order of their index in the module."""
     local: bytes = field(default=b"", repr=False)
-    """The module for one device and its shards, where no device needs another; empty: they run as a gang."""
+    """The module for one device and its shards, if devices do not communicate; empty: the devices run as a gang."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """An argument or result of the program. `slot` -1: an argument that nothing uses; `dtype`: what the user sees.
+    """An argument or result of the program. `slot` -1: an unused argument; `dtype`: the element type the user sees.
 
-    `piece`: it is one buffer of an array that is held in several, those before and behind it.
+    `piece` is set if the port is one of several consecutive buffers that hold one array.
     """
 
     name: str
@@ -183,7 +184,7 @@ class Port:
 
 @dataclass(frozen=True)
 class ConstantData:
-    """An array that the program closes over: its bytes, and the buffers that hold it."""
+    """An array that the program closes over: the member of the file with its bytes, and the slot that holds it."""
 
     island: str
     slot: int
@@ -192,7 +193,7 @@ class ConstantData:
 
 @dataclass(frozen=True)
 class Body:
-    """The body of a branch: streams of its own, over slots of its own. Its own branches run bodies before it."""
+    """The body of a branch, with its own streams and slots. Its branches run only bodies before it."""
 
     name: str
     streams: tuple[Stream, ...]
@@ -218,28 +219,28 @@ class Plan:
     in_tree: Tree
     out_tree: Tree
     placement: str = ""
-    """The placement, and the time that it expects a run to take."""
+    """The placement policy, and its estimate of the time of a run and the bytes between islands, as text."""
     reproducible: bool = True
-    """False where a time limit decided something: the same source may give another plan."""
+    """False if a time limit influenced a decision: then the same source may give another plan."""
     decisions: tuple[Decision, ...] = ()
     schedule: Schedule = field(default_factory=lambda: Schedule("program"))
     temporaries: str = ""
-    """Whether the temporaries of executables are `estimated` or `measured`, by XLA."""
+    """`estimated` or `measured` (by XLA): the origin of the temporaries of executables."""
     bodies: tuple[Body, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    """The parameters of a call: one a child of `in_tree`, and the static ones; none in plans of older writers."""
+    """The parameters of a call: one for each child of `in_tree`, and the static ones. Older writers stored none."""
     constants: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     phases: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     executables: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False, compare=False)
-    """Ready code by name (runtime/host/devices/executable_cache.py): a cache of code that can be compiled again."""
+    """Compiled code by name (runtime/host/devices/executable_cache.py): a cache; it can be compiled again."""
     marked: bool = field(default=False, compare=False)
-    """Whether it was read from a file with this user's mark (signing.py)."""
+    """Whether the plan was read from a file with this user's mark (signing.py)."""
 
     def sharding(self, layout: Layout) -> Sharding:
         return Sharding(self.meshes[layout.mesh].spec, layout.dims)
 
     def of_body(self, number: int) -> "Plan":
-        """Makes a plan of a body, with the bodies that it may run."""
+        """Returns a body as a plan, with the bodies that it may run."""
         body = self.bodies[number]
         return replace(
             self, streams=body.streams, inputs=body.inputs, results=body.results,
@@ -252,7 +253,7 @@ class Plan:
         return [self.streams, *(body.streams for body in self.bodies)]
 
     def runs(self) -> Iterator[Run]:
-        """Yields all runs, those in bodies too."""
+        """Yields all runs, including those in bodies."""
         for streams in self.all_streams:
             yield from (i for s in streams for i in s.instructions if isinstance(i, Run))
 

@@ -1,4 +1,4 @@
-"""Opens plans from files, for all commands and functions that run, show or compare one."""
+"""Opens plan files, for all commands of `pwc` and functions of the API that run, show or compare a plan."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from pathways.dialect.plan.plan_file import load_plan
 def open_plan(path: str | Path) -> Plan:
     """Reads a plan.bin and checks all of it: the archive, then its structure, then its modules.
 
-    Raises PWC0601-PWC0604 and PWC0613. All that the returned plan names exists.
+    Raises PWC0601-PWC0604 and PWC0613. Everything that the returned plan names exists.
     """
     with Activity(f"reading {Path(path).name}"):
         plan = load_plan(path)

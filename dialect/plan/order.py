@@ -1,8 +1,8 @@
-"""Merges the streams of all islands to one order, in which a single controller enqueues them. Pure.
+"""Merges the streams of all islands into one order, in which instructions are enqueued. Pure.
 
-Every island keeps the order of its stream; a receive comes after its send; a branch comes when all islands that have a
-part in it have reached it; otherwise the lower step goes first. A plan whose streams wait for each other in a circle
-is refused before anything runs.
+The plan partition, hosts, viz and `pwc check` call it. Each island keeps the order of its stream. A receive is after
+its send. A branch is placed when all of its islands have reached it. Otherwise the lower step is first. A plan whose
+streams wait for each other in a circle is refused before it runs.
 """
 
 import heapq
@@ -18,8 +18,10 @@ from pathways.dialect.plan.nouns import Plan
 
 @dataclass(frozen=True)
 class Joined:
-    """A branch, with all its parts: the index of a stream, and the instruction there. `away`: there are others, which
-    other hosts have."""
+    """A branch with its instructions on all islands, as (stream index, instruction).
+
+    `away`: other hosts execute this branch, too.
+    """
 
     parts: tuple[tuple[int, Branch], ...]
     away: bool = False
@@ -30,11 +32,11 @@ class Joined:
 
 
 Ordered: TypeAlias = tuple[int, Instruction | Joined]
-"""The index of a stream (of a branch, the first), and the instruction or branch there."""
+"""A stream index (for a branch, the first one) with an instruction or branch."""
 
 
 def linearize(plan: Plan, path: str = "plan") -> list[Ordered]:
-    """Lists all instructions in the order to enqueue. Raises PWC0604."""
+    """Lists all instructions in the order in which they are enqueued. Raises PWC0604 if no such order exists."""
     positions = [0] * len(plan.streams)
     sent: set[int] = set()
     parked: dict[int, int] = {}
@@ -79,7 +81,7 @@ def linearize(plan: Plan, path: str = "plan") -> list[Ordered]:
         raise PathwaysError(UnsafePlan(path=path, problem=", ".join(waits), rule=rule))
     placed = sum(len(i.parts) if isinstance(i, Joined) else 1 for _, i in order)
     stated = sum(len(s.instructions) for s in plan.streams)
-    if placed != stated:  # two that share the number of a channel, or of a step
+    if placed != stated:  # two instructions share the number of a channel, or of a step
         have, rule = f"{placed} of {stated} instructions can be put in order", "all of them, each once"
         raise PathwaysError(UnsafePlan(path=path, problem=have, rule=rule))
     return order

@@ -1,8 +1,8 @@
-"""The part of a plan that one host executes: the streams of its islands, and what goes to and from others. Pure.
+"""Computes the host partition of a plan: the streams of a host's islands, and the edges to and from other hosts. Pure.
 
-Every host finds its own part, from the plan alone, so that no two can disagree. The parts of all islands together are
-the plan, each instruction in one of them; all hosts of an island have the same part, each for its own devices. Among
-those, a copy from mesh to mesh is a send and a receive: what a rank lacks may lie on another.
+Each host computes its own partition from the plan alone, so that no two hosts can disagree. Each instruction is in the
+partition of exactly one island. The hosts of one island have the same partition, each for its own devices. Between
+these hosts, a copy from mesh to mesh becomes a send and a receive, because a rank may need shards of another rank.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ from pathways.dialect.ranks import ONE_EACH, RankTable
 
 @dataclass(frozen=True)
 class Edge:
-    """A value that goes from one host to another: a send and its receive. `number` is the same on all hosts.
+    """A value sent from one host to another: a send and its receive. `number` is the same on all hosts.
 
-    Of a copy inside of an island of several hosts, source and target are that island.
+    For a copy inside an island of several hosts, source and target are both that island.
     """
 
     number: int
@@ -31,18 +31,19 @@ class Edge:
     target: str
     type: ArrayType
     here: Layout
-    """Where the source has it."""
+    """The layout on the source."""
     there: Layout
+    """The layout on the target."""
     may_be_overwritten: bool
-    """Whether the source's buffer may be donated before the target has taken the value."""
+    """Whether the source's buffer may be donated before the target has received the value."""
 
 
 @dataclass(frozen=True)
 class PlanPart:
-    """The part of a plan: `plan` has the streams, inputs, results and constants of its islands alone.
+    """The partition of a plan: `plan` has only the streams, inputs, results and constants of the host's islands.
 
-    `order` is that of the whole plan, of what is here: indices of streams are those of the part. `inputs` and `results`
-    are indices of its ports in the whole plan.
+    `order` lists the partition's instructions in the order of the whole plan; its stream indices are those of the
+    partition. `inputs` and `results` are the indices of the partition's ports in the whole plan.
     """
 
     plan: Plan
@@ -50,14 +51,15 @@ class PlanPart:
     inputs: tuple[int, ...]
     results: tuple[int, ...]
     sent: dict[int, Edge]
-    """By channel: what goes to other hosts."""
+    """Edges to other hosts, by channel."""
     received: dict[int, Edge]
+    """Edges from other hosts, by channel."""
     bodies: tuple["PlanPart", ...]
-    """The parts of the plan's bodies: `plan.bodies` have the streams and constants of these islands, and all ports."""
+    """Partitions of the plan's bodies. `plan.bodies` have all ports, but only these islands' streams and constants."""
 
 
 def part_of(plan: Plan, islands: Collection[str], path: str = "plan", ranks: RankTable = ONE_EACH) -> PlanPart:
-    """Finds the part of the hosts that have these islands. Raises PWC0604 as `linearize`."""
+    """Computes the partition of the hosts of these islands. Raises PWC0604 as `linearize` does."""
     bodies = tuple(_part(plan.of_body(n), islands, path, ranks) for n in range(len(plan.bodies)))
     own = [
         replace(body, streams=part.plan.streams, constant_buffers=part.plan.constant_buffers)
@@ -68,7 +70,7 @@ def part_of(plan: Plan, islands: Collection[str], path: str = "plan", ranks: Ran
 
 
 def _part(plan: Plan, islands: Collection[str], path: str, ranks: RankTable) -> PlanPart:
-    """The part of a plan without its bodies."""
+    """Computes the partition of a plan without its bodies."""
     streams = [i for i, s in enumerate(plan.streams) if s.island in islands]
     number = {old: new for new, old in enumerate(streams)}
     several = {at for at, s in enumerate(plan.streams) if ranks.are_several(s.island)}
@@ -99,7 +101,7 @@ def _part(plan: Plan, islands: Collection[str], path: str, ranks: RankTable) -> 
 def _split(
     plan: Plan, at: int, what: Instruction | Joined, copies: Mapping[tuple[str, Copy], Edge]
 ) -> Iterator[Ordered]:
-    """An instruction; of a copy inside of an island of several hosts, the send and the receive that it is there."""
+    """Yields an instruction unchanged, but a copy inside an island of several hosts as a send and a receive."""
     island = plan.streams[at].island
     edge = copies.get((island, what)) if isinstance(what, Copy) else None
     if not isinstance(what, Copy) or edge is None:
@@ -110,7 +112,10 @@ def _split(
 
 
 def _of_part(order: Iterable[Ordered], number: Mapping[int, int], several: Collection[int]) -> Iterator[Ordered]:
-    """What of an order is on some streams, which have new numbers there. Streams in `several` are of several hosts."""
+    """Yields the entries of an order that are on the streams in `number`, which maps old to new stream indices.
+
+    `several` are the streams of islands with several hosts.
+    """
     for at, what in order:
         if not isinstance(what, Joined):
             if at in number:
@@ -123,7 +128,7 @@ def _of_part(order: Iterable[Ordered], number: Mapping[int, int], several: Colle
 
 
 def edges_of(plan: Plan) -> list[Edge]:
-    """All values that go between islands, numbered by channel."""
+    """Lists the values sent between islands, numbered in the order of their channels."""
     sends = {i.channel: (s, i) for s in plan.streams for i in s.instructions if isinstance(i, Send)}
     receives = {i.channel: (s, i) for s in plan.streams for i in s.instructions if isinstance(i, Recv)}
     overwritten = {s.island: _overwritten(plan, s) for s in plan.streams}
@@ -138,14 +143,14 @@ def edges_of(plan: Plan) -> list[Edge]:
 
 @dataclass(frozen=True)
 class InnerCopy:
-    """A copy inside of an island of several hosts, and what goes between those."""
+    """A copy inside an island of several hosts, and the edge between these hosts."""
 
     copy: Copy
     edge: Edge
 
 
 def copies_of(plan: Plan, ranks: RankTable) -> list[InnerCopy]:
-    """All copies inside of islands of several hosts, numbered behind the values between islands, with free channels."""
+    """Lists the copies inside islands of several hosts, with unused channels; numbers follow those of `edges_of`."""
     sends = [i.channel for s in plan.streams for i in s.instructions if isinstance(i, Send)]
     number, channel = len(sends), max(sends, default=-1) + 1
     found: list[InnerCopy] = []
@@ -161,27 +166,27 @@ def copies_of(plan: Plan, ranks: RankTable) -> list[InnerCopy]:
 
 
 def branch_number(body: int, step: int) -> int:
-    """The number of a branch in the whole plan: of its body (-1: the program itself), and its step there."""
+    """Returns the unique number of a branch, from its body (-1: the program itself) and its step in that body."""
     return (body + 1 << 32) + step
 
 
 def ranks_of_shards(plan: Plan, layout: Layout, ranks: RankTable) -> tuple[int, ...]:
-    """The rank that has each shard of an array, in the order of its mesh."""
+    """Returns the rank that owns each shard of an array, in the order of its mesh."""
     mesh = plan.meshes[layout.mesh]
     return ranks.of_devices(mesh.island, plan.topology.island(mesh.island).size, mesh.devices)
 
 
 def vote_number(plan: Plan, island: str) -> int:
-    """The number under which the hosts of an island say what has arrived: no branch has it."""
+    """Returns the number for votes of an island's hosts on whether a value has arrived; no branch has this number."""
     return -1 - plan.topology.names.index(island)
 
 
 def shared_branches(
     plan: Plan, host_of: Callable[[str], str], ranks: RankTable = ONE_EACH
 ) -> dict[int, tuple[str, frozenset[str]]]:
-    """By number, the branches that several hosts have a part of: their kinds, and those hosts.
+    """Returns the branches that several hosts execute together, by number: the kind, and these hosts.
 
-    Also, as branches of the kind `vote`, the islands of several hosts: each says of a value whether it has arrived.
+    Each island of several hosts adds an entry of kind `vote`: its hosts vote on whether a value has arrived.
     """
     found: dict[int, tuple[str, set[str]]] = {}
     for body, streams in enumerate(plan.all_streams, -1):
@@ -198,15 +203,15 @@ def shared_branches(
 def bytes_between(
     plan: Plan, prefetch: int, host_of: Callable[[str], str], ranks: RankTable = ONE_EACH
 ) -> dict[str, int]:
-    """Bytes that values between hosts take on a device of each island, beside the peak of its stream.
+    """Returns, for each island, the bytes a device that values between hosts take in addition to the stream's peak.
 
-    What is offered may stay until the run ends: it is counted whole. Of what is asked for, so many values (`prefetch`)
-    are there in pieces beside those that were joined. Of a loop, as many turns
-    count as a host may be ahead of another.
+    An offered value may stay in memory until the run completes, so its full size counts. Of the inbound values, the
+    `prefetch` largest may be in memory as pieces in addition to the assembled ones. In a loop, the iterations that a
+    host may be ahead of others (`AHEAD`) count too.
     """
     found = _bytes_between(plan, prefetch, host_of, ranks)
     taken: list[Counter[str]] = []
-    for number in range(len(plan.bodies)):  # a body's own branches run bodies before it
+    for number in range(len(plan.bodies)):  # the branches of a body run only bodies before it
         taken.append(_bytes_of_branches(plan.of_body(number), taken))
         taken[number].update(_bytes_between(plan.of_body(number), prefetch, host_of, ranks))
     found.update(_bytes_of_branches(plan, taken))
@@ -214,7 +219,7 @@ def bytes_between(
 
 
 def _bytes_of_branches(plan: Plan, taken: Sequence[Counter[str]]) -> Counter[str]:
-    """What the bodies of a plan's branches take, which may all run at a time; of a cond, one of them."""
+    """Sums the bytes of the bodies of a plan's branches, which may run at the same time; a cond runs one of them."""
     found: Counter[str] = Counter()
     branches = {i.step: i for s in plan.streams for i in s.instructions if isinstance(i, Branch)}
     for branch in branches.values():
@@ -242,7 +247,7 @@ def _bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str], ran
 
 
 def _overwritten(plan: Plan, stream: Stream) -> set[int]:
-    """The slots that a computation of the plan donates, or that a later run may: those of inputs and results."""
+    """Finds the slots that a computation donates, and those that a later run may donate: of inputs and results."""
     ports = (*plan.inputs, *plan.results)
     found = {p.slot for p in ports if p.island == stream.island}
     for instruction in stream.instructions:

@@ -1,16 +1,16 @@
-"""plan.bin: a stored zip that `unzip -l` lists.
+"""Reads and writes plan.bin, an uncompressed zip archive that `unzip -l` lists. API, `pwc`, hosts and clients call it.
 
     manifest.json               format, versions of the writer, digest of every other member
     plan.pb                     the plan (plan.proto)
     computations/NAME.vhlo      StableHLO, portable
-    local/NAME.vhlo             the same for one device, where none needs another
+    local/NAME.vhlo             the same for one device, if its devices do not communicate
     constants/DIGEST            raw bytes of closed-over arrays
-    phases/NN.phase.mlir        dumps, when asked for
-    executables/MACHINE/NAME    ready code, when asked for: a cache, in no digest but the seal
+    phases/NN.phase.mlir        dumps, if requested
+    executables/MACHINE/NAME    compiled code, if requested: a cache, covered only by the seal
 
-Equal plans of one user give equal bytes. The comment of the archive ends in a digest of everything before it, so that
-any damage is found before anything is believed. Before that stands the mark of the user who wrote it (`signing.py`),
-or zeros: a plan without this user's mark is vetted before its modules are read (`modules/vet.py`).
+Equal plans of one user give equal bytes. The archive comment ends with the seal: a digest of everything before it, so
+that damage is found before any content is trusted. Before the seal is the mark of the user that wrote the plan
+(`signing.py`), or zeros. A plan without this user's mark is vetted before its modules are read (`modules/vet.py`).
 """
 
 import hashlib
@@ -33,8 +33,8 @@ from pathways.dialect.versions import WRITER
 
 _SEAL = b"pathways-plan sha256:"
 _SEAL_SIZE = len(_SEAL) + 64
-_HEADER = 30
-"""The bytes of a zip header before a member, without its name."""
+_ZIP_HEADER_BYTES = 30
+"""The length of a zip header before a member, without the member's name."""
 _MARK = b"pathways-plan hmac-sha256:"
 _MARK_SIZE = len(_MARK) + 2 * signing.SIZE
 _SIGNED_AS = "plan.bin"
@@ -42,7 +42,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
-    """Writes the bytes of plan.bin; `marked` as this user's. Raises PWC0610."""
+    """Serializes a plan to the bytes of plan.bin, with this user's mark if `marked`. Raises PWC0610."""
     members: dict[str, bytes] = {"plan.pb": encode_plan(plan)}
     members |= {f"computations/{c.name}.vhlo": c.module for c in plan.computations}
     members |= {f"local/{c.name}.vhlo": c.local for c in plan.computations if c.local}
@@ -71,10 +71,10 @@ def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
 
 
 def is_marked_plan(raw: bytes) -> bool:
-    """Returns whether this user wrote the plan.bin with these bytes. Raises PWC0610."""
+    """Returns whether the bytes of a plan.bin have this user's mark. Raises PWC0610."""
     end = len(raw) - _SEAL_SIZE
     body, mark = raw[: max(0, end - _MARK_SIZE)], raw[max(0, end - _MARK_SIZE) : end]
-    if not mark.startswith(_MARK):  # written before there were marks
+    if not mark.startswith(_MARK):  # written by a version without marks
         return False
     try:
         code = bytes.fromhex(mark[len(_MARK) :].decode())
@@ -90,9 +90,9 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def save_plan(plan: Plan, path: str | Path) -> int:
-    """Writes plan.bin with this user's mark; returns its size in bytes.
+    """Writes plan.bin with this user's mark, and returns its size in bytes.
 
-    Raises PWC0606, PWC0608 for a plan that calls back to the host, and PWC0610.
+    Raises PWC0606, PWC0608 for a plan with host callbacks, and PWC0610.
     """
     for run in plan.runs():
         if plan.computations[run.computation].callbacks:
@@ -101,9 +101,9 @@ def save_plan(plan: Plan, path: str | Path) -> int:
 
 
 def load_plan(path: str | Path) -> Plan:
-    """Reads plan.bin; a plan without this user's mark is vetted first, and loses its modules for one device.
+    """Reads plan.bin. A plan without this user's mark is vetted first, and loses its modules for one device.
 
-    Raises PWC0601 (not a plan), PWC0602 (damaged), PWC0603 (of another format), PWC0610, and as `vetted`.
+    Raises PWC0601 (not a plan), PWC0602 (damaged), PWC0603 (of another format), PWC0610, and the errors of `vetted`.
     """
     try:
         raw = Path(path).read_bytes()
@@ -114,7 +114,7 @@ def load_plan(path: str | Path) -> Plan:
 
 
 def read_plan(raw: bytes, path: str = "plan") -> Plan:
-    """Reads the bytes of a plan.bin, but no module in it. Raises PWC0601, PWC0602 or PWC0603."""
+    """Decodes the bytes of a plan.bin without parsing its modules. Raises PWC0601, PWC0602 or PWC0603."""
     if not raw.startswith(b"PK\x03\x04"):
         raise PathwaysError(NotAPlan(path=path, found=_guess(raw)))
     try:
@@ -142,12 +142,12 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
 
 
 def stored_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Makes dicts of the nouns of a plan, as `dataclasses.asdict`, without fields that only this process knows."""
+    """Builds dicts for `dataclasses.asdict` without the fields that have a meaning in this process only."""
     return {name: value for name, value in fields if name not in NOT_STORED}
 
 
 def _members(raw: bytes) -> dict[str, bytes]:
-    """Reads the members, each once and apart from the others: together they are no larger than the file."""
+    """Reads the members of the archive. They must not overlap, so that all together are no larger than the file."""
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         infos = archive.infolist()
         if any(i.compress_type != zipfile.ZIP_STORED or i.file_size != i.compress_size for i in infos):
@@ -156,7 +156,7 @@ def _members(raw: bytes) -> dict[str, bytes]:
         for info in sorted(infos, key=lambda i: i.header_offset):
             if info.header_offset < end:
                 raise zipfile.BadZipFile(f"{info.filename!r} lies over another member")
-            end = info.header_offset + _HEADER + info.file_size
+            end = info.header_offset + _ZIP_HEADER_BYTES + info.file_size
         if end > len(raw):
             raise zipfile.BadZipFile("a member lies behind the end of the file")
         if len({i.filename for i in infos}) < len(infos):

@@ -1,4 +1,7 @@
-"""The signature of a compiled program: its parameters, and the order of arguments given by position or by name."""
+"""The signature of a compiled program: its parameters, and the binding of call arguments to them.
+
+The front ends write it, IR and plans store it, and the API binds the arguments of each call with it.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,12 +12,12 @@ from typing import Any, cast
 POSITION, EITHER, NAME = HOWS = ("position", "either", "name")
 """The ways to pass an argument."""
 PARAMETERS = "pw.parameters"
-"""The attribute of a module that holds the parameters of its program."""
+"""The module attribute that holds the parameters of the program."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of the call that was compiled; `static` shows the value that was compiled in, if one was."""
+    """One parameter of the compiled call. If it is static, `static` shows the value that was compiled in."""
 
     name: str
     how: str
@@ -24,7 +27,7 @@ class Parameter:
 def arguments_in_order(
     parameters: Sequence[Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """Orders the arguments of a call, one a parameter that is not static. Raises TypeError with the reason."""
+    """Orders the arguments of a call by parameter, without static ones. Raises TypeError with the reason."""
     taken = [p for p in parameters if not p.static]
     places = [i for i, p in enumerate(taken) if p.how != NAME]
     if len(args) > len(places):
@@ -46,7 +49,7 @@ def arguments_in_order(
 
 
 def shown(program: str, parameters: Sequence[Parameter]) -> str:
-    """Writes the signature as Python would, then the static arguments: `step(x, *, scale), n=3 compiled in`."""
+    """Formats the signature as in Python, then the static arguments: `step(x, *, scale), n=3 compiled in`."""
     taken = [p for p in parameters if not p.static]
     leading = list(takewhile(lambda p: p.how == POSITION, taken))
     named = [p.name for p in taken if p.how == NAME]
@@ -57,12 +60,12 @@ def shown(program: str, parameters: Sequence[Parameter]) -> str:
 
 
 def write_parameters(parameters: Sequence[Parameter]) -> str:
-    """Writes parameters as text, for the IR."""
+    """Serializes parameters as text for the IR."""
     return json.dumps([astuple(p) for p in parameters], separators=(",", ":"))
 
 
 def read_parameters(text: str) -> tuple[Parameter, ...]:
-    """Reads parameters. Raises ValueError for other text."""
+    """Parses parameters. Raises ValueError for other text."""
     rows: Any = json.loads(text)
     if not isinstance(rows, list):
         raise ValueError("parameters that are no list")
@@ -78,7 +81,7 @@ def _read(row: Any) -> Parameter:
 
 
 def parameter_problem(parameters: Sequence[Parameter], arguments: int) -> str | None:
-    """Says what is wrong with the parameters of a call with so many arguments; plans of older writers have none."""
+    """Describes the first error in parameters; `arguments` is the expected count. Plans of older writers have none."""
     if not parameters:
         return None
     count = sum(not p.static for p in parameters)

@@ -1,4 +1,4 @@
-"""What makes the pages and pictures of the site that come from the code: of this tree, whatever is installed."""
+"""Generates the pages and pictures of the site from the code of this tree, not of an installed package."""
 
 import sys
 from pathlib import Path

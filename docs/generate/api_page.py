@@ -1,4 +1,4 @@
-"""The page of `pathways` for Python, made from its signatures and docstrings."""
+"""Generates the API page of `pathways` from its signatures and docstrings."""
 
 import inspect
 import re
@@ -30,7 +30,7 @@ GROUPS = {
     "Programs of Shardy's MPMD": ("from_mpmd", "mpmd_backend"),
     "Errors and faults": ("PathwaysError", "testing"),
 }
-"""Every public name of `pathways`, once; `page` raises where one is missing."""
+"""Every public name of `pathways`, once. `page` raises ValueError if one is missing."""
 GIVEN = {
     f"pw.{name}"
     for name in (
@@ -38,9 +38,9 @@ GIVEN = {
         *("BatchSemantics", "MicrobatchWarning", "PathwaysError"),
     )
 }
-"""What others give: it is not called to make one."""
+"""Classes whose objects are returned by other functions; users do not call them."""
 INNER = {"compiled", "run_flat", "unflatten", "check_limit", "lend", "stored", "stored_type", "described"}
-"""Methods that other modules of the package use, and users do not."""
+"""Methods that are used only by other modules of the package."""
 _MODULES = re.compile(
     r"\b(?:pathways|jax|jaxlib|numpy|collections|typing|pathlib|os|concurrent|types)(?:\.\w+)*\.(?=[A-Z])"
 )
@@ -51,7 +51,10 @@ def public_names() -> set[str]:
 
 
 def page() -> str:
-    """The page as Markdown: a heading a name, and one a method. Raises ValueError for a name in no group, or in two."""
+    """Returns the page as Markdown, with a heading for each name and method.
+
+    Raises ValueError for a name in no group, or in two.
+    """
     listed = [name for names in GROUPS.values() for name in names]
     if sorted(listed) != sorted(public_names()):
         raise ValueError(f"names in no group, or in two: {sorted(set(listed) ^ public_names())}")
@@ -82,7 +85,7 @@ def _entry(name: str, value: Any, heading: str) -> Iterator[str]:
 
 
 def _is_told(name: str, what: Any) -> bool:
-    """A member is told of where it is public, and says something that its name does not."""
+    """Returns whether a member is documented: it is public, and has a docstring or is `__call__`."""
     if name in INNER or not (isinstance(what, property | cached_property | classmethod | staticmethod | FunctionType)):
         return False
     return name == "__call__" or (name[0] != "_" and bool(_doc(what)))
@@ -96,7 +99,7 @@ def _member(name: str, what: Any, heading: str) -> Iterator[str]:
 
 
 def _signature(name: str, value: Callable[..., Any]) -> str:
-    """The signature as it is written, an argument a line where it is long."""
+    """Formats a signature as in the code. A long one has each argument on its own line."""
     if name in GIVEN:
         return ""
     signature = inspect.signature(value)
@@ -127,12 +130,12 @@ def _default(value: Any) -> str:
 
 
 def _type(annotation: Any) -> str:
-    """An annotation by the names that users know."""
+    """Formats an annotation with the public names of types."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return _MODULES.sub("", text).replace("'", "").replace("NoneType", "None")
 
 
 def _doc(value: Any) -> str:
-    """The docstring of the value itself, not of what it derives from."""
+    """Returns the docstring of the value itself, not an inherited one."""
     own = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
     return escaped(inspect.cleandoc(own.__doc__ or ""))

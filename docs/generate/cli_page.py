@@ -1,4 +1,4 @@
-"""The page of the command line, made from its commands and options."""
+"""Generates the page of the command line from its commands and options."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ PIPE = "\\|"
 
 
 def page() -> str:
-    """The page as Markdown: one heading a command."""
+    """Returns the page as Markdown, with a heading for each command."""
     with click.Context(main, info_name="pwc") as context:
         listed = "\n".join(
             f"* [`{' '.join(names)}`](#{'-'.join(names)}): {command.get_short_help_str(200)}"
@@ -28,7 +28,7 @@ def page() -> str:
 
 
 def commands(context: click.Context) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command with the words that call it, groups before what is in them."""
+    """Yields every command with the words that call it; a group comes before its commands."""
     yield from _below(context, ("pwc",), main)
 
 
@@ -63,7 +63,7 @@ def _options(context: click.Context, command: click.Command) -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    """Paragraphs of a help text; one that stands as it is (after a line of `\\b`) becomes a block of code."""
+    """Converts a help text to Markdown. A paragraph that starts with a line of `\\b` becomes a code block."""
     parts: list[str] = []
     for paragraph in text.replace("\f", "\n\n").split("\n\n"):
         lines = paragraph.strip("\n").split("\n")

@@ -1,12 +1,12 @@
-"""The pictures of the concepts: slices on islands, a transfer and a reshard, who says what to whom."""
+"""Draws the pictures of the concepts: slices on islands, a transfer with a reshard, the messages of a run."""
 
 from generate.svg import Drawing
 
-SIDE = 26
+SIDE_PX = 26
 
 
 def slices() -> str:
-    """Two slices of a program, and the devices of two islands that they are bound to."""
+    """Draws two slices of a program, and the devices of the two islands to which they are bound."""
     drawing = Drawing(640, 210)
     drawing.text(150, 18, "the program: slices of virtual devices")
     drawing.text(500, 18, "the machines: islands of devices")
@@ -15,11 +15,11 @@ def slices() -> str:
         drawing.box(30, y, 240, 62, kind="dashed")
         drawing.text(42, y + 20, name, "left")
         for k in range(count):
-            drawing.box(42 + 36 * k, y + 28, SIDE, SIDE, str(k))
+            drawing.box(42 + 36 * k, y + 28, SIDE_PX, SIDE_PX, str(k))
         drawing.box(380, y, 240, 62)
         drawing.text(392, y + 20, f"island{i}", "left")
         for k in range(4):
-            drawing.box(392 + 36 * k, y + 28, SIDE, SIDE, str(k), "full" if k < count else "")
+            drawing.box(392 + 36 * k, y + 28, SIDE_PX, SIDE_PX, str(k), "full" if k < count else "")
         drawing.arrow((275, y + 41), (375, y + 41))
     drawing.text(325, 68, "place", "small")
     drawing.text(500, 202, "a network joins the islands", "small")
@@ -28,7 +28,7 @@ def slices() -> str:
 
 
 def transfer() -> str:
-    """One value, split over four devices of a slice, goes to another slice, where it is split over two."""
+    """Draws a value, split over four devices of a slice, and its transfer to a slice of two devices."""
     drawing = Drawing(640, 200)
     for left, name, spec, count in ((40, "encoder", 'P("data") over 4', 4), (420, "head", 'P("data") over 2', 2)):
         drawing.text(left + 90, 18, f"{name}: {spec}")
@@ -43,7 +43,7 @@ def transfer() -> str:
 
 
 def controller() -> str:
-    """What one run is made of: a message to each island, values between islands, futures for the program."""
+    """Draws the parts of one run: a message to each island, values between islands, futures for the program."""
     drawing = Drawing(680, 220)
     drawing.box(20, 60, 170, 100, kind="pale")
     for i, line in enumerate(("the client", "program, plan,", "futures (pw.Array)")):
@@ -53,7 +53,7 @@ def controller() -> str:
         drawing.box(400, y, 220, 80, kind="pale")
         drawing.text(510, y + 24, f"island{i}: its part of the plan")
         for k in range(4):
-            drawing.box(452 + 32 * k, y + 38, SIDE, SIDE, str(k), "full")
+            drawing.box(452 + 32 * k, y + 38, SIDE_PX, SIDE_PX, str(k), "full")
         drawing.arrow((192, 90 + 30 * i), (396, y + 30))
         drawing.arrow((396, y + 52), (192, 108 + 30 * i), kind="dashed")
     drawing.text(290, 40, "one message a run", "small")

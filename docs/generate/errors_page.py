@@ -1,4 +1,4 @@
-"""The page of all errors, made from the catalogs that `pwc explain` reads."""
+"""Generates the page of all errors from the catalogs that `pwc explain` reads."""
 
 import inspect
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def codes() -> list[str]:
 
 
 def page() -> str:
-    """The page as Markdown: one heading a code."""
+    """Returns the page as Markdown, with a heading for each code."""
     known = sorted(catalogs(), key=lambda one: one.code)
     index = "| code | what it says |\n|---|---|\n" + "\n".join(
         f"| [{one.code}](#{one.code.lower()}) | {cell(plain(one.title))} |" for one in known

@@ -1,4 +1,4 @@
-"""Writing plain text as Markdown."""
+"""Writes plain text as Markdown."""
 
 import re
 
@@ -7,16 +7,16 @@ _PAGE = re.compile(r"\bdocs/([\w-]+)\.md")
 
 
 def escaped(text: str) -> str:
-    """Text in which nothing is markup but code between backticks."""
+    """Escapes all markup in a text, except code between backticks."""
     return "".join(part if i % 2 else _escaped(part) for i, part in enumerate(_CODE.split(text)))
 
 
 def cell(text: str) -> str:
-    """Text in one cell of a table."""
+    """Formats a text for one cell of a table."""
     return escaped(" ".join(text.split())).replace("|", "\\|")
 
 
 def _escaped(text: str) -> str:
-    """Escapes what is markup, and links the pages that code names."""
+    """Escapes markup, and links the pages of docs/ that the text names."""
     shown = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _PAGE.sub(r"[\1](../\1.md)", re.sub(r"([*\[\]])", r"\\\1", shown))

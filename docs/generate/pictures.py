@@ -1,6 +1,6 @@
-"""Writes the pictures and tables that pages hold: `make pictures`; a test says when they are stale.
+"""Writes the generated pictures and tables of the pages: `make pictures`. A test fails if they are stale.
 
-A page holds a table between `<!-- made: NAME -->` and `<!-- end -->`.
+A page marks the place of a table with `<!-- made: NAME -->` and `<!-- end -->`.
 """
 
 import re
@@ -26,7 +26,7 @@ _MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 
 def made() -> Mapping[Path, str]:
-    """Every file of `docs/` that this makes, or makes a part of, and what it should be."""
+    """Returns the content of every file in `docs/` that is generated, or contains a generated table."""
     files = {DOCS / "pictures" / f"{name}.svg": draw() for name, draw in PICTURES.items()}
     files |= {DOCS / "pictures" / f"{_file_of(states)}.svg": states_picture(states) for states in ALL}
     tables = {"states": "\n\n".join(_section(states) for states in ALL)}
@@ -43,7 +43,7 @@ def _file_of(states: States) -> str:
 
 
 def _section(states: States) -> str:
-    """The picture of a table of states, and the table."""
+    """Returns the picture of a table of states, and the table."""
     return f"![The states of {states.what}](pictures/{_file_of(states)}.svg)\n\n{states_table(states)}"
 
 

@@ -1,4 +1,4 @@
-"""The picture of the schedules: what three slices do when, as the schedules themselves order it."""
+"""Draws the schedules: the actions of three slices over time, in the order of each schedule."""
 
 from itertools import pairwise
 
@@ -8,21 +8,21 @@ from pathways.compiler.schedule.arrange import UNITS
 from pathways.compiler.schedule.timeline import Precedence, play
 from pathways.dialect.call_labels import Action
 
-STAGES, MICROBATCHES, UNIT, ROW = 3, 4, 24, 24
+STAGES, MICROBATCHES, UNIT_PX, ROW_PX = 3, 4, 24, 24
 KIND = {"F": "full", "B": "", "I": "", "W": "dashed"}
 SHOWN = ("gpipe", "1f1b", ZERO_BUBBLE)
 
 
 def schedules() -> str:
-    """A row a slice, a box an action, as wide as it takes: a forward one unit, a backward two."""
-    drawing = Drawing(110 + UNIT * 19, len(SHOWN) * (STAGES * (ROW + 4) + 22) + 24)
+    """Draws a row for each slice and a box for each action, as wide as its time: a forward one unit, a backward two."""
+    drawing = Drawing(110 + UNIT_PX * 19, len(SHOWN) * (STAGES * (ROW_PX + 4) + 22) + 24)
     for i, name in enumerate(SHOWN):
-        top = 8 + i * (STAGES * (ROW + 4) + 22)
-        drawing.text(8, top + STAGES * (ROW + 4) / 2 + 2, name, "left")
+        top = 8 + i * (STAGES * (ROW_PX + 4) + 22)
+        drawing.text(8, top + STAGES * (ROW_PX + 4) / 2 + 2, name, "left")
         for action, start in starts(name).items():
-            width = UNIT * UNITS[action.kind] - 2
-            y = top + action.stage * (ROW + 4)
-            drawing.box(100 + UNIT * start, y, width, ROW, f"{action.kind}{action.microbatch}", KIND[action.kind])
+            width = UNIT_PX * UNITS[action.kind] - 2
+            y = top + action.stage * (ROW_PX + 4)
+            drawing.box(100 + UNIT_PX * start, y, width, ROW_PX, f"{action.kind}{action.microbatch}", KIND[action.kind])
     drawing.text(
         100, drawing.height - 8, "F forward   B backward   I, W its two parts   time to the right", "small left"
     )
@@ -30,7 +30,7 @@ def schedules() -> str:
 
 
 def starts(schedule: str) -> dict[Action, float]:
-    """When each action of a schedule starts, in units of a forward."""
+    """Returns the start of each action of a schedule, in units of a forward."""
     back = "IW" if schedule == ZERO_BUBBLE else "B"
     actions = [Action(s, "F", m) for m in range(MICROBATCHES) for s in range(STAGES)]
     actions += [Action(s, k, m) for m in range(MICROBATCHES) for s in reversed(range(STAGES)) for k in back]
@@ -46,7 +46,7 @@ def starts(schedule: str) -> dict[Action, float]:
 
 
 def _awaited(action: Action, back: str) -> list[Action]:
-    """What an action needs: the forward of the stage before, the backward of the stage behind, its own forward."""
+    """Returns the inputs of an action: the forward of the previous stage, the backward of the next, its own forward."""
     stage, microbatch = action.stage, action.microbatch
     if action.kind == "F":
         return [Action(stage - 1, "F", microbatch)]

@@ -1,4 +1,4 @@
-"""A table of states as a picture: states in a row, events that lead on above it, those that lead back below."""
+"""Draws a table of states: states in a row, events that lead forward above it, events that lead back below."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -6,12 +6,12 @@ from typing import Any
 
 from generate.svg import Drawing
 
-WIDTH, HEIGHT, STEP, LANE = 92, 30, 150, 26
+WIDTH_PX, HEIGHT_PX, STEP_PX, LANE_PX = 92, 30, 150, 26
 
 
 @dataclass(frozen=True)
 class _Way:
-    """From one state to another, by position in the row; `start` and `end` are where it leaves and comes, in pixels."""
+    """An arrow from one state to another, by position in the row. `start` and `end` are its x coordinates in pixels."""
 
     source: int
     target: int
@@ -33,17 +33,21 @@ def states_picture(states: Any) -> str:
     names = _in_order(states)
     ways = _ways(states, names)
     above, below = (_lanes([way for way in ways if (way.target > way.source) is on]) for on in (True, False))
-    top = 14 + LANE * len(above)
+    top = 14 + LANE_PX * len(above)
     stays = {name: [event for event, to in states.table[name].items() if to == name] for name in names}
-    drawing = Drawing(int(len(names) * STEP), int(top + HEIGHT + LANE * len(below) + 16 * any(stays.values()) + 14))
+    drawing = Drawing(
+        int(len(names) * STEP_PX), int(top + HEIGHT_PX + LANE_PX * len(below) + 16 * any(stays.values()) + 14)
+    )
     for i, name in enumerate(names):
         is_end = not set(states.table[name].values()) - {name}
-        drawing.box(i * STEP + 8, top, WIDTH, HEIGHT, name, "pale" if is_end else "full")
+        drawing.box(i * STEP_PX + 8, top, WIDTH_PX, HEIGHT_PX, name, "pale" if is_end else "full")
         if stays[name]:
-            drawing.text(i * STEP + 8 + WIDTH / 2, top + HEIGHT + 13, f"stays: {', '.join(stays[name])}", "small")
-    for lanes, edge, sign in ((above, top, -1), (below, top + HEIGHT, 1)):
+            drawing.text(
+                i * STEP_PX + 8 + WIDTH_PX / 2, top + HEIGHT_PX + 13, f"stays: {', '.join(stays[name])}", "small"
+            )
+    for lanes, edge, sign in ((above, top, -1), (below, top + HEIGHT_PX, 1)):
         for number, lane in enumerate(lanes):
-            y = edge + sign * (LANE * (number + 0.6) + 16 * (sign > 0 and any(stays.values())))
+            y = edge + sign * (LANE_PX * (number + 0.6) + 16 * (sign > 0 and any(stays.values())))
             for way in lane:
                 drawing.arrow((way.start, edge), (way.start, y), (way.end, y), (way.end, edge))
                 drawing.text((way.start + way.end) / 2, y - 4, way.label, "small")
@@ -51,7 +55,7 @@ def states_picture(states: Any) -> str:
 
 
 def _in_order(states: Any) -> list[str]:
-    """The states, each behind one that leads to it; ends last."""
+    """Returns the states in an order in which each follows one that leads to it. Final states come last."""
     found = [states.first]
     for name in found:
         found += [to for to in dict.fromkeys(states.table[name].values()) if to not in found]
@@ -59,7 +63,7 @@ def _in_order(states: Any) -> list[str]:
 
 
 def _ways(states: Any, names: list[str]) -> list[_Way]:
-    """All ways, each with places of its own at the boxes that it joins."""
+    """Returns the arrows between states. Arrows at the same box end at different points."""
     events: dict[tuple[int, int], list[str]] = {}
     for source, name in enumerate(names):
         for event, to in states.table[name].items():
@@ -69,7 +73,7 @@ def _ways(states: Any, names: list[str]) -> list[_Way]:
 
     def place(state: int, is_above: bool) -> float:
         taken = ends[state, is_above] = ends.get((state, is_above), -1) + 1
-        return state * STEP + 16 + 12 * taken
+        return state * STEP_PX + 16 + 12 * taken
 
     return [
         _Way(source, target, ", ".join(of), place(source, target > source), place(target, target > source))
@@ -78,7 +82,7 @@ def _ways(states: Any, names: list[str]) -> list[_Way]:
 
 
 def _lanes(ways: list[_Way]) -> list[list[_Way]]:
-    """Ways that do not cross share a lane; the shortest are next to the boxes."""
+    """Assigns arrows to lanes. Arrows that do not overlap share a lane; the shortest are next to the boxes."""
     lanes: list[list[_Way]] = []
     for way in ways:
         for number in count():

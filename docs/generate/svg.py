@@ -1,4 +1,4 @@
-"""A drawing of boxes, arrows and text as SVG, in one color: that of the page around it, or of light and dark modes."""
+"""Draws boxes, arrows and text as SVG, in one color: that of the surrounding page, or of light and dark mode."""
 
 from dataclasses import dataclass, field
 from html import escape
@@ -11,19 +11,19 @@ STYLE = (
     ".diagram rect,.diagram path{stroke:currentColor;fill:none}.diagram .full{fill:currentColor;fill-opacity:.16}"
     ".diagram .pale{fill:currentColor;fill-opacity:.06}.diagram .dashed{stroke-dasharray:4 3}"
 )
-"""`:root` is the picture where it is a file of its own; in a page it takes the page's color."""
+"""`:root` matches only a picture in its own file. Inside a page the picture uses the page's color."""
 
 
 @dataclass
 class Drawing:
-    """Elements, in the order in which they are drawn."""
+    """A drawing: its elements, in the order in which they are drawn."""
 
     width: int
     height: int
     parts: list[str] = field(default_factory=list[str])
 
     def box(self, x: float, y: float, width: float, height: float, label: str = "", kind: str = "") -> None:
-        """A box with its label in the middle; `kind` is a class of the style: full, pale or dashed."""
+        """Adds a box with its label in the middle. `kind` is a class of the style: full, pale or dashed."""
         self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4"{_of_class(kind)}/>')
         if label:
             self.text(x + width / 2, y + height / 2 + 4.5, label)
@@ -32,7 +32,7 @@ class Drawing:
         self.parts.append(f'<text x="{x:g}" y="{y:g}"{_of_class(kind)}>{escape(label)}</text>')
 
     def arrow(self, *points: tuple[float, float], kind: str = "") -> None:
-        """A line through the points, with a head at the last one."""
+        """Adds a line through the points, with an arrowhead at the last one."""
         (x0, y0), (x1, y1) = points[-2:]
         length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
         dx, dy = 7 * (x1 - x0) / length, 7 * (y1 - y0) / length

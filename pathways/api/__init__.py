@@ -1,1 +1,1 @@
-"""The functions and classes that users call. The only code that sees compiler and runtime together."""
+"""The public functions and classes. Only this package uses both the compiler and the runtime."""

@@ -1,4 +1,7 @@
-"""The costs of a compiled program, in the words of `jax.stages`: operations and bytes of a run, memory of a device."""
+"""The costs of a compiled program, in the terms of `jax.stages`: operations and bytes of a run, memory of a device.
+
+`Compiled.cost_analysis` and `Compiled.memory_analysis` use it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +15,11 @@ from pathways.dialect.user_line import caller
 
 @dataclass(frozen=True)
 class MemoryAnalysis:
-    """Bytes on the fullest device of an island, under the names that `jax.stages` gives them.
+    """Bytes on the fullest device of an island, under the names that `jax.stages` uses.
 
-    Arguments and results of the program count where they are on that device. `alias` are arguments that are donated,
-    whose memory others take over; `temp` is what a run needs beyond arguments, results and code when it needs most:
-    values between computations, and temporaries of executables. `peak` is the most alive at once, without code.
+    Arguments and results of the program count if they are on that device. `alias` is the size of donated arguments,
+    whose memory is reused. `temp` is the memory needed at the peak beyond arguments, results and code: values between
+    computations, and temporaries of executables. `peak` is the maximum of live bytes, without code.
     """
 
     island: str
@@ -47,7 +50,7 @@ def _bytes(plan: Plan, ports: Sequence[Port], device: int) -> int:
 
 
 def islands_asked_for(plan: Plan, island: str | None) -> list[str]:
-    """Returns the island of this name, or all that the plan uses. Raises PWC0104 for one that it does not use."""
+    """Returns the island of this name, or all islands of the plan. Raises PWC0104 if the plan does not use it."""
     used = [s.island for s in plan.streams]
     if island is None:
         return used

@@ -1,4 +1,7 @@
-"""Checks the leaves of a program's arguments: finds their types, and refuses those that JAX cannot compute with."""
+"""Checks the leaves of a program's arguments: determines their types, and rejects those that JAX cannot use.
+
+`program.py` calls it for every call and trace.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +20,7 @@ from pathways.runtime.errors import WrongInput
 
 
 def key_of(leaf: Any) -> tuple[Any, ...]:
-    """Returns the part of a signature that stands for a leaf. Raises as `aval_of`."""
+    """Returns the part of a call signature that represents a leaf. Raises as `aval_of_leaf`."""
     if isinstance(leaf, Array):
         return leaf.shape, leaf.dtype, leaf.weak_type
     aval = aval_of_leaf(leaf)
@@ -25,7 +28,7 @@ def key_of(leaf: Any) -> tuple[Any, ...]:
 
 
 def aval_of_leaf(leaf: Any) -> Any:
-    """Returns the abstract value of a leaf. Raises TypeError, ValueError or OverflowError for what is no JAX array."""
+    """Returns the abstract value of a leaf. Raises TypeError, ValueError or OverflowError if it is not a JAX array."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
     if isinstance(leaf, Array):
@@ -46,7 +49,7 @@ NO_ARRAYS = (TypeError, ValueError, OverflowError)
 
 
 def refusal(program: str, dynamic: Sequence[Any], names: Sequence[str], error: Exception) -> Exception:
-    """Makes the error for the first leaf that is no array; `error`, which JAX raised, if none is found."""
+    """Builds the error for the first leaf that is not an array; returns `error`, which JAX raised, if there is none."""
     for path, leaf in tree_util.tree_flatten_with_path(tuple(dynamic))[0]:
         try:
             aval_of_leaf(leaf)

@@ -1,4 +1,4 @@
-"""Results of programs: handles on sharded buffers, futures (paper, 4.6); outside of programs, arrays like JAX's own."""
+"""Results of programs: futures for sharded buffers (paper, 4.6). Outside programs they act like JAX's own arrays."""
 
 import asyncio
 import inspect
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 class WaitTimeout(PathwaysError, TimeoutError):
-    """Raised when an array was not computed in time; the run goes on."""
+    """Raised if an array was not computed in time. The run continues."""
 
 
 _SHOWN_BYTES = 1 << 20
@@ -45,16 +45,16 @@ _SHOWN_BYTES = 1 << 20
 
 
 class Array(ArrayMethods, JaxArray):
-    """A handle on one logical buffer. Returned before it is computed; any program of this process takes it.
+    """A handle to one logical buffer. Returned before it is computed; any program of this process accepts it.
 
-    `shape`, `dtype` and `weak_type` are as for `jax.Array`; `sharding` is on virtual devices. All else that a
-    `jax.Array` can do is done by fetching: the values are waited for, copied to the host, and on to JAX's default
-    device (`x.to_jax()`; `np.asarray(x)` stops on the host). The host's copy is kept as long as the buffer is.
-    Reading raises PWC0504 if a computation that it depends on failed, PWC0207 after donation, PWC0216 where JAX would
-    make 32 bits of 64, PWC0516 above the limit. The death of the last handle frees the buffer.
+    `shape`, `dtype` and `weak_type` are as for `jax.Array`; `sharding` is on virtual devices. Every other operation of
+    a `jax.Array` fetches the values, like `x.to_jax()`: it waits, copies them to the host, and on to JAX's default
+    device. `np.asarray(x)` stops on the host. The host copy is kept as long as the buffer. Reading raises PWC0504 if a
+    computation that it depends on failed, PWC0207 after donation. It raises PWC0216 if JAX would narrow 64 bits to 32,
+    and PWC0516 above the limit. The buffer is freed with its last handle.
     """
 
-    _committed = False  # for JAX, which may put the copy wherever it computes
+    _committed = False  # lets JAX put the copy on the devices of the computation
 
     def __init__(self, handle: Handle, port: Port, sharding: Any) -> None:
         self.handle = handle
@@ -78,19 +78,19 @@ class Array(ArrayMethods, JaxArray):
     def sharding(self) -> Any:
         """The sharding, on the devices that its program named: virtual ones, or those of this process.
 
-        None where JAX asks for a dispatch of its own: it computes on a copy.
+        None if JAX's own dispatch reads it: JAX then computes on a copy.
         """
         frame = inspect.currentframe()
         return None if frame is not None and compat.is_dispatch(frame.f_back) else shown_sharding(self._sharding)
 
     @property
     def virtual_sharding(self) -> Any:
-        """The sharding on virtual devices, for JAX's own dispatch, too."""
+        """The sharding on virtual devices, also if JAX's own dispatch reads it."""
         return self._sharding
 
     @property
     def stored_type(self) -> ArrayType:
-        """How it is stored: keys as their data."""
+        """The type as stored: PRNG keys as their data."""
         return self._port.type
 
     @property
@@ -100,7 +100,7 @@ class Array(ArrayMethods, JaxArray):
 
     @property
     def format(self) -> Format:
-        """Returns the order of dimensions in memory, and the sharding."""
+        """Returns the layout (the order of dimensions in memory) and the sharding."""
         return Format(Layout(tuple(range(self.ndim))), shown_sharding(self._sharding))
 
     @property
@@ -132,18 +132,18 @@ class Array(ArrayMethods, JaxArray):
         return bool(self._sharding.is_fully_replicated)
 
     def devices(self) -> set[Any]:
-        """The devices that hold it, as its program names them."""
+        """Returns the devices that hold the array, as its program names them."""
         return set(shown_sharding(self._sharding).device_set)
 
     @property
     def device(self) -> Any:
-        """The device that holds it, or the sharding where there are several."""
+        """The device that holds the array, or the sharding if there are several."""
         devices = self.devices()
         return devices.pop() if len(devices) == 1 else shown_sharding(self._sharding)
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """The shards of the devices, in the order of the mesh; `.data` of one fetches that part alone."""
+        """The shards on the devices, in the order of the mesh. `.data` of a shard fetches only that shard."""
         self._future()
         return shards(shown_sharding(self._sharding), self._port.type.shape, self.ndim, self.addressable_data)
 
@@ -152,16 +152,16 @@ class Array(ArrayMethods, JaxArray):
         return self.addressable_shards
 
     def addressable_data(self, index: int) -> Any:
-        """Returns the part on one virtual device, by position in the mesh, as a `jax.Array` on JAX's default device."""
+        """Returns the shard on one virtual device, by position in the mesh: a `jax.Array` on JAX's default device."""
         size = self.handle.buffer.bytes
         return self._as_jax(self._read(size, lambda array: arrays.fetched_shard(array, index)))
 
     def on_device_size_in_bytes(self) -> int:
-        """The bytes on all of its devices together."""
+        """Returns the bytes on all of its devices together."""
         return self.handle.buffer.bytes * len(self.handle.buffer.devices)
 
     def is_ready(self) -> bool:
-        """Returns whether the values are there (or known never to come)."""
+        """Returns whether the values are available, or known to be never available."""
         array = self.handle.array()
         if isinstance(array, Poison | Promise):
             return isinstance(array, Poison)
@@ -178,7 +178,7 @@ class Array(ArrayMethods, JaxArray):
             self.handle.give_up(DELETED, caller())
 
     def block_until_ready(self, timeout: float | None = None) -> "Array":
-        """Waits for the values. Raises PWC0504 if they never come, TimeoutError (PWC0519) after `timeout` seconds."""
+        """Waits for the values. Raises PWC0504 if a computation failed, TimeoutError (PWC0519) after `timeout` s."""
         end = None if timeout is None else time.monotonic() + timeout
         array = self._future(timeout)
         if end is not None:
@@ -187,10 +187,10 @@ class Array(ArrayMethods, JaxArray):
         return self
 
     def cancel(self) -> bool:
-        """Cancels the run that computes this, where it waits for values: in a loop on data, or for a host callback.
+        """Cancels the run that computes this array, if it waits for values in a loop on data or for a host callback.
 
-        All results of that run raise PWC0518 from then on; work that it has enqueued still runs. Returns False where
-        there is nothing to cancel: everything was enqueued, or other processes have it and it has no loop on data.
+        All results of that run raise PWC0518 from then on; work already enqueued still executes. Returns False if
+        nothing can be cancelled: everything is enqueued, or the run is in other processes and has no loop on data.
         """
         promise = self.handle.array()
         if isinstance(promise, RemoteArray):
@@ -202,7 +202,7 @@ class Array(ArrayMethods, JaxArray):
         return True
 
     def _poll(self, array: Any, end: float, timeout: float | None) -> None:
-        """Waits by asking again and again, until `end` at the most: PJRT itself waits for ever."""
+        """Polls until `end` at most: PJRT's own wait has no timeout."""
         pause = 20e-6
         while not array.is_ready():
             if time.monotonic() >= end:
@@ -230,8 +230,9 @@ class Array(ArrayMethods, JaxArray):
         return array
 
     def _read(self, size: int, read: Callable[[Any], _T]) -> _T:
-        """Copies values to the host with `read`; meanwhile no run overwrites the buffer: a run that it is donated to
-        overwrites a copy, and one that was quicker makes this raise PWC0207.
+        """Copies values to the host with `read`. No run overwrites the buffer meanwhile.
+
+        A run to which it is donated meanwhile overwrites a copy. If the donation came first, raises PWC0207.
         """
         self._future()
         held, array = self.handle.share()
@@ -244,7 +245,7 @@ class Array(ArrayMethods, JaxArray):
             held.drop()
 
     def check_limit(self, size: int) -> None:
-        """Raises PWC0516 for so many bytes, where they are more than may be copied to the host."""
+        """Raises PWC0516 if `size` bytes exceed the limit for copies to the host."""
         limit = process().controller.fetch_limit
         if size > limit:
             name, island = self._port.name, self.handle.buffer.origin[1]
@@ -252,20 +253,20 @@ class Array(ArrayMethods, JaxArray):
             raise PathwaysError(error)
 
     def lend(self, use: Callable[[Any], _T]) -> _T:
-        """Returns what `use` makes of the buffer's array, wherever that is; no run overwrites it meanwhile.
+        """Returns the result of `use` on the buffer's array, without copying it. No run overwrites it meanwhile.
 
-        Waits, and raises as above, but for the limit: no more is copied to the host than `use` copies.
+        Waits and raises like other reads, but without the limit: only `use` copies values to the host.
         """
         return self._read(0, use)
 
     def stored(self) -> "np.ndarray[Any, Any]":
-        """Returns a copy on the host in its stored form: keys as their data. Waits, and raises as above."""
+        """Returns a copy on the host in its stored form: PRNG keys as their data. Waits and raises like other reads."""
         return self._read(self.nbytes, arrays.fetched)
 
     def to_jax(self) -> Any:
-        """Returns a `jax.Array` with a copy of the values, on JAX's default device; typed keys stay typed keys.
+        """Returns a `jax.Array` with a copy of the values, on JAX's default device. Typed keys stay typed keys.
 
-        Raises PWC0216 for 64-bit values where `jax_enable_x64` is off.
+        Raises PWC0216 for 64-bit values if `jax_enable_x64` is off.
         """
         return self._as_jax(self.stored())
 
@@ -273,7 +274,7 @@ class Array(ArrayMethods, JaxArray):
         return as_jax(stored, self._port.name, self._port.dtype, self._port.weak)
 
     def __jax_array__(self) -> Any:
-        """Does `to_jax` where JAX or an operator asks for it; in a program that is traced, this makes a constant."""
+        """Calls `to_jax` for JAX and for operators. In a traced program this makes a constant."""
         return self.to_jax()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray[Any, Any]":
@@ -325,7 +326,7 @@ class Array(ArrayMethods, JaxArray):
         return asyncio.to_thread(self.block_until_ready).__await__()
 
     def copy(self) -> "Array":
-        """Returns another handle on the same buffer; it is free, and stays when this one is donated or deleted."""
+        """Returns another handle to the same buffer, without a copy. It stays valid if this is donated or deleted."""
         return type(self)(self.handle.share()[0], self._port, self._sharding)
 
     clone = __copy__ = copy
@@ -343,7 +344,7 @@ class Array(ArrayMethods, JaxArray):
         return format(np.asarray(self).item() if not self.shape else np.asarray(self), spec)
 
     def __str__(self) -> str:
-        """Waits for the values and shows them; large arrays and keys as `repr`."""
+        """Waits for the values and formats them; large arrays and keys as `repr`."""
         return str(np.asarray(self)) if self._is_shown else repr(self)
 
     @property
@@ -352,7 +353,7 @@ class Array(ArrayMethods, JaxArray):
         return mine and self.nbytes <= _SHOWN_BYTES and not self._port.dtype.startswith("key<")
 
     def __repr__(self) -> str:
-        """Shows the values, or why they are not there; does not wait."""
+        """Formats the values, or the reason why they are not available; does not wait."""
         about = f"pw.Array {self.dtype}{list(self.shape)}"
         taker = self.handle.taken_by
         if taker is not None:
@@ -370,16 +371,16 @@ class Array(ArrayMethods, JaxArray):
 
 
 def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
-    """Turns a failure on a device into PWC0504, with the computation that makes this value."""
+    """Converts a failure on a device into PWC0504, with the computation that makes this value."""
     try:
         return wait()
     except PathwaysError as error:
-        if isinstance(error.diagnostic, ComputationFailed):  # of another process, which knows no exceptions of this one
+        if isinstance(error.diagnostic, ComputationFailed):  # of a process without this one's exceptions
             raise Poison(error.diagnostic).error() from None
         raise
     except pjrt.FAILURES as error:
-        now = handle.array()  # raises PWC0207 where another thread donated it meanwhile
-        if isinstance(now, Poison):  # its device was lost while it was read
+        now = handle.array()  # raises PWC0207 if another thread donated it meanwhile
+        if isinstance(now, Poison):  # its device was lost during the read
             raise now.error() from error
         name, island, where = handle.buffer.origin
         failed = failed_because(name, island=island, cause=str(error), where=where)

@@ -1,4 +1,4 @@
-"""Results in pieces: one array of the user's in several buffers, each on the slice that computes with it."""
+"""Results in pieces: one logical array in several buffers, each on the slice that computes with it."""
 
 import time
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from pathways.dialect.plan.nouns import Port
 
 
 class ArrayInPieces(Array):
-    """An array that stages hold piece by piece: `pieces` are arrays, one behind the other along `axis`.
+    """An array that stages hold in pieces: `pieces` are arrays, concatenated along `axis`.
 
-    It is used as any other `pw.Array`. Given to a program that takes the same pieces, nothing is copied; one that
-    wants it whole, or cut elsewhere, gets it through the host. To read it fetches all pieces, and joins them on the
-    host. It is donated, deleted and failed as soon as one of its pieces is.
+    It is used like any other `pw.Array`. A program that takes the same pieces reads them without a copy. A program that
+    needs it whole, or cut elsewhere, receives it through the host. Reading it fetches all pieces and joins them on the
+    host. It counts as donated, deleted or failed as soon as one of its pieces does.
     """
 
     def __init__(self, pieces: Sequence[Array], axis: int, port: Port) -> None:
@@ -31,13 +31,13 @@ class ArrayInPieces(Array):
 
     @property
     def handle(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The handle of the piece that decides what becomes of all: the first that is gone, else the first."""
+        """The handle that determines the state of the array: of a donated or deleted piece, else of the first piece."""
         gone = (p.handle for p in self.pieces if p.handle.taken_by is not None or not p.handle.is_mine)
         return next(gone, self.pieces[0].handle)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The elements of the pieces along the axis."""
+        """The sizes of the pieces along the axis."""
         return tuple(p.shape[self.axis] for p in self.pieces)
 
     @property
@@ -46,7 +46,7 @@ class ArrayInPieces(Array):
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """The shards of all pieces, one piece after the other; `.data` of one fetches that part alone."""
+        """The shards of all pieces, piece by piece. `.data` of a shard fetches only that shard."""
         found: list[Shard] = []
         start = 0
         for piece, size in zip(self.pieces, self.sizes, strict=True):
@@ -55,7 +55,7 @@ class ArrayInPieces(Array):
         return found
 
     def addressable_data(self, index: int) -> Any:
-        """Returns the part on one virtual device, by position among all pieces, as a `jax.Array`."""
+        """Returns the shard on one virtual device, by position among all pieces, as a `jax.Array`."""
         return self.addressable_shards[index].data
 
     def on_device_size_in_bytes(self) -> int:
@@ -85,7 +85,7 @@ class ArrayInPieces(Array):
             piece.copy_to_host_async()
 
     def stored(self) -> "np.ndarray[Any, Any]":
-        """Returns a copy on the host in its stored form, joined. Waits, and raises as each piece does."""
+        """Returns a joined copy on the host in its stored form. Waits, and raises as each piece does."""
         self.check_limit(self.nbytes)
         self.copy_to_host_async()
         return np.concatenate([p.stored() for p in self.pieces], self.axis)

@@ -1,6 +1,7 @@
-"""The operators, methods and properties of a `jax.Array`, as a table for arrays that are fetched first.
+"""The operators, methods and properties of a `jax.Array`, for arrays whose values must be fetched first.
 
-Each entry copies the values to the host and on to JAX's default device, and uses the `jax.Array` that this makes.
+Each entry copies the values to the host and on to JAX's default device, and applies the method of the `jax.Array`
+there.
 """
 
 import operator
@@ -12,7 +13,7 @@ _op: Any = operator
 
 
 def _operator(function: Callable[..., Any]) -> Method:
-    """Makes the method for `x + other` of the operator itself, which asks `other`, too, where JAX has no answer."""
+    """Builds the method for `x + other` from the operator itself, which also asks `other` if JAX has no result."""
 
     def method(self: Any, *others: Any) -> Any:
         return function(self.__jax_array__(), *others)
@@ -21,7 +22,7 @@ def _operator(function: Callable[..., Any]) -> Method:
 
 
 def _reflected(function: Callable[[Any, Any], Any]) -> Method:
-    """Makes the method for `other + x`."""
+    """Builds the method for `other + x`."""
 
     def method(self: Any, other: Any) -> Any:
         return function(other, self.__jax_array__())
@@ -48,7 +49,7 @@ def _property(name: str) -> property:
 class ArrayMethods:
     """The methods of a `jax.Array`, applied to the array that `__jax_array__` returns."""
 
-    __array_priority__ = 100  # numpy's arrays leave operators to us, as to JAX's
+    __array_priority__ = 100  # numpy's arrays leave operators to us, as they do for JAX's arrays
 
     __add__, __radd__ = _operator(_op.add), _reflected(_op.add)
     __sub__, __rsub__ = _operator(_op.sub), _reflected(_op.sub)
@@ -66,7 +67,7 @@ class ArrayMethods:
     __rshift__, __rrshift__ = _operator(_op.rshift), _reflected(_op.rshift)
     __lt__, __le__ = _operator(_op.lt), _operator(_op.le)
     __gt__, __ge__ = _operator(_op.gt), _operator(_op.ge)
-    # As for `jax.Array`, equality is no identity: what has `__eq__` and no `__hash__` cannot be hashed.
+    # As for `jax.Array`, equality is elementwise: a class with `__eq__` and without `__hash__` cannot be hashed.
     __eq__, __ne__ = _operator(_op.eq), _operator(_op.ne)
     __neg__, __pos__ = _operator(_op.neg), _operator(_op.pos)
     __abs__, __invert__ = _operator(abs), _operator(_op.invert)

@@ -1,4 +1,7 @@
-"""Binds the arguments of a call to the parameters of a program's function: some are traced, others compiled in."""
+"""Binds the arguments of a call to the parameters of a program's function. Arguments are traced, or static constants.
+
+`program.py` uses it for every call; the static arguments are part of the cache key.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -12,15 +15,16 @@ from pathways.dialect.plan.signature import EITHER, NAME, POSITION, Parameter
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None))
-_LONGEST = 40
+_MAX_SHOWN_CHARS = 40
 
 
 @dataclass(frozen=True)
 class BoundCall:
     """The arguments of a call, bound to parameters. `static` are (place, type, value): 2, 2.0 and True differ.
 
-    `places` are positions among all values bound; `given` has the number or the keyword of each dynamic value, by which
-    options find it, and `names` what it is called; `parameters` are all of them, as a compiled program takes them.
+    `places` are the positions of the dynamic values among all bound values. `given` has the number or keyword of each
+    dynamic value, by which options refer to it; `names` has its name. `parameters` are all parameters, as a compiled
+    program takes them.
     """
 
     static: tuple[tuple[int, type, Any], ...]
@@ -35,7 +39,7 @@ class BoundCall:
         return self.static, self.places, self.given, self.names, self.keywords
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Makes of `function` a function of the dynamic arguments alone."""
+        """Wraps `function` as a function of only the dynamic arguments."""
         total = len(self.static) + len(self.places)
         positional = total - len(self.keywords)
 
@@ -50,7 +54,7 @@ class BoundCall:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Parameters that options name: the numbers of those given by position, the names of those given by keyword."""
+    """Parameters selected by options: numbers of those passed by position, names of those passed by keyword."""
 
     numbers: frozenset[int]
     names: frozenset[str]
@@ -66,19 +70,19 @@ class Chosen:
 
 
 class CallSignature:
-    """The signature of a program's function, and which of its parameters are static."""
+    """The signature of a program's function, and its static parameters."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.python = _own_signature(function)
-        """The signature of the function itself, whatever it wraps."""
+        """The signature of the function itself, ignoring what it wraps."""
         self._shown = _shown_signature(function) or self.python
         self.static = Chosen(frozenset(), frozenset())
 
     def choose(self, argnums: int | Sequence[int], argnames: str | Sequence[str]) -> Chosen:
-        """Finds the parameters of these numbers (negative ones count from the end) and names.
+        """Finds the parameters with these numbers (negative ones count from the end) and names.
 
-        They are those of the signature that the function shows, as for `jax.jit`. Raises ValueError, with what is
-        expected, for one that is not there.
+        They refer to the signature that the function shows, as for `jax.jit`. Raises ValueError with the expected
+        values if a parameter does not exist.
         """
         parameters = self._shown.parameters
         kinds = {p.kind for p in (*parameters.values(), *self.python.parameters.values())}
@@ -102,7 +106,7 @@ class CallSignature:
 
     @property
     def plain(self) -> BoundCall | None:
-        """The binding of most calls: all arguments by position, none static; None where the function has none such."""
+        """The binding of most calls: all arguments by position, none static. None if the function has no such call."""
         parameters = self.python.parameters
         if self.static or any(p.kind not in _POSITIONAL for p in parameters.values()):
             return None
@@ -110,7 +114,7 @@ class CallSignature:
         return BoundCall((), places, places, names, (), tuple(_parameter(p, p.name, ()) for p in parameters.values()))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[BoundCall, tuple[Any, ...]]:
-        """Binds a call; returns it and the values of its dynamic arguments. Raises TypeError as Python does."""
+        """Binds a call. Returns it and the values of its dynamic arguments. Raises TypeError as Python does."""
         bound = self.python.bind(*args, **kwargs)
         found = _bound_parameters(self.python, bound, self._shown)
         keywords = tuple(bound.kwargs)
@@ -134,10 +138,10 @@ class CallSignature:
     def _given(
         self, positions: int, found: Sequence[tuple[int, str, inspect.Parameter]], keywords: Sequence[str]
     ) -> list[int | str]:
-        """Returns the number of each value given by position, and the keyword of the others.
+        """Returns the number of each value passed by position, and the keyword of the others.
 
-        A parameter that may be given either way counts by its number, unless the function shows other parameters
-        than its own: then numbers and names may mean different ones, as for `jax.jit`.
+        A parameter that may be passed either way counts by its number. The exception is a function that shows other
+        parameters than its own: numbers and names may then differ, as for `jax.jit`.
         """
         named = len(found) - len(keywords)
         first = positions if self._shown != self.python else named
@@ -148,7 +152,7 @@ class CallSignature:
 
 
 def _shown_signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Returns what `inspect.signature` says of a function: the signature of the one that it wraps, if it wraps one."""
+    """Returns the signature from `inspect.signature`: that of the wrapped function, if there is one."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -156,7 +160,7 @@ def _shown_signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def _own_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Returns how a function must be called, whatever `functools.wraps` or `__signature__` say."""
+    """Returns the signature for calling the function, ignoring `functools.wraps` and `__signature__`."""
     if isinstance(function, FunctionType) and hasattr(function, "__signature__"):
         bare = FunctionType(function.__code__, function.__globals__, "", function.__defaults__, function.__closure__)
         bare.__kwdefaults__ = function.__kwdefaults__
@@ -171,7 +175,7 @@ def _own_signature(function: Callable[..., Any]) -> inspect.Signature:
 def _bound_parameters(
     signature: inspect.Signature, bound: inspect.BoundArguments, shown: inspect.Signature
 ) -> list[tuple[int, str, inspect.Parameter]]:
-    """Yields for each value of `bound.args` and `bound.kwargs` its parameter's number, its name, and the parameter.
+    """Lists for each value of `bound.args` and `bound.kwargs` its parameter's number, its name, and the parameter.
 
     Values of `*args` have the names that the signature `shown` gives to their positions, if it gives any.
     """
@@ -194,7 +198,7 @@ def _bound_parameters(
 
 
 def _parameter(parameter: inspect.Parameter, name: str, keywords: Sequence[str], static: str = "") -> Parameter:
-    """Describes a parameter of the compiled program. After a default that was left out, Python takes names alone."""
+    """Describes a parameter of the compiled program. After an omitted default, Python accepts only keywords."""
     if name in keywords and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
         return Parameter(name, NAME, static)
     either = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -202,6 +206,6 @@ def _parameter(parameter: inspect.Parameter, name: str, keywords: Sequence[str],
 
 
 def _shown(value: Any) -> str:
-    """Shows a static value to people: the same in every process."""
+    """Formats a static value for messages. The text is the same in every process."""
     text = repr(value) if isinstance(value, _SIMPLE) else f"<{type(value).__name__}>"
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[: _MAX_SHOWN_CHARS - 3]}..."

@@ -1,4 +1,7 @@
-"""Clients: several users of one process's devices, each with its share, its arrays and its name."""
+"""`pw.Client`: several clients share one process's devices, each with its share, its arrays and its name.
+
+The controller schedules their runs. This module binds threads to clients.
+"""
 
 import concurrent.futures
 import contextvars
@@ -23,21 +26,21 @@ _T = TypeVar("_T")
 
 
 _before: contextvars.ContextVar[tuple[ClientState, ...]] = contextvars.ContextVar("pathways_before", default=())
-"""The clients that this context goes back to when `with` blocks end, the innermost first."""
+"""The clients to which this context returns when its `with` blocks end, the innermost last."""
 
 
 class Client:
-    """One of several users of the same devices (paper, sections 4.1 and 5.2).
+    """One of several clients that share the same devices (paper, sections 4.1 and 5.2).
 
-    Programs that are called inside of `with client:` are the client's, and so are their results: others can neither
-    read nor donate them (PWC0508). Where clients compete for an island, each gets time in proportion to `weight`.
-    Enter it in every thread that works for it, and around them all in the thread that starts them: when the last one
-    leaves, the client is gone, and its arrays are freed.
+    Programs called inside `with client:` belong to the client, and so do their results: other clients can neither read
+    nor donate them (PWC0508). If clients compete for an island, each gets time in proportion to `weight`. Enter the
+    client in every thread that works for it, and in the thread that starts these threads. When its last `with` block
+    ends, the client is closed and its arrays are freed.
 
         with pw.Client("alice", weight=2) as alice:
             loss = float(train_step(params, batch))
 
-    `submit` calls a function in the client's own thread, in order, and gives a `concurrent.futures.Future`.
+    `submit` calls a function in the client's own thread, in order, and returns a `concurrent.futures.Future`.
     """
 
     def __init__(self, name: str, weight: float = 1.0) -> None:
@@ -93,9 +96,9 @@ class Client:
     def submit(
         self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> "concurrent.futures.Future[_T]":
-        """Calls `function` in a thread of the client's, after all that was submitted before.
+        """Calls `function` in a thread of the client, after everything submitted before.
 
-        It sees the context variables and the settings of JAX (`jax.enable_x64`, `jax.set_mesh`) of the caller.
+        The function sees the caller's context variables and JAX settings (`jax.enable_x64`, `jax.set_mesh`).
         """
         process().controller.check_open(self._state)
         context, settings = contextvars.copy_context(), JaxSettings.of_this_thread()
@@ -113,19 +116,19 @@ class Client:
             return self._worker.submit(context.run, work)
 
     def suspend(self, folder: str | Path | None = None) -> int:
-        """Frees all device memory of the client, when its runs are done; returns the bytes freed, over all devices.
+        """Frees all device memory of the client after its runs complete. Returns the bytes freed, over all devices.
 
-        Its arrays go to the host's memory, or to files in `folder`, and come back with `resume`. Until then they can
-        be neither read nor used (PWC0515); other clients go on.
+        Its arrays move to host memory, or to files in `folder`, and return with `resume`. Until then they can be
+        neither read nor used (PWC0515). Other clients continue.
         """
         return suspend(process().controller, self._state, None if folder is None else Path(folder))
 
     def resume(self) -> None:
-        """Brings the client's arrays back to where they were, when there is room. Raises as a run does."""
+        """Moves the client's arrays back to their devices, once there is room. Raises the same errors as a run."""
         resume(process().controller, self._state)
 
     def close(self) -> None:
-        """Ends the client: what it submitted is finished, and its arrays are freed, even where handles are held."""
+        """Closes the client after its submitted calls complete. Frees its arrays, even if handles to them exist."""
         with self._state.lock:
             self._closing = True
             worker, self._worker = self._worker, None

@@ -1,4 +1,4 @@
-"""`pw.cluster` and `pw.connect`: islands in processes of their own, or of a cluster, for as long as a block lasts."""
+"""`pw.cluster` and `pw.connect`: run programs on host processes or on a shared cluster, for the length of a block."""
 
 import contextlib
 import time
@@ -14,17 +14,18 @@ from pathways.runtime.host.run.background import CANCEL_LOOK
 
 @contextlib.contextmanager
 def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices: int = 4) -> Generator[Topology]:
-    """Starts a process for each host of each island; what is compiled in the block is placed there, and runs there.
+    """Starts a process for each host of each island. Programs compiled in the block are placed there and run there.
 
     `topology` is a `pw.Topology` or a spec (`islands=2,hosts=2,devices=4`: each island is two processes of four devices
-    each); without one there are `islands` of `devices` each. Every process has devices of its own, and data go from one
-    to another without passing through this one (paper, 4.2 to 4.5). When the block ends the processes do; arrays that
-    were made there cannot be read any more: take what is wanted out with `np.asarray`. A process that dies or freezes
-    takes its island's arrays with it (PWC0910), those of others stay; the island is started anew, and the next call of
-    a program finds it there. Gives the topology at the start; `pw.add_island` and `pw.remove_island` change it.
+    each). Without a topology there are `islands` islands of `devices` devices each. Every process has its own devices,
+    and data moves between hosts without passing through this process (paper, 4.2 to 4.5). The processes end with the
+    block, and arrays made there can no longer be read: copy results out with `np.asarray`. If a process dies or
+    freezes, the arrays of its island are lost (PWC0910), and those of other islands stay. The island is restarted, and
+    the next call of a program uses it again. Yields the topology at the start; `pw.add_island` and `pw.remove_island`
+    change it.
 
-    Some faults are refused there, and host callbacks on islands of several hosts (PWC0912).
-    Raises PWC0704 for a topology that is none, PWC0910 where a process does not start.
+    Some faults are refused there, and so are host callbacks on islands of several hosts (PWC0912). Raises PWC0704 for
+    an invalid topology, PWC0910 if a process does not start.
 
         with pw.cluster(islands=2, devices=4):
             loss = float(train_step(params, batch))
@@ -44,17 +45,17 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
 def connect(
     address: str | None = None, *, name: str | None = None, keys: str | Path | None = None
 ) -> Generator[Topology]:
-    """Runs what is called in the block on a cluster that other processes use, too; gives its topology.
+    """Runs the programs called in the block on a shared cluster. Yields the topology of the cluster.
 
-    `address` is the name or the folder of a cluster that `pwc cluster start` has started, or the HOST:PORT at which one
-    of another machine listens; PATHWAYS_ADDRESS without. For the latter `keys` is the folder of a client's keys
-    (`pwc cluster keys`); PATHWAYS_KEYS without.
-    `name` is what `pwc status` calls this process. Clients have shares of the cluster by their weights, and never see
-    each other's arrays; when the block ends, however it ends, whatever it has made there goes (paper, 4.3 and 4.4).
-    With PATHWAYS_ADDRESS set, programs run on that cluster without this.
+    `address` is the name or the folder of a cluster started by `pwc cluster start`, or the HOST:PORT of a cluster on
+    another machine. The default is PATHWAYS_ADDRESS. For HOST:PORT, `keys` is the folder of a client's keys
+    (`pwc cluster keys`); the default is PATHWAYS_KEYS. `name` is the name of this process in `pwc status`. Clients
+    share the cluster by their weights, and never see each other's arrays. When the block ends, even by an exception,
+    everything that the process made there is freed (paper, 4.3 and 4.4). If PATHWAYS_ADDRESS is set, programs run on
+    that cluster without this call.
 
-    Raises PWC0918 where there is no cluster, PWC0913 where another machine's is not reached or does not let this
-    process in, PWC0914 for keys that are none; PWC0917 in calls once its controller is gone.
+    Raises PWC0918 if there is no cluster, PWC0913 if a cluster on another machine cannot be reached or refuses this
+    process. Raises PWC0914 for invalid keys; calls raise PWC0917 after its controller is lost.
 
         with pw.connect("shared"):
             loss = float(train_step(params, batch))
@@ -66,15 +67,15 @@ def connect(
 
 @contextlib.contextmanager
 def _inside(inner: Process, machine: Attached) -> Generator[None]:
-    """Takes another process in place of this one's own, and closes its machine when the block ends."""
+    """Uses another process object in place of this process's own, and closes its machine when the block ends."""
     controller = inner.controller
     try:
         with inside_of(inner):
             try:
                 yield
             finally:
-                controller.closing = True  # or other threads would go on calling programs
-            while not controller.flights.drain(CANCEL_LOOK) or controller.flights.enqueuing:  # of other threads
+                controller.closing = True  # otherwise other threads would continue to call programs
+            while not controller.flights.drain(CANCEL_LOOK) or controller.flights.enqueuing:  # runs of other threads
                 controller.cancel_elsewhere(controller.flights.all())
                 time.sleep(0.001)
     finally:

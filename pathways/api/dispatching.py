@@ -1,4 +1,4 @@
-"""How a plan is enqueued: many computations in flight, or one after the other."""
+"""The ways to enqueue a plan: many computations in flight, or one after the other."""
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
@@ -8,7 +8,7 @@ PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
 
 
 def is_sequential(dispatch: str) -> bool:
-    """Reads the name of a dispatch. Raises PWC0104 for any other."""
+    """Returns whether a dispatch name means sequential. Raises PWC0104 for an unknown name."""
     if dispatch not in DISPATCH:
         problem, rule = "there is no such dispatch", " or ".join(DISPATCH)
         advice, have = "dispatch='parallel', unless you compare", repr(dispatch)

@@ -1,4 +1,4 @@
-"""Errors of the Python API."""
+"""Errors that the Python API raises: `pw.search`, reading arrays, snapshots."""
 
 from dataclasses import dataclass
 from typing import ClassVar

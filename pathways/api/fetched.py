@@ -15,11 +15,11 @@ from pathways.runtime.host.devices import pjrt
 
 
 def as_jax(stored: "np.ndarray[Any, Any]", name: str, dtype: str, weak: bool) -> Any:
-    """Makes a `jax.Array` of the stored values of `name`: on JAX's default device, uncommitted.
+    """Makes a `jax.Array` of the stored values of `name`, on JAX's default device, uncommitted.
 
-    `dtype` is what the user sees. Raises PWC0216 where JAX would narrow them.
+    `dtype` is the element type that the user sees. Raises PWC0216 if JAX would narrow the values.
     """
-    with jax.ensure_compile_time_eval():  # inside of a user's `jax.jit`, too, this makes a value, no operation
+    with jax.ensure_compile_time_eval():  # makes a value, not an operation, even inside a user's `jax.jit`
         if dtype.startswith("key<"):
             return typed_keys(stored, dtype)
         if dtype == "float0":
@@ -33,7 +33,7 @@ def as_jax(stored: "np.ndarray[Any, Any]", name: str, dtype: str, weak: bool) ->
 
 
 def shown_values(values: "np.ndarray[Any, Any]", weak: bool) -> str:
-    """Shows values as the `repr` of a `jax.Array` does."""
+    """Formats values as the `repr` of a `jax.Array` does."""
     end = f"dtype={values.dtype.name}{', weak_type=True' if weak else ''})"
     width: int = np.get_printoptions()["linewidth"]
     if values.size == 0:
@@ -49,7 +49,7 @@ _IMPLEMENTATIONS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 
 
 def typed_keys(stored: "np.ndarray[Any, Any]", dtype: str) -> Any:
-    """Makes typed PRNG keys of their data; `dtype` is what the user sees, `key<fry>`."""
+    """Makes typed PRNG keys from their data. `dtype` is the type that the user sees, for example `key<fry>`."""
     name = dtype[4:-1]
     return random.wrap_key_data(stored, impl=_IMPLEMENTATIONS.get(name, name))
 

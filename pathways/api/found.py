@@ -1,4 +1,4 @@
-"""What `pw.search` gives: the best splits as a table, why the rest was dropped, and a file of the best."""
+"""The result of `pw.search`: a table of the best splits, why others were dropped, and a file with the best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: `rows`, the best split first, and what was `dropped`, for each reason.
+    """The result of a search: `rows`, the best split first, and the `dropped` candidates by reason.
 
-    `best` is the choice of the first row: `pw.pipeline(loss, choice=found.best)` takes it.
+    `best` is the choice of the first row, for `pw.pipeline(loss, choice=found.best)`.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Found:
         return self.rows[0].choice
 
     def save(self, path: str | Path) -> int:
-        """Writes the best choice as a TOML file, its figures as comments; returns its size."""
+        """Writes the best choice as a TOML file, with its figures as comments. Returns the file size in bytes."""
         return write_whole(path, write_choice(self.best, self._remarks()))
 
     def _remarks(self) -> list[str]:
@@ -69,7 +69,7 @@ class Found:
 
 
 def rows_as_text(rows: Sequence[Row], batch: int, tokens: int) -> str:
-    """Writes the table of rows."""
+    """Formats the table of rows."""
     unit = "tokens" if tokens else "examples"
     lines = [[f"{unit} {c}" if c == "a second" else c for c in _HEAD]]
     for row in rows:
@@ -101,7 +101,7 @@ def _figures(row: Row) -> str:
 
 
 def layers_as_text(cuts: Sequence[int]) -> str:
-    """Writes equal neighbors together: `6 7*3 5`."""
+    """Formats the layer counts of stages, with equal neighbors combined: `6 7*3 5`."""
     groups: list[list[int]] = []
     for count in cuts:
         if groups and groups[-1][0] == count:
@@ -112,12 +112,12 @@ def layers_as_text(cuts: Sequence[int]) -> str:
 
 
 def dropped_as_text(dropped: Sequence[Dropped]) -> list[str]:
-    """Writes a line for each reason why candidates were not taken."""
+    """Formats one line for each reason why candidates were dropped."""
     return [f"{d.count:6,} {d.reason}; closest: {d.closest}" for d in dropped]
 
 
 def seconds_as_text(seconds: float) -> str:
-    """Writes a time in the unit that suits it."""
+    """Formats a time in a suitable unit."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if seconds * factor >= 1:
             return f"{seconds * factor:.4g} {unit}"

@@ -1,4 +1,4 @@
-"""`pw.islands`, `pw.add_island`, `pw.remove_island`: the islands of a cluster come and go while programs run there."""
+"""`pw.islands`, `pw.add_island`, `pw.remove_island`: change the islands of a cluster while programs run there."""
 
 from dataclasses import replace
 
@@ -12,11 +12,12 @@ from pathways.runtime.wire.errors import WrongIslands
 
 
 def islands() -> tuple[Island, ...]:
-    """Returns the islands where programs can be placed now, in the order in which they came.
+    """Returns the islands on which programs can be placed now, in the order in which they were added.
 
-    Inside of `pw.cluster` and `pw.connect` these are those of the cluster: not those that were removed, nor those whose
-    processes are not started any more because they end again and again; one that is being started anew is there.
-    Elsewhere they are the islands of this process: of its devices, or, on CPU, those that programs were placed on.
+    Inside `pw.cluster` and `pw.connect` these are the islands of the cluster. Removed islands are not included, nor
+    islands that are no longer restarted because their processes exit repeatedly. An island that is restarting is
+    included. Elsewhere these are the islands of this process: of its devices or, on CPU, those on which programs were
+    placed.
 
         slices = [devices.add_slice(devices=i.size, island=i.name) for i in pw.islands()]
     """
@@ -32,15 +33,15 @@ def islands() -> tuple[Island, ...]:
 
 
 def add_island(island: Island | str | None = None) -> Island:
-    """Starts one more island of the cluster, and returns it when its processes are there and joined with the others.
+    """Adds an island to the cluster, and returns it after its processes have started and connected to the others.
 
-    `island` is a `pw.Island`, or a spec without a name (`devices=4,memory=1GiB`); without one it is as the last one of
-    the cluster. The name, where none is given, is the next of `island0`, `island1`, ... that was never there. Programs
-    that are compiled from now on may be placed there; those that are placed elsewhere stay where they are. Every client
-    of a cluster that is shared finds it there.
+    `island` is a `pw.Island`, or a spec without a name (`devices=4,memory=1GiB`). By default it is like the last island
+    of the cluster. An island without a name gets the next unused one of `island0`, `island1`, ... Programs compiled
+    from now on may be placed there; programs placed before do not move. Every client of a shared cluster sees the
+    island.
 
-    Raises PWC0910 where its processes do not start, PWC0912 for what cannot be added, PWC0923 for a name that is taken
-    and where there is no cluster.
+    Raises PWC0910 if its processes do not start, PWC0912 if the island cannot be added. Raises PWC0923 if the name is
+    taken or if there is no cluster.
 
         with pw.cluster(islands=2, devices=4):
             third = pw.add_island()
@@ -64,14 +65,14 @@ def add_island(island: Island | str | None = None) -> Island:
 
 
 def remove_island(island: Island | str, *, now: bool = False) -> None:
-    """Takes an island, by its name, out of the cluster, and ends its processes.
+    """Removes an island, by its name, from the cluster, and ends its processes.
 
-    Nothing is placed there from the moment of the call; programs that were placed there are placed anew when they are
-    next called, where their slices fit on what is left (PWC0513 where they do not). Runs that were called before end
-    first, unless `now=True`: those fail. Then the arrays that lie there raise PWC0922; those of other islands stay.
-    Who wants them takes them out first: with `np.asarray`, with `pw.save`, or by a program that returns them elsewhere.
+    From this call on, nothing is placed on the island. Programs placed there are placed again at their next call, if
+    their slices fit on the remaining islands (otherwise PWC0513). Earlier runs complete first; with `now=True` they
+    fail. After that, arrays on the island raise PWC0922; those on other islands stay. To keep arrays, copy them first:
+    with `np.asarray`, with `pw.save`, or by a program that returns them elsewhere.
 
-    Raises PWC0923 for an island that is not there, for the last one, and where there is no cluster.
+    Raises PWC0923 for an unknown island, for the last one, and if there is no cluster.
 
         with pw.cluster(islands=3, devices=4):
             pw.remove_island("island2")
@@ -91,7 +92,7 @@ def _cluster(what: str) -> HostedIslands:
 
 
 def _only(topology: Topology) -> Island:
-    """The island of a topology that has one. Raises PWC0923."""
+    """Returns the only island of a topology. Raises PWC0923 if there are several."""
     if len(topology.islands) != 1:
         have, rule = f"{len(topology.islands)} islands", "one island"
         raise PathwaysError(WrongIslands(problem="one is added at a time", have_=have, rule=rule, where=caller()))

@@ -22,7 +22,7 @@ _NAMES = tuple(
     )
     if hasattr(jax, name) and hasattr(jax.config, f"jax_{name}")
 )
-"""Settings with a public context manager; some come and go between versions of JAX."""
+"""Settings with a public context manager. Versions of JAX differ in them."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class JaxSettings:
 
     @contextlib.contextmanager
     def entered(self) -> Generator[None]:
-        """Sets the same in this thread, where it differs, for the length of a block."""
+        """Applies these settings to this thread for the length of a block."""
         here = JaxSettings.of_this_thread()
         with contextlib.ExitStack() as stack:
             for name, wanted, seen in zip(_NAMES, self.values, here.values, strict=True):

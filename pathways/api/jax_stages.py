@@ -1,4 +1,4 @@
-"""Gives programs the names of `jax.stages`: types of arguments and results, IR, text of the code.
+"""Properties that programs share with `jax.stages`: types of arguments and results, IR, text of the code.
 
 `program.py` and `stages.py` derive their classes from these. Nothing here compiles or runs.
 """
@@ -30,7 +30,7 @@ class HasTypes:
 
     @property
     def in_tree(self) -> Any:
-        """Returns the structure of `(args, kwargs)`; arguments that a call gives by name are among `args`."""
+        """Returns the structure of `(args, kwargs)`. Arguments passed by name are among `args`."""
         return tree_util.treedef_tuple([self._in_tree, tree_util.tree_structure({})])
 
     @property
@@ -51,7 +51,7 @@ class HasTypes:
 
 @dataclass(frozen=True, eq=False)
 class TracedProgram(HasTypes):
-    """A program as JAX traced it; `lower()` goes on."""
+    """A program as traced by JAX. `lower()` returns its `Lowered`."""
 
     jaxpr: Any
     fun_name: str
@@ -63,7 +63,7 @@ class TracedProgram(HasTypes):
 
 
 class LoweredAsInJax(HasTypes):
-    """The part of a lowered program that `jax.stages.Lowered` has, too."""
+    """The members of a lowered program that `jax.stages.Lowered` also has."""
 
     module: Module
 
@@ -74,7 +74,7 @@ class LoweredAsInJax(HasTypes):
         return tree_util.tree_unflatten(self._out_tree, types)
 
     def compiler_ir(self, dialect: str | None = None) -> Module:
-        """Returns the IR of phase `trace`; each computation in it is StableHLO. Raises PWC0104 for other dialects."""
+        """Returns the IR of phase `trace`, whose computations are StableHLO. Raises PWC0104 for other dialects."""
         if dialect not in (None, "stablehlo"):
             have, rule = f"dialect={dialect!r}", "stablehlo"
             problem, advice = "a program has no IR in this dialect", "compile().as_text() is the code of a compiled one"
@@ -83,12 +83,12 @@ class LoweredAsInJax(HasTypes):
         return self.module
 
     def cost_analysis(self) -> dict[str, float]:
-        """Compiles the program; returns what `Compiled.cost_analysis` does."""
+        """Compiles the program. Returns the result of `Compiled.cost_analysis`."""
         return cast("Any", self).compile().cost_analysis()
 
 
 class CompiledAsInJax:
-    """The part of a compiled program that `jax.stages.Compiled` has, too."""
+    """The members of a compiled program that `jax.stages.Compiled` also has."""
 
     plan: Plan
     _in_tree: Any
@@ -96,7 +96,7 @@ class CompiledAsInJax:
 
     @property
     def in_avals(self) -> Any:
-        """Returns the types of `(args, kwargs)`; arguments that a call gives by name are among `args`."""
+        """Returns the types of `(args, kwargs)`. Arguments passed by name are among `args`."""
         return _filled(self._in_tree, self.plan.in_tree, self.plan.inputs), {}
 
     @property
@@ -115,12 +115,12 @@ class CompiledAsInJax:
         return tree_util.tree_structure(self.out_info)
 
     def as_text(self) -> str:
-        """Returns the code of the computations as StableHLO, one module each, in the order of the plan."""
+        """Returns the code of the computations as StableHLO, one module for each, in the order of the plan."""
         return "\n".join(pretty(from_portable(computation.module)) for computation in self.plan.computations)
 
 
 def _filled(treedef: Any, tree: Tree, ports: Sequence[Port]) -> Any:
-    """Puts the types of ports in the structure of a program, or in the one that a plan from a file states."""
+    """Fills the types of ports into a program's structure, or into the structure stored in a plan file."""
     leaves = leaf_ports(ports)
     types = [jax.ShapeDtypeStruct(p.type.shape[: len(p.type.shape) - key_dims(p)], user_dtype(p)) for p in leaves]
     return build_tree(tree, types) if treedef is None else tree_util.tree_unflatten(treedef, types)

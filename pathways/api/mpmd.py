@@ -1,4 +1,4 @@
-"""Programs of Shardy's MPMD compiler: `pw.from_mpmd`, and `pw.mpmd_backend` under which `mpmd.jit` runs here."""
+"""Runs programs of Shardy's MPMD compiler: `pw.from_mpmd`, and `pw.mpmd_backend` under which `mpmd.jit` runs here."""
 
 import sys
 import time
@@ -22,15 +22,16 @@ _STAGES, _LOWERED = "shardy.integrations.python.jax.mpmd.stages", "MpmdLowered"
 
 
 def from_mpmd(program: Any, *, name: str = "program") -> Lowered:
-    """Makes a program of what Shardy's MPMD compiler has partitioned; compile and call it as any other.
+    """Makes a program from the output of Shardy's MPMD compiler. Compile and call it like any other program.
 
-    `program` is what `mpmd.jit(f, config).lower(...)` gives: then all shardings and the order are Shardy's, and runs
-    are by its schedule. Or what `.trace(...)` gives: then fragments and their meshes are Shardy's, and shardings and
-    schedule this compiler's: `pw.from_mpmd(traced).compile(schedule="1f1b")`. Or the text (or bytecode) of a module
-    after either phase, named `name`; its arguments are flat then. Shardy's package is not imported.
+    `program` may be the result of `mpmd.jit(f, config).lower(...)`: all shardings, the order and the schedule are then
+    Shardy's. It may be the result of `.trace(...)`: fragments and their meshes are then Shardy's, and this compiler
+    chooses shardings and schedule: `pw.from_mpmd(traced).compile(schedule="1f1b")`. It may also be the text (or
+    bytecode) of a module after either phase, named `name`; its arguments are then flat. Shardy's package is not
+    imported.
 
-    Raises PWC0120 for what is none, PWC0121 for a phase before IMPORT, PWC0122 for what cannot be run, PWC0123 for
-    another version of Shardy's package, PWC0125 where jaxlib has no MPMD dialect.
+    Raises PWC0120 for any other object, PWC0121 for a phase before IMPORT, PWC0122 for a program that cannot run.
+    Raises PWC0123 for another version of Shardy's package, PWC0125 if jaxlib has no MPMD dialect.
     """
     start, owner = time.perf_counter(), _Owner()
     source = _source(program, name, owner)
@@ -47,10 +48,10 @@ def from_mpmd(program: Any, *, name: str = "program") -> Lowered:
 
 @contextmanager
 def mpmd_backend(topology: str | None = None, **options: Any) -> Generator[None]:
-    """Runs what `mpmd.jit` compiles inside of this block here, in place of Google's Pathways backend.
+    """Runs programs that `mpmd.jit` compiles inside this block here, in place of Google's Pathways backend.
 
-    `mpmd.jit(f, config)(*args)` then just runs, and gives `pw.Array`s. `topology` and `options` are those of
-    `Lowered.compile`. Raises PWC0123 where Shardy's package was not imported before.
+    `mpmd.jit(f, config)(*args)` then runs directly and returns `pw.Array`s. `topology` and `options` are those of
+    `Lowered.compile`. Raises PWC0123 if Shardy's package was not imported before.
     """
     lowered = getattr(sys.modules.get(_STAGES), _LOWERED, None)
     if lowered is None:
@@ -70,7 +71,7 @@ def mpmd_backend(topology: str | None = None, **options: Any) -> Generator[None]
 
 
 class _Owner:
-    """Keeps Python functions that a program calls back until its module holds them."""
+    """Keeps the host callback functions of a program alive until its module holds them."""
 
 
 def _source(program: Any, name: str, owner: object) -> MpmdSource:

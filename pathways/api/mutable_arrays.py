@@ -1,7 +1,7 @@
 """Calls of programs whose arguments are mutable arrays (`jax.new_ref`).
 
-The program gets the values, makes references of its own of them, and returns what they hold at its end; that is
-written back before the call returns, so that a later call, or a read, sees it.
+The program gets the values, makes its own references from them, and returns their final values. The call writes these
+back before it returns, so that a later call or read sees them.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +20,9 @@ def refs_among(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 
 def on_values(function: Callable[..., Any], tree: Any, refs: Sequence[int]) -> Callable[..., Any]:
-    """Returns a function that takes flat arguments, with values in place of the references at positions `refs`.
+    """Wraps `function` as a function of flat arguments, with values in place of the references at positions `refs`.
 
-    The returned function gives the result of `function`, and the last value of each reference.
+    It returns the result of `function` and the final value of each reference.
     """
 
     def of_values(*leaves: Any) -> tuple[Any, list[Any]]:
@@ -36,7 +36,7 @@ def on_values(function: Callable[..., Any], tree: Any, refs: Sequence[int]) -> C
 
 
 def call_with_refs(program: Callable[..., Any], leaves: Sequence[Any], refs: Sequence[int], name: str) -> Any:
-    """Calls a program made by `on_values`, and writes back. Raises PWC0104 for a reference that is given twice."""
+    """Calls a program made by `on_values`, and writes values back. Raises PWC0104 if a reference is passed twice."""
     if len({id(leaves[i]) for i in refs}) < len(refs):
         have, rule = "a mutable array twice", "each mutable array once"
         advice = "pass it once, or pass its value, ref[...]"

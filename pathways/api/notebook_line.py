@@ -1,4 +1,4 @@
-"""Shows progress as one line below the cell of a notebook, which goes away when it is done."""
+"""Shows progress as one line below a notebook cell. The line disappears when the work completes."""
 
 import importlib
 from typing import Any
@@ -7,7 +7,7 @@ from pathways.api.progress_rows import ProgressRow, one_line
 
 
 class NotebookLine:
-    """One output of the cell that runs, updated in place."""
+    """One output of the running cell, updated in place."""
 
     def __init__(self) -> None:
         self._display: Any = importlib.import_module("IPython.display").display
@@ -21,7 +21,7 @@ class NotebookLine:
             self._handle.update(shown, raw=True)
 
     def forked(self) -> None:
-        """Does nothing: the output is the parent's."""
+        """Does nothing: the output belongs to the parent process."""
 
     def close(self) -> None:
         if self._handle is not None:

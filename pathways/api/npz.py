@@ -1,7 +1,7 @@
-"""Results of a plan in an .npz: one member each, named as in the plan, and a member with their element types.
+"""Results of a plan as an .npz archive: one member for each result, and one member with their element types.
 
-numpy's files do not know bfloat16, float8 and int4, which are raw bytes there (`|V2`, `|V1`), and keys are stored as
-words. An archive that holds such arrays has one more member, `pathways.json`: the type of every array as JAX names it.
+numpy's files do not support bfloat16, float8 and int4, which become raw bytes there (`|V2`, `|V1`), and keys are stored
+as words. An archive with such arrays has one more member, `pathways.json`: the type of every array as JAX names it.
 `pwc run --inputs` and `pw.restore` read it; by hand it is `np.load(path)["out"].view(ml_dtypes.bfloat16)`.
 """
 
@@ -17,11 +17,11 @@ from pathways.dialect.plan.nouns import Port
 INDEX = "pathways.json"
 _VERSION = 1
 _RESULT = "out"
-"""The prefix of the names of results."""
+"""Prefix of the names of results."""
 
 
 def with_types(ports: Sequence[Port], arrays: Sequence["np.ndarray[Any, Any]"]) -> dict[str, "np.ndarray[Any, Any]"]:
-    """Makes the members of the archive: the arrays, and their types where numpy would lose them."""
+    """Builds the members of the archive: the arrays, and their types if numpy would lose them."""
     members = {port.name: raw(array) for port, array in zip(ports, arrays, strict=True)}
     if untold(ports):
         rows = [{"name": key_path(p.name), "dtype": p.dtype, "member": p.name} for p in ports]
@@ -30,25 +30,25 @@ def with_types(ports: Sequence[Port], arrays: Sequence["np.ndarray[Any, Any]"]) 
 
 
 def untold(ports: Iterable[Port]) -> dict[str, str]:
-    """Finds the element types, by name, that numpy's own format does not keep."""
+    """Returns, by name, the element types that numpy's own format does not keep."""
     return {p.name: p.dtype for p in ports if p.dtype != p.type.dtype or not is_of_numpy(numpy_dtype(p.type.dtype))}
 
 
 def raw(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Makes an array that numpy can write and read: raw bytes where it does not know the type."""
+    """Returns an array that numpy can write and read: raw bytes if numpy does not know the type."""
     return array if is_of_numpy(array.dtype) else array.view(f"V{array.dtype.itemsize}")
 
 
 def key_path(member: str) -> str:
-    """Names an array of a tree of results as `pw.restore` does: by its path in the tree, `.` for the tree itself."""
+    """Names an array in a result tree as `pw.restore` does: by its path in the tree, `.` for the tree itself."""
     below = member.removeprefix(_RESULT)
     return member if below and below[0] not in "[." else below or "."
 
 
 def typed(archive: Mapping[str, "np.ndarray[Any, Any]"]) -> dict[str, "np.ndarray[Any, Any]"]:
-    """Reads the arrays of an archive by name, in the element types that its index states, if it has one.
+    """Returns the arrays of an archive by name, in the element types of its index, if it has one.
 
-    Raises ValueError, KeyError or TypeError where the index is malformed.
+    Raises ValueError, KeyError or TypeError if the index is malformed.
     """
     arrays = dict(archive)
     index = arrays.pop(INDEX, None)
@@ -67,7 +67,7 @@ def typed(archive: Mapping[str, "np.ndarray[Any, Any]"]) -> dict[str, "np.ndarra
 
 
 def _viewed(array: "np.ndarray[Any, Any]", dtype: str) -> "np.ndarray[Any, Any]":
-    """Views raw bytes as the stated type; keys, and types without values (float0), stay as they are stored."""
+    """Views raw bytes as the stated type. Keys, and types without values (float0), stay as they are stored."""
     if dtype.startswith("key<") or dtype == "float0":
         return array
     wanted = numpy_dtype(dtype)

@@ -1,4 +1,4 @@
-"""`visualize()` of lowered and compiled programs, and how they show themselves in notebooks."""
+"""`visualize()` of lowered and compiled programs and of traces, and their display in notebooks."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,21 +22,21 @@ NOT_COMPILED = "not compiled: compile().visualize() has its schedule, memory and
 
 
 class PicturedProgram:
-    """A lowered program that can be looked at: its dataflow, before it is placed."""
+    """A lowered program that can be drawn: its dataflow before placement."""
 
     _name: str
 
     def visualize(self, path: str | Path | None = None) -> Picture:
-        """Returns a picture of the dataflow as traced and with its shardings; shows itself in a notebook.
+        """Returns a picture of the dataflow as traced and with its shardings. A notebook displays it.
 
-        With `path` it is written, too: .html, .dot or .json. Schedules and memory are of compiled programs.
+        With `path` the picture is also written: .html, .dot or .json. Only compiled programs have schedules and memory.
         """
         writer_of(Path(path or "picture.html"))
         graphs = self.watched(None, Options(), Phase.SHARD)
         return _saved(Picture(self._name, None, graphs, notes=[NOT_COMPILED]), path)
 
     def watched(self, topology: Topology | None, options: Options, upto: Phase = Phase.SCHEDULE) -> list[Graph]:
-        """Compiles down to a phase; returns the dataflow at each phase on the way."""
+        """Compiles up to a phase. Returns the dataflow at each phase on the way."""
         with COMPILING:
             return watched(self._begun(topology), upto, options)
 
@@ -45,18 +45,18 @@ class PicturedProgram:
 
 
 class PicturedPlan:
-    """A compiled program that can be looked at."""
+    """A compiled program that can be drawn."""
 
     plan: Plan
     _recipe: Any
 
     def visualize(self, path: str | Path | None = None, *, trace: str | Path | None = None) -> Picture:
-        """Returns a picture: dataflow at every phase, schedule, memory, shardings, devices; shows itself in a notebook.
+        """Returns a picture: dataflow at every phase, schedule, memory, shardings, devices. A notebook displays it.
 
-        With `path` it is written, too: .html (all of it, one file that needs no network), .svg or .png (the schedule),
-        .dot or .json (the dataflow, for Graphviz and Model Explorer), .txt (the schedule). `trace` is a file that
-        `pw.trace` wrote: what its runs did is drawn under the plan. Compiles once more, to see the phases.
-        Raises PWC0820 for another ending, PWC0821 for drawings without `pathways-mpmd[viz]`, PWC0822 for no trace.
+        With `path` the picture is also written. .html has everything in one file that needs no network; .svg, .png and
+        .txt have the schedule. .dot and .json have the dataflow, for Graphviz and Model Explorer. `trace` is a file
+        written by `pw.trace`: its runs are drawn below the plan. Compiles once more, to record the phases. Raises
+        PWC0820 for another suffix, PWC0821 for drawings without `pathways-mpmd[viz]`, PWC0822 for an invalid trace.
         """
         writer_of(Path(path or "picture.html"))
         runs = () if trace is None else read_trace(Path(trace))
@@ -70,14 +70,15 @@ class PicturedPlan:
 
 @dataclass
 class Trace:
-    """A trace that is being recorded. When its `with` block has ended, its last run shows itself in a notebook."""
+    """A trace that is being recorded. After its `with` block, a notebook displays its last run."""
 
     path: Path
 
     def visualize(self, path: str | Path | None = None, *, compiled: PicturedPlan | None = None) -> Picture:
-        """Returns a picture of the runs, under the plan of `compiled` where it is given; with `path` also writes it.
+        """Returns a picture of the runs, under the plan of `compiled` if given; with `path` also writes it.
 
-        Raises PWC0822 before the block has ended, and where nothing ran in it; else as `Compiled.visualize`.
+        Raises PWC0822 before the block has ended, and if nothing ran in it. Raises other errors as
+        `Compiled.visualize`.
         """
         if compiled is not None:
             return compiled.visualize(path, trace=self.path)

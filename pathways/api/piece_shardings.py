@@ -1,4 +1,4 @@
-"""The sharding of an array in pieces: one sharding a piece, on virtual devices."""
+"""The sharding of an array in pieces: one sharding for each piece, on virtual devices."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ else:
 
 
 class PiecesSharding(Sharding):
-    """Says that an array is held in pieces, of `sizes` elements along `axis`, each sharded as `pieces` say.
+    """The sharding of an array held in pieces of `sizes` elements along `axis`, each sharded as in `pieces`.
 
-    It is no sharding that JAX could compute with: `jax.jit` and `jax.device_put` take those of one mesh.
+    JAX cannot compute with this sharding: `jax.jit` and `jax.device_put` need a sharding on one mesh.
     """
 
     def __init__(self, axis: int, sizes: tuple[int, ...], pieces: tuple[Any, ...]) -> None:
@@ -44,7 +44,7 @@ class PiecesSharding(Sharding):
         return None
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict[Any, tuple[slice, ...]]:
-        """The part of an array of this shape that each device has; its last one where pieces share devices."""
+        """Returns the slice of an array of this shape on each device; the last one if pieces share devices."""
         found: dict[Any, tuple[slice, ...]] = {}
         start = 0
         for size, piece in zip(self.sizes, self.pieces, strict=True):
@@ -56,7 +56,7 @@ class PiecesSharding(Sharding):
         return found
 
     def check_compatible_aval(self, aval_shape: tuple[int, ...]) -> None:
-        """Raises ValueError for a shape that has no such pieces."""
+        """Raises ValueError if an array of this shape cannot be cut into these pieces."""
         if len(aval_shape) <= self.axis or aval_shape[self.axis] != sum(self.sizes):
             raise ValueError(f"{self} of an array of shape {aval_shape}")
 
@@ -74,7 +74,7 @@ class PiecesSharding(Sharding):
 
 
 def shifted(index: tuple[slice, ...], axis: int, start: int, size: int) -> tuple[slice, ...]:
-    """The part of an array that is this part of a piece, of so many elements from `start` on."""
+    """Converts an index in a piece of `size` elements, which begins at `start`, to an index in the array."""
     first, stop, _ = index[axis].indices(size)
     return (*index[:axis], slice(start + first, start + stop), *index[axis + 1 :])
 

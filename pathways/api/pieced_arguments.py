@@ -1,4 +1,4 @@
-"""Brings the leaves of a call into the buffers of a plan, and results back: arrays that are held in pieces."""
+"""Converts the leaves of a call to the buffers of a plan, and results back, for arrays held in pieces."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,18 +11,18 @@ from pathways.runtime.client.inputs import as_host
 
 
 def is_spread(leaves: Sequence[Any], wanted: Sequence[Leaf]) -> bool:
-    """Returns whether any array is held in pieces, or wanted so."""
+    """Returns whether any array is held in pieces, or is needed in pieces."""
     return ArrayInPieces in map(type, leaves) or any(leaf.is_cut for leaf in wanted)
 
 
 def spread_leaves(leaves: Sequence[Any], wanted: Sequence[Leaf], program: str) -> list[Any]:
-    """Returns one value a buffer. Pieces that fit are taken as they are; others, and arrays on the host, are cut here.
+    """Returns one value for each buffer. Pieces that match are used as they are; other arrays are cut on the host.
 
-    Raises PWC0501 for values that do not fit, PWC0516 for an array above the limit that is in other pieces.
+    Raises PWC0501 for values that do not match, PWC0516 for an array above the limit that is held in other pieces.
     """
     values: list[Any] = []
     for value, leaf in zip(leaves, wanted, strict=True):
-        if leaf.port.slot < 0:  # nothing reads it
+        if leaf.port.slot < 0:  # no computation reads it
             values += [value] * len(leaf.pieces)
         elif _fits(value, leaf):
             values += value.pieces if isinstance(value, ArrayInPieces) else [value]
@@ -33,7 +33,7 @@ def spread_leaves(leaves: Sequence[Any], wanted: Sequence[Leaf], program: str) -
 
 
 def give_up_others(leaves: Sequence[Any], wanted: Sequence[Leaf], program: str) -> None:
-    """Gives up donated arrays of which the program got copies, since it wants them cut otherwise."""
+    """Frees donated arrays whose values the program received as copies, because it needs other pieces."""
     for value, leaf in zip(leaves, wanted, strict=True):
         if leaf.port.donated and isinstance(value, Array) and not _fits(value, leaf):
             for piece in value.pieces if isinstance(value, ArrayInPieces) else (value,):
@@ -41,7 +41,7 @@ def give_up_others(leaves: Sequence[Any], wanted: Sequence[Leaf], program: str) 
 
 
 def whole(leaf: Leaf, arrays: Sequence[Array]) -> Array:
-    """Returns the array of a leaf, made of those of its buffers."""
+    """Returns the array of a leaf, built from the arrays of its buffers."""
     return ArrayInPieces(arrays, leaf.axis, leaf.port) if leaf.is_cut else arrays[0]
 
 

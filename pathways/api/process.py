@@ -1,4 +1,7 @@
-"""The objects that a process shares: its machine, the store of buffers, compiled code, and bindings of slices."""
+"""The objects that a process shares: its machine, the store of buffers, compiled code, and bindings of slices.
+
+All public functions get the current `Process` from here.
+"""
 
 import atexit
 import contextlib
@@ -49,20 +52,20 @@ from pathways.runtime.wire.loop import Loop
 
 @dataclass
 class Process:
-    """A controller and its machine: the devices of this process, or hosts in processes of their own."""
+    """A controller and its machine: the devices of this process, or hosts in other processes."""
 
     platform: str
     controller: Controller
     islands: dict[int, tuple[Island, Binding]] = field(default_factory=dict[int, tuple[Island, Binding]])
     number: int = field(default_factory=itertools.count(1).__next__)
-    """No other has it."""
+    """Unique among the `Process` objects."""
     _bindings: dict[int, Binding] = field(default_factory=dict[int, Binding])
-    """By slice, where it was placed among the islands of a cluster."""
+    """Bindings of slices that were placed on the islands of a cluster, by slice number."""
     _made: int = 0
     _noted: set[str | None] = field(default_factory=set[str | None])
 
     def session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice], topology: Topology | None) -> Session:
-        """Makes the session for placement, on the given topology or one that keeps the bindings of earlier programs."""
+        """Creates the session for placement, on the given topology or one that keeps bindings of earlier programs."""
         if topology is not None:
             return Session(topology)
         if (there := self.cluster_topology) is not None:
@@ -71,16 +74,16 @@ class Process:
 
     @property
     def known_topology(self) -> Topology | None:
-        """The islands that programs are placed on; None where they are made for each program."""
+        """The islands on which programs are placed. None if islands are made for each program."""
         if (there := self.cluster_topology) is not None:
             return there
         return host_topology() if platform_named(self.platform).made_at_will is None else None
 
     @property
     def cluster_topology(self) -> Topology | None:
-        """The islands of a cluster where programs can be placed now; None where islands are made for programs.
+        """The islands of a cluster on which programs can be placed now. None if islands are made for programs.
 
-        Where all are lost, all of them: calls will say why.
+        If all are lost, returns all of them, so that calls raise the cause.
         """
         if not isinstance(self.machine, HostedIslands):
             return None
@@ -89,9 +92,9 @@ class Process:
         return replace(all_of_them, islands=there or all_of_them.islands)
 
     def _bound(self, slices: Mapping[str, VirtualSlice], topology: Topology) -> dict[str, Binding]:
-        """Where slices are that an earlier program has placed: their arrays lie there.
+        """Returns the bindings of slices that an earlier program has placed, because their arrays are there.
 
-        Of slices that no program had together, and that would share devices, the first stays.
+        If slices without a common program would share devices, only the first keeps its binding.
         """
         sizes, taken = {i.name: i.size for i in topology.islands}, set[tuple[str, int]]()
         found: dict[str, Binding] = {}
@@ -105,15 +108,15 @@ class Process:
         return found
 
     def keep_bindings(self, plan: Plan, slices: Mapping[str, VirtualSlice]) -> None:
-        """Notes where a plan has placed slices, for the programs that come."""
+        """Records the bindings of a plan's slices for later programs."""
         for one in plan.slices:
             if one.name in slices and isinstance(self.machine, HostedIslands):
                 self._bindings[slices[one.name].number] = Binding(one.island, one.devices)
 
     def _made_session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice]) -> Session:
-        """Makes a session with one island a slice, the same for a slice in every program of the process.
+        """Creates a session with one island for each slice, the same island in every program of the process.
 
-        A program whose slices are pinned, or near each other, gets islands of its own: handles move there when used.
+        A program with pinned or `near` slices gets its own islands: arrays move there when they are used.
         """
         if any(op.pin or op.near for op in program.slices.values()):
             return Session(default_topology(program))
@@ -134,13 +137,13 @@ class Process:
         return Session(Topology(tuple(islands.values())), bindings)
 
     def lost_islands(self) -> frozenset[str]:
-        """Names the islands that have lost a device, or were removed: nothing is placed there."""
+        """Returns the names of islands that have lost a device or were removed. Nothing is placed there."""
         return self.machine.lost_islands
 
     def load(self, plan: Plan, path: str = "plan", *, sequential: bool = False) -> LoadedPlan:
         self._note_preferences(plan)
         ready, executables = plan.executables, self.controller.executables
-        # Constants of a plan are no arguments of a call.
+        # The transfer guard is for arguments of calls. Constants of a plan are not arguments.
         with COMPILING, transfer_guard("allow"), Activity(f"loading {plan.name}"):
             executables.offer(ready)
             before = executables.compiled
@@ -152,7 +155,7 @@ class Process:
         return loaded
 
     def with_executables(self, plan: Plan) -> Plan:
-        """Adds to a plan its code, compiled for this process's devices. Raises PWC0503 where it does not fit them."""
+        """Adds executables for this process's devices to a plan. Raises PWC0503 if the devices do not match."""
         self.controller.check_local("saving executables")
         with COMPILING, transfer_guard("allow"), self.controller.executables.recording() as used:
             LoadedPlan(plan, self.controller)
@@ -164,7 +167,7 @@ class Process:
 
     @cached_property
     def local_machine(self) -> Machine:
-        """The devices of this process itself, for what is run beside a cluster."""
+        """The devices of this process itself, for work outside the cluster."""
         return self.machine if self.machine.is_local else Machine(self.platform)
 
     @property
@@ -179,12 +182,12 @@ class Process:
 
 
 def analyzer() -> XlaAnalyzer:
-    """Returns an analyzer that asks XLA, on this process's platform, how much memory executables need."""
+    """Returns an analyzer that asks XLA, for this process's platform, for the memory needs of executables."""
     return XlaAnalyzer(process().platform)
 
 
 def host_topology() -> Topology:
-    """Describes the host's own devices as a topology."""
+    """Describes the devices of this machine as a topology."""
     islands: list[Island] = []
     for number, devices in enumerate(host_islands()):
         stats: dict[str, int] | None = devices[0].memory_stats()
@@ -195,13 +198,13 @@ def host_topology() -> Topology:
 
 
 COMPILING = threading.RLock()
-"""One program is traced, compiled and loaded at a time; runs go on meanwhile."""
+"""Allows one thread at a time to trace, compile and load. Runs continue meanwhile."""
 
 _lock = threading.Lock()
 
 
 def _unlock() -> None:
-    """Replaces the lock in a forked process: the thread that held it is not here."""
+    """Replaces the lock in a forked process, which does not have the thread that held the lock."""
     global _lock
     _lock = threading.Lock()
 
@@ -213,20 +216,20 @@ _current: list[Process] = []
 
 
 def process_policy() -> SchedulingPolicy:
-    """Makes the scheduling policy of PATHWAYS_POLICY, or the default. Raises PWC0104 for one that is none."""
+    """Creates the scheduling policy named by PATHWAYS_POLICY, or the default. Raises PWC0104 for an unknown name."""
     return find_scheduling_policy(os.environ.get("PATHWAYS_POLICY", STRIDE))
 
 
 def attach(address: str | None, name: str | None = None, keys: str | Path | None = None) -> Attached:
-    """Comes in to a cluster, by its address or that of PATHWAYS_ADDRESS, with keys where it is elsewhere.
+    """Joins a cluster as a client, at `address` or PATHWAYS_ADDRESS. A cluster on another machine needs keys.
 
-    Raises PWC0918 where there is none, PWC0913 where it is not reached, PWC0914 for keys that are none.
+    Raises PWC0918 if there is no cluster, PWC0913 if it cannot be reached, PWC0914 for invalid keys.
     """
     interrupts.install()
     where, folder = chosen_address(address), chosen_keys(keys)
     control = connect_to(where, folder)
     welcome = come_in(control, name or Path(sys.argv[0]).stem or "python", where)
-    is_elsewhere = read_address(where) is not None  # then no Unix socket of the hosts' machine is reached
+    is_elsewhere = read_address(where) is not None  # then the Unix sockets of the hosts' machine are out of reach
 
     def connect(said: str, host: str) -> Connection:
         return connect_to_host(said, host, folder, elsewhere=is_elsewhere)
@@ -242,7 +245,7 @@ def attach(address: str | None, name: str | None = None, keys: str | Path | None
 
 
 def attached_process(machine: Attached) -> Process:
-    """Makes a process that is a client of a cluster: its controller says whose turn it is, and who lacks memory."""
+    """Creates a `Process` that is a client of a cluster. The cluster's controller schedules runs and limits memory."""
     controller = Controller(machine, numbers=itertools.count(first_id(machine.client)))
     controller.store.changed = machine.hold
 
@@ -255,7 +258,7 @@ def attached_process(machine: Attached) -> Process:
 
 
 def process() -> Process:
-    """Returns the one `Process`, made at first use. Raises PWC0520 in a child that was forked from it."""
+    """Returns the current `Process`, created at first use. Raises PWC0520 in a forked child."""
     if _current and _current[-1].controller.forked:
         raise PathwaysError(Forked(where=caller()))
     with _lock:
@@ -267,23 +270,23 @@ def process() -> Process:
 
 
 def _first() -> Process:
-    """The process of who has chosen none: the devices that are here, or the cluster of PATHWAYS_ADDRESS."""
+    """Creates the default `Process`: for the local devices, or for the cluster of PATHWAYS_ADDRESS."""
     if os.environ.get(ADDRESS):
         machine = attach(None)
-        atexit.register(machine.close)  # behind the controller's end, which is registered later
+        atexit.register(machine.close)  # called after the controller's end, which is registered later
         return attached_process(machine)
     platform = pjrt.default_platform()
     return Process(platform, Controller(Machine(platform), process_policy()))
 
 
 def here() -> int:
-    """Numbers what programs are compiled for at this moment: this process, or a cluster that it has started."""
+    """Returns the number of the current `Process`: programs are compiled again for another one."""
     return _current[-1].number if _current else 0
 
 
 @contextlib.contextmanager
 def inside_of(inner: Process) -> Generator[None]:
-    """Takes another controller and machine in place of this process's own, in all threads, until the block ends."""
+    """Replaces this process's controller and machine by another, in all threads, until the block ends."""
     _current.append(inner)
     try:
         yield
@@ -292,22 +295,22 @@ def inside_of(inner: Process) -> Generator[None]:
 
 
 def status() -> Status:
-    """Returns the status at this moment: islands, which programs wait and run there, and bytes by client.
+    """Returns the current status: islands, the programs that wait and run there, and bytes by client.
 
-    On a cluster that others use, too, it is that of the cluster. Raises PWC0917 where its controller is gone.
+    On a shared cluster it is the status of the cluster. Raises PWC0917 if its controller is lost.
     """
     machine = process().machine
     return read_status(machine.ask("status")) if isinstance(machine, Attached) else status_of(process().controller)
 
 
 def why_held_up() -> str:
-    """Says what runs of this process wait for in the lines of a shared cluster; empty where none does."""
+    """Returns the reason why this process's runs wait in the queues of a shared cluster; empty if none waits."""
     machine = process().machine
     if not isinstance(machine, Attached):
         return ""
     try:
         said = machine.ask("status")
-    except PathwaysError:  # the cluster is gone: the call that waits says so
+    except PathwaysError:  # the cluster is lost: the waiting call raises that
         return ""
     return next((str(client["why"]) for client in said["clients"] if client["number"] == machine.client), "")
 

@@ -1,4 +1,4 @@
-"""`pw.program`: a Python function of pytrees becomes one program over virtual devices."""
+"""`pw.program`: makes one program over virtual devices from a Python function of pytrees."""
 
 import functools
 import inspect
@@ -41,9 +41,9 @@ Argnames = str | Sequence[str]
 
 
 class Program:
-    """A function that is traced once per signature, compiled, and run on the devices of this process.
+    """A function that is traced once for each signature, compiled, and run on the devices of this process.
 
-    Calling it gives `pw.Array`s at once. `lower(*args)` stops after tracing.
+    Calling it returns `pw.Array`s at once. `lower(*args)` stops after tracing.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Program:
             raise self._refuse("an argument cannot be donated and static", have, "disjoint argnums and argnames")
         self._plain = self._signature.plain
         self._settings: dict[Any, dict[Any, Compiled]] = {}
-        """Compiled programs, by the JAX settings that they were traced under, the machine, and signature."""
+        """Compiled programs, by JAX settings at tracing, by machine, and by signature."""
         self._of_values: dict[Any, Program] = {}
         self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
         code = getattr(inspect.unwrap(function), "__code__", None)
@@ -86,13 +86,13 @@ class Program:
         return f"<pw.Program {self.name}{self._signature.python}{place}, signatures compiled: {compiled}>"
 
     def _repr_html_(self) -> str | None:
-        """Shows the program as it was compiled last; in words alone before."""
+        """Draws the last compiled plan; before, the notebook shows only text."""
         compiled = list(self._latest[1].values())
         return in_frame(picture_of_plan(compiled[-1].plan)) if compiled else None
 
     @property
     def example_args(self) -> tuple[Any, ...]:
-        """Returns the arguments to compile for where none are given. Raises PWC0104 where the program has none."""
+        """Returns the default arguments for compilation. Raises PWC0104 if the program has none."""
         example = self._example() if callable(self._example) else self._example
         if example is None:
             raise PathwaysError(
@@ -123,7 +123,7 @@ class Program:
             self._latest = now, known
         try:
             mesh = ambient()
-        except ValueError:  # JAX traces, and these arguments are constants to it
+        except ValueError:  # during JAX's tracing; JAX sees these arguments as constants
             return self._staged(bound, leaves, tree)
         try:
             key = (bound.key, tree, mesh, *map(key_of, leaves))
@@ -133,7 +133,7 @@ class Program:
             raise refusal(self.name, dynamic, bound.names, error) from None
         compiled = known.get(key)
         if compiled is None:
-            platform = process().platform  # first: in a forked process it raises, and the lock may never be free
+            platform = process().platform  # first: it raises in a forked process, in which the lock may never be free
             now = now[0], here()  # the first call of all makes the process
             known = self._settings.setdefault(now, {})
             self._latest = now, known
@@ -146,12 +146,12 @@ class Program:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces the program for these arguments (arrays or `jax.ShapeDtypeStruct`s).
 
-        Raises coded errors at the user's line for what a program cannot contain.
+        Raises coded errors at the user's line for unsupported operations.
         """
         return self.lower_for(process().platform, *args, **kwargs)
 
     def lower_for(self, platform: str, *args: Any, **kwargs: Any) -> Lowered:
-        """Traces as `lower` does, for cpu, gpu or tpu, whether there is one here or not."""
+        """Traces like `lower`, for cpu, gpu or tpu, even if no such device is present."""
         return self._lower(platform, *self._bind(args, kwargs))
 
     def _lower(self, platform: str, bound: BoundCall, dynamic: tuple[Any, ...]) -> Lowered:
@@ -185,7 +185,7 @@ class Program:
         return Lowered(trace(), tree, self.name, trace)
 
     def _structs(self, leaves: Sequence[Any], bound: BoundCall, dynamic: tuple[Any, ...]) -> list[jax.ShapeDtypeStruct]:
-        """Returns the types that leaves are traced as: 32 bits where JAX narrows; a `pw.Array` cannot be narrowed."""
+        """Returns the types used to trace leaves: 32 bits if JAX narrows them. A `pw.Array` cannot be narrowed."""
         try:
             structs = [compat.struct(aval_of_leaf(leaf)) for leaf in leaves]
         except NO_ARRAYS as error:
@@ -199,7 +199,7 @@ class Program:
         return narrow
 
     def _on_values(self, bound: BoundCall, tree: Any, refs: tuple[int, ...]) -> "Program":
-        """Makes the program of the values of mutable arrays, or finds it."""
+        """Returns the program on the values of mutable arrays, created at first use."""
         key = bound.key, tree, refs
         if key not in self._of_values:
             function = on_values(bound.function(self.function), tree, refs)
@@ -213,7 +213,7 @@ class Program:
     def _as_part(
         self, bound: BoundCall, leaves: Sequence[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Traces this program as a part of another one that calls it."""
+        """Traces this program as part of the program that calls it."""
         mark = _mark(self, bound, tree, leaves)
         if mark in around.get():
             have = f"a call of {self.name} inside of itself, with arguments of the same types"
@@ -223,7 +223,7 @@ class Program:
             return self.function(*args, **kwargs)
 
     def _staged(self, bound: BoundCall, leaves: Sequence[Any], tree: Any) -> Any:
-        """Stages a call under a transformation of JAX: its results have types, and nothing may look inside."""
+        """Stages a call under a JAX transformation. Its results have types, but the transformation cannot enter it."""
         structs = self._structs(leaves, bound, tree_util.tree_unflatten(tree, leaves))
         found = self._outline(bound, structs, tree)
         operands = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
@@ -249,17 +249,17 @@ class Program:
         return self.trace(*args, **kwargs).out_info
 
     def clear_cache(self) -> None:
-        """Drops all that was compiled of the program: the next call traces and compiles again."""
+        """Drops all compiled code of the program: the next call traces and compiles again."""
         self._settings.clear()
         self._of_values.clear()
         self._latest = None, {}
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Binds a program that was made of a method to its object, which becomes argument 0, as `jax.jit` does it."""
+        """Binds a program made from a method to its object, which becomes argument 0, as in `jax.jit`."""
         return self if instance is None else types.MethodType(self, instance)
 
     def _choose(self, what: str, argnums: Argnums, argnames: Argnames) -> Chosen:
-        """Finds the parameters that two options name."""
+        """Finds the parameters selected by the options `argnums` and `argnames`."""
         try:
             return self._signature.choose(argnums, argnames)
         except ValueError as error:
@@ -287,7 +287,7 @@ class Program:
 
 
 def _mark(program: Program, bound: BoundCall, tree: Any, leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """Makes the cache key of a call: the types of traced arguments, and the values of static ones."""
+    """Returns the cache key of a call: the types of traced arguments and the values of static ones."""
     return (program, bound.key, tree, *map(_marked, leaves))
 
 
@@ -322,13 +322,13 @@ def program(
     meshes: Mapping[Mesh, VirtualSlice] = ...,
 ) -> Callable[[Callable[..., Any]], Program]: ...
 def program(function: Callable[..., Any] | None = None, /, **options: Any) -> Program | Callable[..., Program]:
-    """Makes a program of a function of pytrees (paper, section 3); a decorator, bare or with options.
+    """Makes a program from a function of pytrees (paper, section 3). Usable as a decorator, bare or with options.
 
-    `example_args` is what `pwc compile` compiles for: a tuple of arrays or `jax.ShapeDtypeStruct`s, or a function that
-    returns it. Arguments in `donate_argnums` or `donate_argnames` are given up by the caller: their memory is used for
-    results. Arguments in `static_argnums` or `static_argnames` are hashable Python values; each combination is a
-    program of its own. Numbers and names are those of parameters, however the call gives them. `meshes` maps a mesh of
-    this process's own devices, which a library names inside of the program, to the slice that it stands for.
+    `example_args` are the default arguments for `pwc compile`: a tuple of arrays or `jax.ShapeDtypeStruct`s, or a
+    function that returns it. Arguments in `donate_argnums` or `donate_argnames` are donated: their memory is reused for
+    results. Arguments in `static_argnums` or `static_argnames` are hashable Python values; each combination makes its
+    own program. Numbers and names refer to parameters, whether the call passes them by position or by name. `meshes`
+    maps a mesh of this process's own devices, which a library uses inside the program, to the slice that replaces it.
     """
 
     def make(function: Callable[..., Any]) -> Program:

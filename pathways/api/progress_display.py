@@ -1,7 +1,7 @@
-"""Shows what this process waits for, once that takes a second: in a terminal, or as one line in a notebook.
+"""Shows the activities of this process after one second: in a terminal, or as one line in a notebook.
 
-A daemon thread looks at what is under way (`dialect/activities.py`). There is one only while something is, and only
-where it can be seen. Whatever is shown is gone before the call that was waited for returns or raises.
+A daemon thread polls the activities (`dialect/activities.py`). The thread exists only while an activity runs, and only
+if there is a display. Everything shown is erased before the call that it describes returns or raises.
 """
 
 import atexit
@@ -19,51 +19,51 @@ from pathways.dialect.activities import ELSEWHERE, Activity, under_way
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import started
 
-AFTER = 1.0
-"""Seconds that something must have taken before it is shown."""
-TICK = 0.1
-"""Seconds between two drawings."""
+SHOW_AFTER_S = 1.0
+"""Minimum duration of an activity before it is shown."""
+REDRAW_INTERVAL_S = 0.1
+"""Interval between two drawings."""
 QUIET = "PATHWAYS_QUIET"
-"""The variable of the environment that turns it off."""
+"""Environment variable that disables the display."""
 _PLAIN = ("dumb", "unknown")
 """Terminals that cannot move their cursor."""
 
 
 class Screen(Protocol):
-    """Where rows are shown, and taken away again."""
+    """The area in which progress rows are drawn and erased."""
 
     def draw(self, rows: list[ProgressRow]) -> None: ...
 
     def close(self) -> None:
-        """Leaves nothing of what was drawn."""
+        """Erases everything that was drawn."""
         ...
 
     def forked(self) -> None:
-        """Lets go, in a forked process, of what is the parent's."""
+        """Releases, in a forked process, what belongs to the parent."""
         ...
 
 
 Loader: TypeAlias = Callable[[], Callable[[], Screen]]
-"""Imports what shows something, which takes its time, and gives what makes a screen."""
+"""Imports a display, which takes time, and returns a function that creates its screen."""
 
 
 class ProgressDisplay:
-    """Follows the activities of this process. One a process: `PROGRESS`."""
+    """Follows the activities of this process. `PROGRESS` is the only instance."""
 
     def __init__(self) -> None:
         self.quiet = False
-        self.after, self.tick, self.ask_after = AFTER, TICK, AFTER
+        self.after, self.tick, self.ask_after = SHOW_AFTER_S, REDRAW_INTERVAL_S, SHOW_AFTER_S
         self._asked = float("-inf")
         self.why_elsewhere: Callable[[], str] = str
-        """Says what holds up the runs of this process in others; may take its time."""
+        """Returns why this process's runs wait in other processes. It may be slow."""
         self._lock = threading.RLock()
-        """Held while something is drawn or erased."""
+        """Held during drawing and erasing."""
         self._thread: threading.Thread | None = None
         self._screen: Screen | None = None
         self._is_drawing = False
         self._ends = threading.Event()
         self._judged: tuple[object, Loader | None] = (self, None)
-        """A standard error, and what shows something there."""
+        """A standard error stream, and the loader of the display for it."""
 
     def begun(self) -> None:
         if self._thread is not None or self.quiet or self._ends.is_set() or self._way() is None:
@@ -78,12 +78,12 @@ class ProgressDisplay:
             self._erase()
 
     def close(self) -> None:
-        """Shows nothing any more: the process ends."""
+        """Stops showing progress: the process ends."""
         self._ends.set()
         self._erase()
 
     def forked(self) -> None:
-        """Forgets, in a forked process, the thread and what the parent shows; nothing is shown here."""
+        """Forgets, in a forked process, the thread and the parent's screen. Nothing is shown in the fork."""
         self._lock, self._ends = threading.RLock(), threading.Event()
         self._ends.set()
         if self._screen is not None:
@@ -91,7 +91,7 @@ class ProgressDisplay:
         self._thread, self._screen, self._is_drawing = None, None, False
 
     def _way(self) -> Loader | None:
-        """What can show something; None where nothing can, or shall."""
+        """Returns the loader of the display, or None if nothing can or should be shown."""
         judged, way = self._judged
         if judged is not sys.stderr:
             way = _way_to_show(sys.stderr)
@@ -106,7 +106,7 @@ class ProgressDisplay:
                 self._thread = None
                 if not under_way():
                     return
-                with self._lock:  # something began meanwhile, and may have started a thread or not
+                with self._lock:  # an activity that began meanwhile may or may not have started a thread
                     if self._thread is not None:
                         return
                     self._thread = threading.current_thread()
@@ -118,7 +118,7 @@ class ProgressDisplay:
                 self._ends.wait(wait or self.tick)
 
     def _explain(self, now: float) -> None:
-        """Says of waits for runs elsewhere what holds these up: asked there at most once in so many seconds."""
+        """Adds the reason to waits for runs elsewhere. Asks for it at most once in `ask_after` seconds."""
         waits = [a for a in under_way() if a.unit == ELSEWHERE and a.begun + self.after <= now]
         if waits and now - self._asked >= self.ask_after:
             self._asked, why = now, self.why_elsewhere()
@@ -127,7 +127,7 @@ class ProgressDisplay:
 
     def _draw(self, make: Callable[[], Screen]) -> None:
         with self._lock:
-            self._is_drawing = True  # before the look: what ends after it erases
+            self._is_drawing = True  # set before reading the activities: one that ends later erases
             rows = progress_rows(under_way(), activities.clock(), self.after)
             if not rows or self.quiet or self._ends.is_set():
                 self._erase()
@@ -135,7 +135,7 @@ class ProgressDisplay:
             try:
                 self._screen = self._screen or make()
                 self._screen.draw(rows)
-            except (OSError, ValueError):  # the terminal is gone
+            except (OSError, ValueError):  # the terminal is lost
                 self._screen = None
                 self._ends.set()
 
@@ -183,10 +183,10 @@ def in_notebook() -> bool:
 
 
 def quiet(on: bool = True) -> None:
-    """Shows no progress in this process from now on; `pw.quiet(False)` shows it again.
+    """Disables the progress display of this process; `pw.quiet(False)` enables it again.
 
-    Without, what takes more than a second says so in terminals and notebooks, and nowhere else. PATHWAYS_QUIET=1 in
-    the environment turns it off from the start.
+    By default, work that takes more than a second shows its progress in terminals and notebooks, and nowhere else.
+    PATHWAYS_QUIET=1 in the environment disables it from the start.
     """
     PROGRESS.quiet = on
 
@@ -195,12 +195,12 @@ PROGRESS = ProgressDisplay()
 
 
 def show_progress(why_elsewhere: Callable[[], str]) -> None:
-    """Has the activities of this process shown where they take their time.
+    """Enables the progress display for activities of this process that take more than a second.
 
-    `why_elsewhere` says what holds up its runs in other processes.
+    `why_elsewhere` returns why the process's runs wait in other processes.
     """
     PROGRESS.why_elsewhere = why_elsewhere
-    uninterrupted(Activity.__enter__)  # what Ctrl-C left behind would be shown for ever
+    uninterrupted(Activity.__enter__)  # a Ctrl-C inside them could leave an activity that is shown forever
     uninterrupted(Activity.__exit__)
     activities.follow(PROGRESS)
     atexit.register(PROGRESS.close)

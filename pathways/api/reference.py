@@ -1,7 +1,8 @@
-"""Runs a plan the slow way: one computation after the other, blocking, through `jax.jit` and `jax.export`.
+"""Runs a plan without optimizations: one computation after the other, blocking, through `jax.jit` and `jax.export`.
 
-No donation, no transfers of ours, no merging: every value goes through the host. `pwc run --reference` compares to it.
-A plan holds modules, not functions, so each is handed to `jax.export` in the form that it would have written itself.
+It has no donation, no device-to-device transfers, no merging: every value passes through the host.
+`pwc run --reference` compares results with it. A plan holds modules, not functions, so each is passed to `jax.export`
+in that library's own format.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ class Difference:
 
 
 def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any, Any]") -> Difference:
-    """Compares values: whole numbers exactly, NaN with NaN, infinities with their signs."""
+    """Compares values: integers exactly, NaN with NaN, infinities with their signs."""
     if expected.dtype.kind in "biu":
         return Difference(name, 0.0 if np.array_equal(actual, expected) else float("inf"), 0.0)
     small = expected.dtype.kind == "V" or expected.dtype.itemsize < 4
@@ -59,23 +60,23 @@ def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any
 
 
 def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
-    """Runs a plan once, on one value an array, in pieces or not; returns the results on the host."""
+    """Runs a plan once, with one value for each array, in pieces or not. Returns the results on the host."""
     inputs = spread_leaves(arguments, leaves_of(plan.inputs), plan.name)
     inputs = [as_host(v, p, plan.name) if p.slot >= 0 else None for p, v in zip(plan.inputs, inputs, strict=True)]
-    with jax_api.enable_x64(True):  # element types are the plan's, whatever this thread's settings
+    with jax_api.enable_x64(True):  # use the plan's element types, regardless of this thread's settings
         results = _run(plan, inputs, _Called())
     made = [(leaf, [results[n] for n in leaf.numbers]) for leaf in leaves_of(plan.results)]
     return [np.concatenate(parts, leaf.axis) if leaf.is_cut else parts[0] for leaf, parts in made]
 
 
 class _Called(dict[tuple[int, int], Any]):
-    """The computations of a plan as functions, by number and mesh. Keeps the islands that they run on bound."""
+    """The computations of a plan as functions, by number and mesh. Keeps the islands on which they run bound."""
 
     __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType]
 
 
 def _run(plan: Plan, arguments: Sequence[Any], called: _Called) -> list["np.ndarray[Any, Any]"]:
-    """Runs the program or a body; `called` are its computations as functions."""
+    """Runs the program or a body; `called` has its computations as functions."""
     values: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
     channels: dict[int, np.ndarray[Any, Any]] = {}
     islands = process().local_machine.islands_for(plan, called)
@@ -125,7 +126,7 @@ def _branch(plan: Plan, branch: Branch, operands: list[Any], called: _Called) ->
 
 
 def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
-    """Makes a function of host arrays of a computation."""
+    """Makes a function of host arrays from a computation."""
     computation = plan.computations[run.computation]
     spec = plan.meshes[run.mesh].spec
     module = exported(computation, plan.platform, len(devices))
@@ -134,7 +135,7 @@ def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
     anchor = pjrt.named_sharding(spec, (), devices)
 
     def function(inputs: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
-        if not inputs:  # without an argument, only the context says which devices
+        if not inputs:  # without an argument, only the context specifies the devices
             outs = jit(module.call, out_shardings=anchor)()
         else:
             outs = call(*[device_put(x, s) for x, s in zip(inputs, shardings, strict=True)])
@@ -144,7 +145,7 @@ def _callable(plan: Plan, run: Run, devices: Sequence[Any]) -> Any:
 
 
 def exported(computation: Computation, platform: str, count: int) -> Any:
-    """Makes of a module what `jax.export` would have written. Fields differ between versions of JAX."""
+    """Converts a module to the object that `jax.export` would have written. Versions of JAX differ in its fields."""
     ins, outs = _avals(computation.inputs), _avals(computation.outputs)
     fields: dict[str, Any] = {
         "fun_name": computation.name,

@@ -1,4 +1,4 @@
-"""Where the results of a plan lie, on virtual devices."""
+"""Shardings of the results of a plan, on virtual devices."""
 
 import functools
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pathways.runtime.host.devices.pjrt import named_sharding
 
 
 def virtual_sharding(plan: Plan, port: Port, slices: Mapping[str, VirtualSlice]) -> Any:
-    """Returns the sharding of a result on these slices, which have the names of the plan's."""
+    """Returns the sharding of a result on these slices, which have the names of the plan's slices."""
     buffer = plan.stream(port.island).buffers[port.slot]
     mesh = plan.meshes[buffer.layout.mesh]
     bound = next(s for s in plan.slices if s.name == mesh.slice)
@@ -23,7 +23,7 @@ def virtual_sharding(plan: Plan, port: Port, slices: Mapping[str, VirtualSlice])
 
 
 def shown_sharding(sharding: Any) -> Any:
-    """Returns the sharding as users see it: on this process's own devices where the program named no other ones."""
+    """Returns the sharding as users see it: on this process's own devices if the program named no others."""
     if not isinstance(sharding, NamedSharding):
         return sharding
     devices: list[VirtualDevice] = list(cast("Any", sharding.mesh).devices.flat)
@@ -37,10 +37,10 @@ def shown_sharding(sharding: Any) -> Any:
 
 @functools.cache
 def _first_device() -> Any:
-    """Returns the device of this process that stands for the one of programs without slices."""
+    """Returns the local device that runs programs without slices."""
     return local_devices()[0]
 
 
 def slice_like(one: PlanSlice) -> VirtualSlice:
-    """Makes a slice for one of a plan whose own are of another process."""
+    """Creates a slice to replace a plan's slice that belongs to another process."""
     return VirtualSlice(len(one.devices), prefer=one.prefer)

@@ -1,4 +1,4 @@
-"""`pw.search`: the best way to split a loss over machines, found without any of them."""
+"""`pw.search`: finds the best way to split a loss over machines, without using any of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -52,19 +52,19 @@ def search(
 ) -> Found:
     """Finds how to split a loss over the machines of a topology, by predicted time of a training step.
 
-    `loss` is an ordinary loss, of arguments like `example_args` (arrays or `jax.ShapeDtypeStruct`s), whose
-    `batch_argnums` have the rows of the batch; or a `pw.program` that calls a `pw.pipeline`. `batch` is how many rows
-    a step has; default: those of the example. All splits into stages x data x model are tried, each with its
-    microbatches and schedules, and the best `top` kept; the best `compiled` of them, and the one that is best then,
-    are compiled, and their plans' figures take the place of predictions. No devices are needed. With `only`, nothing
-    else is tried than these, and each is a row.
+    `loss` is an ordinary loss, with arguments like `example_args` (arrays or `jax.ShapeDtypeStruct`s), of which
+    `batch_argnums` have the rows of the batch. It may also be a `pw.program` that calls a `pw.pipeline`. `batch` is the
+    number of rows in a step; by default that of the example. All splits into stages x data x model are tried, each with
+    its microbatches and schedules, and the best `top` are kept. The best `compiled` of them are compiled, and the
+    figures of their plans replace the predictions. The row that is best after that is compiled, too. No devices are
+    needed. With `only`, exactly these choices are tried, and each is a row.
 
-    `param_specs` splits parameters over the axis "model", as `pw.pipeline` takes it; without it they are split
-    Megatron's way. `optimizer_state_bytes` is what an optimizer keeps for each parameter (Adam: 8). `efficiency` is
-    the part of a topology's flop/s that computations reach, `call_seconds` what each takes beside them, `memory_gbps`
-    the rate of a device's memory, in which gradients add up.
+    `param_specs` splits parameters over the axis "model", as in `pw.pipeline`; by default they are split as in
+    Megatron. `optimizer_state_bytes` is the optimizer state for each parameter (Adam: 8). `efficiency` is the fraction
+    of a topology's flop/s that computations reach, and `call_seconds` the overhead of each call. `memory_gbps` is the
+    rate of a device's memory at which gradients accumulate.
 
-    Raises PWC0117 where there is nothing to search for, and PWC0118 where nothing fits the memory.
+    Raises PWC0117 if there is nothing to search for, and PWC0118 if nothing fits into memory.
     """
     machines = parse_topology(topology) if isinstance(topology, str) else topology
     argnums = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
@@ -88,7 +88,7 @@ def search(
 
 @dataclass(frozen=True)
 class _Ways:
-    """What `pw.pipeline` is told of the loss beside how to split it."""
+    """The options of `pw.pipeline` for the loss, without its split."""
 
     has_aux: bool
     reduce: str
@@ -97,7 +97,7 @@ class _Ways:
 
 @dataclass(frozen=True, eq=False)
 class _Wanted:
-    """What is searched for, and the program that it is a part of, where that is written for a choice."""
+    """The loss to search for, and the program that contains it, if that program is written for a choice."""
 
     subject: SearchedLoss
     ways: _Ways
@@ -110,7 +110,7 @@ class _Wanted:
 def _plain(
     loss: Callable[..., Any], args: tuple[Any, ...], argnums: tuple[int, ...], ways: _Ways, state_bytes: float
 ) -> _Wanted:
-    """A loss as it is, of a pipeline, or that of a program. Raises PWC0117."""
+    """Extracts the plain loss from a loss, a pipeline or a program. Raises PWC0117."""
     program, program_args = None, args
     if isinstance(loss, Program):
         program, program_args = loss, args or loss.example_args
@@ -130,7 +130,7 @@ def _plain(
 
 
 def _pipelined_of(program: Program, args: tuple[Any, ...]) -> tuple[Pipelined, tuple[Any, ...]]:
-    """The first `pw.pipeline` that a program calls, and the types of its arguments. Raises PWC0117."""
+    """Returns the first `pw.pipeline` that a program calls, and the types of its arguments. Raises PWC0117."""
     with noting_calls() as noted, choosing(SplitChoice()):
         program.lower_for(process().platform, *args)
     if not noted:
@@ -144,7 +144,7 @@ def _pipelined_of(program: Program, args: tuple[Any, ...]) -> tuple[Pipelined, t
 
 
 def _check(wanted: _Wanted, rows: int) -> None:
-    """Raises PWC0117 for a batch that the example cannot be."""
+    """Raises PWC0117 if the example cannot have this batch."""
     subject = wanted.subject
     if not subject.rows or not subject.parameters:
         have = f"{len(subject.data)} arrays of the batch, {len(subject.parameters)} of parameters"
@@ -158,7 +158,7 @@ def _check(wanted: _Wanted, rows: int) -> None:
 def _check_asked(
     name: str, machines: Topology, rows: int, top: int, schedules: Sequence[str] | None, only: Sequence[SplitChoice]
 ) -> None:
-    """Raises PWC0117 for numbers, schedules and choices that there cannot be."""
+    """Raises PWC0117 for invalid numbers, schedules and choices."""
     counts = [("batch", rows), ("top", top)]
     known = (PROGRAM, *SCHEDULES)
     for what, count in counts:
@@ -178,7 +178,7 @@ def _check_asked(
 def _ranked(
     wanted: _Wanted, machines: Machines, space: Space, top: int, only: Sequence[SplitChoice]
 ) -> tuple[Profiles, Ranking]:
-    """Traces the loss, and ranks all candidates, or those that were asked for."""
+    """Traces the loss and ranks all candidates, or only the given choices."""
     subject, given = wanted.subject, wanted.ways.param_specs
     ask = None if given is None else subject.ask(given)
     first = list(only or candidates(machines.topology, space))
@@ -193,7 +193,7 @@ def _ranked(
 
 
 def _detailed(row: Row, wanted: _Wanted, profiles: Profiles, rows: int) -> Row:
-    """A row whose choice also says where it is cut, and how parameters are split."""
+    """Adds to a row's choice the cuts between its stages and the split of parameters."""
     subject, choice = wanted.subject, row.choice
     spine = profiles.at(rows // choice.microbatches, choice.model).spine
     specs: dict[str, tuple[str, ...]] = {}
@@ -204,7 +204,7 @@ def _detailed(row: Row, wanted: _Wanted, profiles: Profiles, rows: int) -> Row:
 
 
 def _step_of(wanted: _Wanted, rows: int) -> CompiledStep:
-    """The program to compile: the user's own, or the loss with its gradients, beside an optimizer's state."""
+    """Returns the program to compile: the user's own, or the loss with gradients, and the optimizer-state size."""
     subject, ways = wanted.subject, wanted.ways
     if wanted.program is not None:
         program = wanted.program
@@ -227,7 +227,7 @@ def _step_of(wanted: _Wanted, rows: int) -> CompiledStep:
 
 
 def _with_plans(rows: Sequence[Row], step: CompiledStep, machines: Machines, compiled: int) -> list[Row]:
-    """The rows with the figures of their plans: of the best few, and of what is the best then."""
+    """Adds the figures of their plans to the best few rows, and then to the best row until it has them."""
     found = list(rows)
     for i in range(min(compiled, len(found))):
         found[i] = replace(found[i], plan=figures_of(found[i], step, machines))

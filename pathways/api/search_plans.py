@@ -1,4 +1,4 @@
-"""Compiles a split that `pw.search` found, for what its plan says of time, memory and bytes."""
+"""Compiles a split that `pw.search` found, to read time, memory and bytes from its plan."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,13 +23,15 @@ from pathways.dialect.mlir import bytecode, parse
 from pathways.dialect.phases import Phase
 
 MOST_ACTIONS = 1024
-"""Stages times microbatches up to which a split is compiled: its plan has several calls for each of them."""
+"""Maximum of stages times microbatches for compiling a split. A plan has several calls for each of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledStep:
-    """The program that is compiled for a choice, its example arguments, and what else stays in memory in training:
-    `states` bytes for each byte of parameters."""
+    """The program to compile for a choice, its example arguments, and the other memory of training.
+
+    `states` is that memory in bytes for each byte of parameters.
+    """
 
     make: Callable[[SplitChoice], Program]
     arguments: tuple[Any, ...]
@@ -37,9 +39,9 @@ class CompiledStep:
 
 
 def figures_of(row: Row, step: CompiledStep, machines: Machines) -> PlanFigures:
-    """What the plan of a row says; a reason in place of it where there is none.
+    """Returns the figures of a row's plan, or the reason why there is none.
 
-    A plan counts no collectives inside of a stage, and no time that a call takes by itself: what they add to the
+    A plan does not count collectives inside a stage, or the overhead of a call. The time that they add to the
     prediction is added to the plan's time.
     """
     choice = row.choice
@@ -61,7 +63,7 @@ def figures_of(row: Row, step: CompiledStep, machines: Machines) -> PlanFigures:
 
 @dataclass
 class _Played(Instrument):
-    """Plays the program when it is in order, and its calls are merged."""
+    """Simulates the program after it is scheduled and its calls are merged."""
 
     seconds: float = 0.0
     fraction: float = 0.0

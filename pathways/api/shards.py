@@ -1,4 +1,4 @@
-"""The parts of an array by virtual device, as `jax.Array.addressable_shards` has them, each fetched when it is read."""
+"""The shards of an array by virtual device, as in `jax.Array.addressable_shards`. Each is fetched when it is read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ Index: TypeAlias = tuple[slice, ...]
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The part of an array on one virtual device. `replica_id` counts the devices that hold the same part, from 0."""
+    """The part of an array on one virtual device. `replica_id` numbers the devices with the same part, from 0."""
 
     device: Any
     index: Index
@@ -18,14 +18,14 @@ class Shard:
 
     @property
     def data(self) -> Any:
-        """A copy of this part alone, as a `jax.Array` on JAX's default device. Waits for it."""
+        """A copy of only this part, as a `jax.Array` on JAX's default device. Waits for its values."""
         return self.read()
 
 
 def shards(sharding: Any, stored: tuple[int, ...], rank: int, read: Callable[[int], Any]) -> list[Shard]:
-    """Yields all shards of an array that is stored in this shape, of which the user sees `rank` dimensions.
+    """Lists the shards of an array that is stored in this shape; the user sees `rank` dimensions.
 
-    They come in the order of the mesh; `read` returns the values of one by its position.
+    They are in the order of the mesh. `read` returns the values of a shard by its position.
     """
     seen: dict[str, int] = {}
     found: list[Shard] = []

@@ -1,4 +1,4 @@
-"""Clusters that several processes use: started and looked at from here, by `pwc cluster`."""
+"""Starts clusters that several processes share, for `pwc cluster`."""
 
 import time
 from pathlib import Path
@@ -17,19 +17,19 @@ from pathways.runtime.launch.spawn import last_words
 from pathways.runtime.status import Status, read_status
 from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
 
-READY = 180.0
-"""Seconds that the hosts of a cluster may take to come."""
-PLACED = 5.0
-"""Seconds after which an island that waits for places will wait for long."""
+READY_TIMEOUT_S = 180.0
+"""Time limit for all hosts of a cluster to connect."""
+RESOURCE_WAIT_S = 5.0
+"""After this time, an island that waits for free Ray resources is no longer waited for."""
 
 
 def start_shared(address: str, topology: Topology, policy: str, port: MemberPort | None = None) -> Status:
-    """Starts a cluster on this machine, and waits until all of its hosts are there; it stays when this process ends.
+    """Starts a cluster on this machine, and waits until all hosts are connected. It outlives this process.
 
-    Hosts that come by themselves (`port`) are not waited for.
+    Does not wait for hosts that join by themselves (`port`).
 
-    Raises PWC0912 where all hosts would take the same devices, PWC0918 where it does not start, PWC0919 where there is
-    one of this address.
+    Raises PWC0912 if all hosts would use the same devices, PWC0918 if the cluster does not start, PWC0919 if there is
+    one at this address.
     """
     platform = pjrt.default_platform()
     joined = port is not None and port.join
@@ -40,22 +40,22 @@ def start_shared(address: str, topology: Topology, policy: str, port: MemberPort
 
 
 def start_on_ray(address: str, request: RayRequest, topology: Topology | None, policy: str) -> Status:
-    """Starts a cluster whose hosts Ray starts, and waits until they are there; it stays when this process ends.
+    """Starts a cluster whose hosts Ray starts, and waits until they are connected. It outlives this process.
 
-    Without a topology its islands are those that Ray's nodes make. An island for which Ray has no places free is not
-    waited for: its hosts come when there are. Raises what `start_controller_by_ray` does, and PWC0918.
+    Without a topology, Ray's nodes define the islands. Does not wait for an island without free Ray resources: its
+    hosts connect when resources are free. Raises the errors of `start_controller_by_ray`, and PWC0918.
     """
     return _await_hosts(address, start_controller_by_ray(address, request, topology, policy))
 
 
 def _await_hosts(address: str, folder: Path, *, joined: bool = False) -> Status:
-    """Waits until all hosts of a cluster are there, or wait for places. Raises PWC0918 where one does not come."""
+    """Waits until all hosts of a cluster are connected, or wait for resources. Raises PWC0918 if a host fails."""
     with Activity("starting hosts") as starting:
         return _await_settled(address, folder, starting, joined=joined)
 
 
 def _await_settled(address: str, folder: Path, starting: Activity, *, joined: bool) -> Status:
-    until = time.monotonic() + READY
+    until = time.monotonic() + READY_TIMEOUT_S
     settled = 0.0
     while True:
         said = ask(address, "status")
@@ -66,7 +66,7 @@ def _await_settled(address: str, folder: Path, starting: Activity, *, joined: bo
             return read_status(said)
         if all(island["state"] == "up" or island["waits"] for island in said["islands"]):
             settled = settled or time.monotonic()
-            if all(state == "up" for state in states.values()) or time.monotonic() - settled > PLACED:
+            if all(state == "up" for state in states.values()) or time.monotonic() - settled > RESOURCE_WAIT_S:
                 return read_status(said)
         else:
             settled = 0.0
@@ -76,6 +76,6 @@ def _await_settled(address: str, folder: Path, starting: Activity, *, joined: bo
             words = "; ".join(
                 f"{name}: {last_words(log_of(folder / LOGS, name)) or 'it has printed nothing'}" for name in missing
             )
-            ask(address, "stop")  # whose logs go with it
+            ask(address, "stop")  # also deletes the logs, which were read above
             raise PathwaysError(NoCluster(address=str(folder), reason=f"not all hosts came; {words}"))
         time.sleep(0.05)

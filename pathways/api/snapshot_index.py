@@ -1,4 +1,7 @@
-"""What a snapshot holds, by name: small arrays, which are in the file itself, and places of large ones beside it."""
+"""The content of a snapshot by name: small arrays in the file itself, and references to large ones in a folder.
+
+`pw.save` and `pw.restore` use it.
+"""
 
 import contextlib
 import json
@@ -21,15 +24,15 @@ from pathways.dialect.jax_api import dtypes
 from pathways.dialect.user_line import caller
 
 ALL_INSIDE = 1
-"""The version of a snapshot that is one file, as all were once."""
+"""Version of a snapshot that is a single file, the only form of the first version."""
 SOME_BESIDE = 2
-"""The version of one that names a folder with large arrays."""
+"""Version of a snapshot that names a folder with large arrays."""
 _MALFORMED = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError)
 
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """One array of a snapshot: its values in their stored form, or where they are; and its element type."""
+    """One array of a snapshot: its element type, and its stored values or their file."""
 
     values: "np.ndarray[Any, Any] | ArrayFile"
     dtype: str
@@ -44,7 +47,7 @@ class Saved:
 
 @dataclass(frozen=True, eq=False)
 class SnapshotIndex:
-    """All arrays of a snapshot by name, and the folder of the large ones, if there are any."""
+    """The arrays of a snapshot by name, and the folder of the large ones, if there are any."""
 
     arrays: Mapping[str, Saved]
     folder: str | None
@@ -52,7 +55,7 @@ class SnapshotIndex:
 
 @contextlib.contextmanager
 def open_snapshot(path: str | Path) -> Generator[tuple[Mapping[str, Saved], Path]]:
-    """Reads a snapshot, and keeps its folder while the block lasts. Raises PWC0514 for what is none, or not whole."""
+    """Opens a snapshot and keeps its folder during the block. Raises PWC0514 if it is invalid or incomplete."""
     index = read_index(path)
     with contextlib.ExitStack() as stack:
         folder = Path()
@@ -64,22 +67,22 @@ def open_snapshot(path: str | Path) -> Generator[tuple[Mapping[str, Saved], Path
                 if (now := read_index(path)).folder == index.folder:
                     missing = f"no folder {index.folder} beside it, which has its large arrays"
                     raise _wrong(path, missing if isinstance(error, FileNotFoundError) else str(error)) from None
-                index = now  # it was replaced, and the folder went
+                index = now  # the snapshot was replaced, and its old folder deleted
         yield index.arrays, folder
 
 
 def folder_of(path: str | Path) -> str | None:
-    """The folder that a file names; None where it names none, or is no snapshot."""
+    """Returns the folder that a file names. None if it names none, or is not a snapshot."""
     with contextlib.suppress(OSError, *_MALFORMED), open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
         return str(json.loads(bytes(file[npz.INDEX]))["folder"])
     return None
 
 
 def read_index(path: str | Path) -> SnapshotIndex:
-    """Reads what `save` or `pwc run --outputs` wrote. Raises PWC0514 for anything else."""
+    """Reads a file written by `save` or `pwc run --outputs`. Raises PWC0514 for any other file."""
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            if npz.INDEX not in file.files:  # results whose types numpy knows
+            if npz.INDEX not in file.files:  # results whose types numpy supports
                 return SnapshotIndex({npz.key_path(n): Saved(file[n], str(file[n].dtype)) for n in file.files}, None)
             head = json.loads(bytes(file[npz.INDEX]))
             if head["version"] not in (ALL_INSIDE, SOME_BESIDE):
@@ -104,7 +107,7 @@ def _saved(file: Any, row: Mapping[str, Any], member: str, folder: str | None) -
 
 
 def loaded(raw: "np.ndarray[Any, Any]", dtype: str) -> tuple[Any, str]:
-    """Makes an array of its bytes and its type, and says what it is; None where the two do not fit."""
+    """Makes an array from its bytes and type, with a description. None if the two do not match."""
     try:
         array = _as_stated(raw, dtype)
     except (TypeError, ValueError):

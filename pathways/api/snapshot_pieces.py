@@ -1,4 +1,4 @@
-"""The parts of a snapshot's array that are written and read alone: one, or one a piece of an array in pieces."""
+"""The parts in which an array of a snapshot is written and read: the whole array, or its pieces one by one."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from pathways.runtime.client.store import StoredBuffer
 
 @dataclass(frozen=True)
 class LeafPart:
-    """A part of a leaf, as a leaf of its own: so many elements from `start` on along an axis; None: all of it."""
+    """A part of a leaf, as its own leaf: `size` elements from `start` along `axis`, or all of it if `axis` is None."""
 
     leaf: Any
     axis: int | None = None
@@ -25,12 +25,12 @@ class LeafPart:
     size: int = 0
 
     def of(self, file: ArrayFile) -> ArrayFile:
-        """The same part of a file."""
+        """Returns the same part of a file."""
         return file if self.axis is None else file.part(self.axis, self.start, self.size)
 
 
 def leaf_parts(leaf: Any) -> list[LeafPart]:
-    """Lists the parts of a leaf: an array, or what one is to be like."""
+    """Lists the parts of a leaf. The leaf is an array, or a description of one."""
     sharding = getattr(leaf, "sharding", None)
     if isinstance(leaf, ArrayInPieces):
         found, axis, sizes = leaf.pieces, leaf.axis, leaf.sizes
@@ -56,5 +56,5 @@ def buffers_of(array: Array) -> list[StoredBuffer]:
 
 
 def common_part(shards: Sequence[Shape]) -> Shape:
-    """The largest shape that divides the shards of all pieces: a chunk of it is never of two."""
+    """Returns the largest shape that divides the shards of all pieces, so that no chunk spans two shards."""
     return tuple(math.gcd(*lengths) for lengths in zip(*shards, strict=True))

@@ -1,4 +1,4 @@
-"""Where arrays of a snapshot are restored to: where a leaf lies, or where programs have what is sharded as it says."""
+"""The devices on which arrays of a snapshot are restored: those of an array, or those of a sharding in programs."""
 
 import math
 from collections.abc import Mapping
@@ -19,9 +19,10 @@ _Key = TypeVar("_Key")
 
 
 def places_of(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
-    """Finds the places of leaves, by key; those that name none have none.
+    """Finds the devices of leaves, by key. Leaves that name no devices are left out.
 
-    Slices that no program has used are placed, as by a program that uses them. Raises what that raises.
+    Slices that no program has used are placed first, as by a program that uses them. Raises the errors of that
+    placement.
     """
     found: dict[_Key, BufferPlace] = {}
     asked: dict[Mesh, dict[_Key, Any]] = {}
@@ -44,7 +45,7 @@ def _virtual_mesh(leaf: Any) -> Mesh | None:
 
 
 def _asked(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
-    """Asks where leaves on one mesh would lie, by a program that makes the smallest arrays that are sharded so."""
+    """Finds the devices of leaves on one mesh, by running a program with the smallest arrays of the same shardings."""
     shapes = [_grid(leaf) for leaf in leaves.values()]
     made = jit(
         lambda: [jnp.zeros(shape, jnp.uint8) for shape in shapes],
@@ -62,12 +63,12 @@ def _asked(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
 
 
 def virtual_sharding_of(leaf: Any) -> Any:
-    """Returns the sharding of a leaf on virtual devices; None for one that names no sharding."""
+    """Returns the sharding of a leaf on virtual devices, or None if it has no sharding."""
     return leaf.virtual_sharding if isinstance(leaf, Array) else getattr(leaf, "sharding", None)
 
 
 def _grid(leaf: Any) -> tuple[int, ...]:
-    """The number of parts of each dimension."""
+    """Returns the number of parts in each dimension."""
     sharding = virtual_sharding_of(leaf)
     sizes = dict(sharding.mesh.shape)
     entries = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]

@@ -1,9 +1,9 @@
-"""`pw.save` and `pw.restore`: trees of arrays in a file, by key path and global shape, on whatever devices.
+"""`pw.save` and `pw.restore`: trees of arrays in a file, by key path and global shape, for any devices.
 
-The file is a .npz of numpy's, without pickles: a member an array, named by its key path, and one that says how each is
-to be read. Element types that numpy does not know are stored as integers of their size. Large arrays are in a folder
-beside it (dialect/array_files.py), which the file names: those who have their devices write them there, shard by shard,
-and read them back, so that none passes through this process where islands are in others.
+The file is an .npz archive of numpy without pickles. It has one member for each array, named by its key path, and an
+index of element types. Element types that numpy does not support are stored as integers of the same size. Large arrays
+are in a folder beside the file (dialect/array_files.py), which the file names. The processes with the devices write and
+read them shard by shard. Such arrays therefore never pass through this process if the islands are in others.
 """
 
 import contextvars
@@ -39,19 +39,19 @@ from pathways.runtime.client_state import current_client
 from pathways.runtime.threads import ThreadPool
 
 LARGE = 1 << 20
-"""Arrays of so many bytes, or more, are in the folder."""
-_AT_ONCE = 4
-"""So many arrays are written or read at once."""
+"""Arrays of at least this many bytes are stored in the folder."""
+_MAX_CONCURRENT_ARRAYS = 4
+"""Number of arrays that are written or read concurrently."""
 _T = TypeVar("_T")
 
 
 def save(tree: Any, path: str | Path) -> int:
-    """Writes a pytree of arrays (`pw.Array`, `jax.Array`, numpy, Python numbers); returns the bytes written.
+    """Writes a pytree of arrays (`pw.Array`, `jax.Array`, numpy, Python numbers). Returns the bytes written.
 
-    Waits for the arrays. Arrays of 1 MiB and more go to a folder beside the file, NAME.arrays-..., each from where it
-    lies: hosts in processes of their own write theirs themselves. The file is written last: it and its folder are
-    complete, or what was there stays, with its folder. Raises what reading the arrays raises, PWC0606 where something
-    cannot be written, PWC0514 for leaves that are no arrays.
+    Waits for the arrays. Arrays of 1 MiB and more go to a folder beside the file, NAME.arrays-..., each from its own
+    devices. Hosts in other processes write theirs themselves. The file is written last: either it and its folder are
+    complete, or the previous file stays with its folder. Raises the errors of reading the arrays, PWC0606 if something
+    cannot be written, PWC0514 for leaves that are not arrays.
     """
     leaves, _ = tree_util.tree_flatten_with_path(tree)
     members: dict[str, np.ndarray[Any, Any]] = {}
@@ -90,13 +90,13 @@ def save(tree: Any, path: str | Path) -> int:
 
 
 def restore(tree: Any, path: str | Path) -> Any:
-    """Reads what `save` or `pwc run --outputs` wrote into the structure of `tree`.
+    """Reads a file written by `save` or `pwc run --outputs` into the structure of `tree`.
 
-    Its leaves, arrays or `jax.ShapeDtypeStruct`s, say shape and element type. Gives arrays on the host, which programs
-    put where they want them, whatever topology they were saved on; typed keys are typed keys. A large array (see
-    `save`) whose leaf is a `pw.Array`, or a `jax.ShapeDtypeStruct` with a sharding on virtual devices, becomes a
-    `pw.Array` there: those who have the devices read it. Raises PWC0514 with all that does not fit, PWC0615 where the
-    folder is damaged.
+    The leaves, arrays or `jax.ShapeDtypeStruct`s, define shape and element type. Returns host arrays, which programs
+    move to their devices, whatever topology they were saved on. Typed keys stay typed keys. A large array (see `save`)
+    becomes a `pw.Array` if its leaf is one, or is a `jax.ShapeDtypeStruct` with a sharding on virtual devices. The
+    processes with these devices read it. Raises PWC0514 with every leaf that does not match, PWC0615 if the folder is
+    damaged.
     """
     leaves, structure = tree_util.tree_flatten_with_path(tree)
     wrong: list[WrongSnapshot] = []
@@ -132,7 +132,7 @@ def restore(tree: Any, path: str | Path) -> Any:
 
 
 def _large(leaf: Any, name: str) -> ArrayFile | None:
-    """Says how a leaf will lie in the folder; None for one that does not go there."""
+    """Returns the file that a leaf will have in the folder; None if the leaf is not stored there."""
     if getattr(leaf, "nbytes", 0) < LARGE:
         return None
     if isinstance(leaf, Array):
@@ -161,7 +161,7 @@ def _writer(leaf: Any, file: ArrayFile) -> Callable[[Path], None]:
 def _reader(
     folder: Path, keyed: tuple[Any, Any], saved: Saved, parts: Sequence[LeafPart], places: Sequence[BufferPlace | None]
 ) -> Callable[[], Any]:
-    """Prepares to read a large array: to its places, one a part, or to this process."""
+    """Prepares the read of a large array: to its devices, one place for each part, or to this process."""
     keys, leaf = keyed
     name = tree_util.keystr(keys) or "."
     file = cast("ArrayFile", saved.values)
@@ -193,7 +193,7 @@ def _reader(
 
 
 def _each(work: Sequence[Callable[[], _T]]) -> list[_T]:
-    """Does some work at once, each as this thread would: for the same client, at the same line of the user's."""
+    """Runs work concurrently, with this thread's client and the user's line of this call."""
     if not work:
         return []
     line = caller()
@@ -202,7 +202,7 @@ def _each(work: Sequence[Callable[[], _T]]) -> list[_T]:
         with on_behalf_of(line):
             return one()
 
-    with ThreadPool(_AT_ONCE, "pathways-snapshot") as pool:
+    with ThreadPool(_MAX_CONCURRENT_ARRAYS, "pathways-snapshot") as pool:
         begun = [pool.submit(contextvars.copy_context().run, do, one) for one in work]
         try:
             return [one.result() for one in begun]
@@ -217,7 +217,7 @@ def _write(path: str | Path, head: dict[str, Any], members: dict[str, "np.ndarra
 
 
 def _stored(leaf: Any) -> "np.ndarray[Any, Any]":
-    """Copies a leaf to the host, in its stored form."""
+    """Copies a leaf to the host in its stored form."""
     if isinstance(leaf, Array):
         return leaf.stored()
     if isinstance(leaf, jax.Array) and dtypes.issubdtype(leaf.dtype, dtypes.prng_key):

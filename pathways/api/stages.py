@@ -1,4 +1,4 @@
-"""Lowered and compiled programs, mirroring `jax.stages`."""
+"""Lowered and compiled programs, like those of `jax.stages`."""
 
 import sys
 import threading
@@ -57,16 +57,16 @@ class Lowered(PicturedProgram, LoweredAsInJax):
     def __init__(self, traced: Traced, in_tree: Any, name: str, trace: Callable[[], Traced] | None = None) -> None:
         self._context = traced.program.context
         self._fresh: ProgramIR | None = traced.program
-        """The traced program, its dataflow known; the first compilation changes it, unless `module` was read before."""
+        """The traced program with its dataflow. The first compilation changes it, unless `module` was read before."""
         self._raw = b""
         self._module: Module | None = None
         self.constants: dict[str, bytes] = traced.constants
-        """The bytes of closed-over arrays above 1 KiB, by the name that the IR gives them."""
+        """The bytes of closed-over arrays above 1 KiB, by their name in the IR."""
         self.timing: dict[str, float] = traced.timing
         """Seconds of JAX's tracing, of its lowering, and of the rest of phase `trace`."""
         self.slices: dict[str, VirtualSlice] = traced.slices
         self.pipelines: tuple[StageTable, ...] = traced.pipelines
-        """How the losses in it were cut into stages."""
+        """The stages into which the program's losses were cut."""
         self._in_tree, self._in_types = in_tree, traced.in_types
         self._out_tree, self._out_types = traced.out_tree, traced.out_types
         self._name = name
@@ -89,7 +89,7 @@ class Lowered(PicturedProgram, LoweredAsInJax):
             return self._module
 
     def _program(self) -> ProgramIR:
-        """Returns a program that a compilation may change: the traced one at first, then copies."""
+        """Returns a program that a compilation may change: first the traced one, then copies."""
         traced, self._fresh = self._fresh, None
         if traced is None:
             return ProgramIR(parse(self._raw or bytecode(self.module.operation), self._context))
@@ -97,7 +97,7 @@ class Lowered(PicturedProgram, LoweredAsInJax):
         return traced
 
     def as_text(self, phase: Phase | str = Phase.TRACE, *, debug_info: bool = False) -> str:
-        """Returns the IR as it is after `phase`: trace, shard, place, transfer, schedule or plan."""
+        """Returns the IR after `phase`: trace, shard, place, transfer, schedule or plan."""
         if phase not in list(Phase):
             have, rule = repr(phase), f"one of {', '.join(Phase)}"
             problem, advice = "there is no such phase", "as_text('place')"
@@ -107,7 +107,7 @@ class Lowered(PicturedProgram, LoweredAsInJax):
         return text(module) if debug_info else pretty(module)
 
     def _compilation(self, phase: Phase, topology: Topology | None, options: Options) -> Compilation:
-        """Compiles the program down to `phase`."""
+        """Compiles the program up to `phase`."""
         with COMPILING:
             compilation = self._begun(topology)
             compilation.advance(phase, options=options)
@@ -130,13 +130,13 @@ class Lowered(PicturedProgram, LoweredAsInJax):
     ) -> "Compiled":
         """Compiles for a topology (a spec or a `pw.Topology`); without one, for this process.
 
-        On CPU that is one island a slice, elsewhere the host's own devices. `placement` is a name, FILE.py:NAME, or a
-        function `place(graph, topology)`. `schedule` is the order of a loop over microbatches: program, gpipe, 1f1b,
-        interleaved, zero-bubble or a table as FILE.csv; `merge` makes one executable of calls that are not waited for
-        in between; `remat="auto"` computes activations again where they would not fit.
-        `dispatch="sequential"` waits for each computation before the next. `without` names passes to leave out.
-        Warns where there is nothing to schedule. Raises PWC0301 where slices do not fit, PWC0302 where memory does not
-        suffice, PWC0305 for an illegal placement, PWC0402-PWC0405 for a schedule, PWC0711 where a pass is needed.
+        On CPU that is one island for each slice, elsewhere the host's own devices. `placement` is a name, FILE.py:NAME,
+        or a function `place(graph, topology)`. `schedule` orders a loop over microbatches: program, gpipe, 1f1b,
+        interleaved, zero-bubble or a table as FILE.csv. `merge` makes one executable of calls without a wait between
+        them. `remat="auto"` recomputes activations that would not fit. `dispatch="sequential"` waits for each
+        computation before the next. `without` names passes to omit. Warns if nothing can be scheduled. Raises PWC0301
+        if slices do not fit, PWC0302 if memory does not suffice. Raises PWC0305 for an illegal placement,
+        PWC0402-PWC0405 for a schedule, PWC0711 if a pass is required.
         """
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
         left_out = (without,) if isinstance(without, str) else tuple(without)
@@ -145,7 +145,7 @@ class Lowered(PicturedProgram, LoweredAsInJax):
         return lowered._compile(wanted, options, dispatch)
 
     def _cut_for(self, target: Target) -> "Lowered":
-        """Returns the program with its losses cut for this target: traced anew where that may change the cut."""
+        """Returns the program with its losses cut for this target, traced again if that may change the cut."""
         if self._again is None or target == self._target:
             return self
         if compat.trace_context() != self._settings:
@@ -175,20 +175,20 @@ class Lowered(PicturedProgram, LoweredAsInJax):
         )
 
     def compiled(self, topology: Topology | None, options: Options) -> Compilation:
-        """Compiles down to the plan."""
+        """Compiles up to the plan."""
         return self._compilation(Phase.PLAN, topology, options)
 
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """The options that a plan was made with, to make it again on other devices."""
+    """The options that made a plan, used to make it again for other devices."""
 
     lowered: Lowered
     topology: Topology | None
     options: Options
 
     def remake(self, lost: frozenset[str]) -> Plan:
-        """Makes the plan again for the devices that are left. Raises PWC0301 where they are too few."""
+        """Makes the plan again for the remaining devices. Raises PWC0301 if they are too few."""
         topology = self.topology
         if topology is not None:
             topology = Topology(tuple(i for i in topology.islands if i.name not in lost), topology.dcn_gbps)
@@ -203,9 +203,9 @@ class Recipe:
 
 
 class Compiled(PicturedPlan, CompiledAsInJax):
-    """A plan bound to this process's devices. Calling it runs it; results are `pw.Array`s, at once.
+    """A plan bound to this process's devices. A call runs it and returns `pw.Array`s at once.
 
-    Where a device is lost or an island removed, the next run is placed anew, on islands that have all their devices.
+    After a device is lost or an island removed, the next run is placed again, on islands with all their devices.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
     ) -> None:
         self.plan = plan
         self.pipelines = pipelines
-        """How the losses in it were cut into stages; empty for a plan from a file."""
+        """The stages into which the program's losses were cut; empty for a plan from a file."""
         self._recipe = recipe
         self._lock = threading.Lock()
         self.timing = timing or Timing()
@@ -236,7 +236,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         self._taken, self._made = leaves_of(plan.inputs), leaves_of(plan.results)
         taken = [p for p in plan.parameters if not p.static]
         self._positional = -1 if any(p.how == NAME for p in taken) or not plan.parameters else len(taken)
-        """The number of arguments of a call, if all may be given by position."""
+        """Number of arguments of a call if all may be passed by position, else -1."""
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -247,9 +247,9 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         return f"<pw.Compiled {signature}{comma} for {plan.platform}: {counts}>"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Runs the plan on arguments by position or by name, as the function takes them, but for static ones.
+        """Runs the plan on arguments by position or by name, as for the function, but without the static ones.
 
-        Raises PWC0501 or PWC0502 for arguments that it was not compiled for.
+        Raises PWC0501 or PWC0502 for arguments for which the plan was not compiled.
         """
         if kwargs or len(args) != self._positional:
             args = self._in_order(args, kwargs)
@@ -261,7 +261,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
     def _in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Puts arguments in the order of the plan. Raises PWC0502."""
         parameters = self.plan.parameters
-        if not parameters and not kwargs:  # no arguments, or of an older writer: see the structure
+        if not parameters and not kwargs:  # no arguments, or a plan of an older version: check the structure
             return args
         try:
             return arguments_in_order(parameters, args, kwargs)
@@ -272,7 +272,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
             raise self._wrong_structure(str(error), rule) from None
 
     def run_flat(self, leaves: Sequence[Any]) -> list[Array]:
-        """Runs the plan on one value an input; returns one array a result."""
+        """Runs the plan on one value for each input. Returns one array for each result."""
         if self._loaded.lost is not None:
             self._place_anew()
         if self._loaded.calls_back:
@@ -290,8 +290,8 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         return [whole(leaf, [arrays[n] for n in leaf.numbers]) for leaf in self._made]
 
     def _place_anew(self) -> None:
-        """Places the plan on other devices after a loss. Raises PWC0513 where it fits nowhere."""
-        with COMPILING, self._lock:  # locks in this order: a trace may call the program that is being placed anew
+        """Places the plan on other devices after a loss. Raises PWC0513 if it fits nowhere."""
+        with COMPILING, self._lock:  # in this order: a trace may call the program that is placed again
             lost = self._loaded.lost
             if lost is None:  # another thread has placed it
                 return
@@ -301,18 +301,18 @@ class Compiled(PicturedPlan, CompiledAsInJax):
             what = "lost a device" if len(lost.lost) < len(lost.devices) else "is gone"
             print(f"note: {lost.key} {what} ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
             loaded = process().load(plan, sequential=self._sequential)
-            if loaded.lost is lost:  # it names the island, or there is no other
+            if loaded.lost is lost:  # the program pins this island, or there is no other
                 have, needs = f"a placement on {lost.key} again", "islands that have all their devices"
                 raise self._cannot_replace(lost.key, have, needs, "a slice that may be elsewhere, or a spare island")
             self.plan, self._loaded, self._shardings = plan, loaded, [None] * len(plan.results)
 
     def _has_its_islands(self) -> bool:
-        """Whether all islands of the plan are there: others of their names, of the same size."""
+        """Whether all islands of the plan exist, possibly restarted under the same name, with the same size."""
         there = {(i.name, len(i.devices)) for i in process().machine.islands if not i.lost}
         return all((s.island, self.plan.topology.island(s.island).size) in there for s in self.plan.streams)
 
     def _made_anew(self, lost: str) -> Plan:
-        """The plan for the islands that there are. Raises PWC0513 where it fits nowhere."""
+        """Returns a plan for the existing islands. Raises PWC0513 if it fits nowhere."""
         if self._recipe is None:
             have, needs = "a plan from a file", "a program that was traced in this process"
             raise self._cannot_replace(lost, have, needs, "run the program from its source, or start again")
@@ -341,7 +341,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
     def _check_structure(self, tree: Any) -> None:
         try:
             fits = compatible(describe_tree(tree), self.plan.in_tree)
-        except ValueError:  # deeper than any plan's
+        except ValueError:  # deeper than the structure of any plan
             fits = False
         if not fits:
             ports = leaf_ports(self.plan.inputs)
@@ -359,14 +359,14 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         return self._shardings[index]
 
     def summary(self) -> str:
-        """What `pwc compile` prints: calls, placement and its reasons, transfers, schedule, memory."""
+        """Returns the output of `pwc compile`: calls, placement and its reasons, transfers, schedule, memory."""
         return "\n".join([compile_summary(self.plan, self.timing), *map(str, self.pipelines)])
 
     def cost_analysis(self, island: str | None = None) -> dict[str, float]:
         """Returns XLA's counts for one run, by the names of `jax.stages`: flops, bytes accessed, transcendentals.
 
-        Over all devices of all islands, or of one island; `jax.stages` gives one device's. As there, bodies of loops
-        and branches that are data count once.
+        Sums all devices of all islands, or of one island; `jax.stages` counts one device. As in `jax.stages`, bodies of
+        data-dependent loops and branches count once.
         """
         costs = self._costs()
         chosen = [costs[name].totals for name in islands_asked_for(self.plan, island)]
@@ -380,18 +380,18 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         return max(islands, key=lambda found: found.peak_memory_in_bytes, default=none)
 
     def _costs(self) -> dict[str, IslandCost]:
-        with COMPILING:  # code that was dropped is made again
+        with COMPILING:  # dropped code is compiled again
             return self._loaded.costs
 
     def save(self, path: str | Path, *, executables: bool = False) -> int:
-        """Writes plan.bin; returns its size in bytes. `executables`: with ready code for machines like this one."""
+        """Writes plan.bin; returns its size in bytes. `executables` adds executables for machines like this one."""
         return save_plan(process().with_executables(self.plan) if executables else self.plan, path)
 
 
 def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
-    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 where it cannot be run here.
+    """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 if it cannot run here.
 
-    A plan that this user did not write is read by another process first: PWC0609-PWC0612 (docs/programs.md, Files).
+    A plan that this user did not write is first read by another process: PWC0609-PWC0612 (docs/programs.md, Files).
     """
     with COMPILING:
         plan = open_plan(path)

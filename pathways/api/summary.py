@@ -1,4 +1,7 @@
-"""The summary of a plan that `pwc compile` and `Compiled.summary` print: one screen of facts."""
+"""The summary of a plan that `pwc compile` and `Compiled.summary` print: one screen of facts.
+
+The commands of `pwc` also use its tables and byte counts.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,9 +18,9 @@ from pathways.dialect.sharding import Sharding
 from pathways.dialect.topology import readable as size
 
 WIDEST = 120
-"""The most characters that cells are padded to: one long cell must not make every row as long."""
+"""Maximum width in characters to which cells are padded, so that one long cell does not widen every row."""
 LONGEST = 4000
-"""The most characters of a cell that are shown."""
+"""Maximum number of characters of a cell that are shown."""
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
@@ -55,7 +58,7 @@ def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:
 
 
 def compile_summary(plan: Plan, timing: Timing) -> str:
-    """Writes the summary of a plan. `timing` is of the passes; a plan from a file has none."""
+    """Formats the summary of a plan. `timing` has the times of the passes; a plan from a file has none."""
     runs = list(plan.runs())
     used = len({r.computation for r in runs})
     moves, crossing = dcn_bytes(plan)
@@ -82,11 +85,11 @@ def _time(timing: Timing) -> list[str]:
 
 
 MOST_SHOWN_ROWS = 8
-"""The most reshards that the summary lists."""
+"""Maximum number of reshards that the summary lists."""
 
 
 def _reshards(plan: Plan) -> list[str]:
-    """Lists every reshard that is left inside a slice, with its bytes a run and the user's line."""
+    """Lists every reshard inside a slice, with its bytes for each run and the user's line."""
     found = [d for d in plan.decisions if d.kind == "reshard"]
     if not found:
         return ["reshard  none inside a slice"]
@@ -118,7 +121,7 @@ def schedule_text(schedule: Schedule) -> str:
 
 
 def bubble_text(schedule: Schedule) -> str:
-    """Describes the bubble for equal stages and as estimated, each with the least that any order has."""
+    """Describes the bubble for equal stages and as estimated, each with its lower bound over all orders."""
     equal = f"{schedule.bubble:.1%} (at least {schedule.bound:.1%}) for equal stages"
     return f"{equal}, {schedule.estimated_bubble:.1%} (at least {schedule.estimated_bound:.1%}) by the cost model"
 
@@ -132,14 +135,14 @@ def _memory(plan: Plan, island: str) -> list[str]:
 
 
 def in_bodies(plan: Plan) -> str:
-    """Describes the transfers of bodies, each time they run."""
+    """Describes the transfers of bodies for each execution."""
     moved = [dcn_bytes(plan.of_body(number)) for number in range(len(plan.bodies))]
     count, crossing = (sum(column) for column in zip((0, 0), *moved, strict=True))
     return f"; in bodies {count}, {size(crossing)} each time" if count else ""
 
 
 def _awaited(plan: Plan) -> str:
-    """Lists what the controller waits for: control flow on data."""
+    """Lists the branches on data for which the controller waits."""
     kinds: Counter[str] = Counter()
     for streams in plan.all_streams:
         found = {i.step: i.kind for s in streams for i in s.instructions if isinstance(i, Branch)}

@@ -1,7 +1,6 @@
-"""Draws rows of progress below the cursor of a terminal, through rich; what is printed meanwhile stays above them.
+"""Draws progress rows below the cursor of a terminal, through rich. Other output appears above the rows.
 
-The cursor stays where it is, so that nothing that others print is ever drawn over, and a process that is killed leaves
-a terminal as it should be.
+The cursor does not move, so that other output is never overwritten, and a killed process leaves the terminal in order.
 """
 
 import contextlib
@@ -19,16 +18,16 @@ from rich.text import Text
 
 from pathways.api.progress_rows import ProgressRow
 
-BAR = 20
-"""Columns of a bar."""
+BAR_COLUMNS = 20
+"""Width of a progress bar in columns."""
 _DOWN, _SAVE, _RESTORE = "\x1bD", "\x1b7", "\x1b8"
-"""Moves the cursor a line down, which scrolls at the bottom; keeps its place; goes back there."""
+"""Moves the cursor one line down (scrolls at the bottom); saves the cursor position; restores it."""
 _UP, _NEXT_LINE = "\x1b[{}A", "\x1b[E\x1b[2K"
 _CLEAR_BELOW = "\x1b[J"
 
 
 class TerminalLines:
-    """The lines below the cursor while something is under way."""
+    """The rows drawn below the cursor while an activity runs."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: TextIO = _inner(stream)
@@ -36,7 +35,7 @@ class TerminalLines:
         self._spinner = Spinner("dots" if self._console.encoding.startswith("utf") else "line")
         self._is_drawn = False
         self._lock = threading.RLock()
-        """Held while something is written to the terminal."""
+        """Held during a write to the terminal."""
         self._above = {name: Above(of, self) for name, of in _terminals()}
         for name, above in self._above.items():
             setattr(sys, name, above)
@@ -49,7 +48,7 @@ class TerminalLines:
             self._say(_DOWN * len(lines) + _UP.format(len(lines)) + _SAVE + drawn + _CLEAR_BELOW + _RESTORE)
 
     def write_above(self, stream: TextIO, text: str) -> int:
-        """Writes what others print: the rows are drawn again below it."""
+        """Writes other output, below which the rows are drawn again."""
         with self._lock:
             self._erase()
             written = stream.write(text)
@@ -62,8 +61,8 @@ class TerminalLines:
             self._give_back()
 
     def forked(self) -> None:
-        """Gives the standard streams back in a forked process; what is drawn is the parent's."""
-        self._lock, self._is_drawn = threading.RLock(), False  # the thread that held it is not here
+        """Restores the standard streams in a forked process; the drawn rows belong to the parent."""
+        self._lock, self._is_drawn = threading.RLock(), False  # the thread that held the lock does not exist here
         self._give_back()
 
     def _give_back(self) -> None:
@@ -81,7 +80,7 @@ class TerminalLines:
         self._stream.flush()
 
     def _rendered(self, rows: list[ProgressRow]) -> list[str]:
-        """The rows as lines that fit the terminal."""
+        """Renders the rows as lines that fit the terminal."""
         width, height = self._console.size
         with self._console.capture() as captured:
             self._console.print(self._table(rows), width=max(1, width - 1), overflow="crop", no_wrap=True)
@@ -91,11 +90,11 @@ class TerminalLines:
         table = Table.grid(padding=(0, 1))
         for _ in ("name", "bar"):
             table.add_column(no_wrap=True)
-        table.add_column()  # rich makes columns that may wrap narrower before others
+        table.add_column()  # rich narrows columns that may wrap before others
         table.add_column(no_wrap=True, justify="right")
         for row in rows:
             lead: Any = self._spinner.render(time.monotonic()) if row.depth == 0 else " " * (2 * row.depth - 1)
-            bar = "" if row.part is None else ProgressBar(total=1.0, completed=row.part, width=BAR)
+            bar = "" if row.part is None else ProgressBar(total=1.0, completed=row.part, width=BAR_COLUMNS)
             said = ", ".join(part for part in (row.count, row.detail) if part)
             one_line = Text(said, no_wrap=True, overflow="ellipsis")
             table.add_row(Text.assemble(lead, " ", row.name), bar, one_line, f"{row.seconds} s")
@@ -103,7 +102,7 @@ class TerminalLines:
 
 
 class Above:
-    """A standard stream while rows are shown below what it writes; all else is the stream's own."""
+    """A standard stream whose output appears above the rows. Other methods are those of the stream."""
 
     def __init__(self, stream: TextIO, lines: TerminalLines) -> None:
         self.stream = stream
@@ -121,14 +120,14 @@ class Above:
 
 
 def _inner(stream: Any) -> Any:
-    """The stream itself, where it is one that was left in its place."""
+    """Returns the stream without its `Above` wrappers, which may have been left in place."""
     while isinstance(stream, Above):
         stream = stream.stream
     return stream
 
 
 def _terminals() -> list[tuple[str, Any]]:
-    """The standard streams that are terminals: what goes to files and pipes stays as it is."""
+    """Returns the standard streams that are terminals. Files and pipes are not changed."""
     found: list[tuple[str, Any]] = []
     for name in ("stdout", "stderr"):
         stream = _inner(getattr(sys, name))

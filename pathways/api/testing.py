@@ -1,4 +1,4 @@
-"""Injects faults, to test how a program behaves when something breaks: `pw.testing`."""
+"""`pw.testing`: injects faults, to test the behavior of programs after a failure."""
 
 import contextlib
 import json
@@ -32,15 +32,16 @@ def fault(
     after: int = 0,
     message: str = "injected",
 ) -> Generator[Fault]:
-    """Injects a fault, while the context lasts, at the next step that meets all conditions, `times` times;
-    the first `after` such steps pass.
+    """Injects a fault, during the block, at the next step that meets all conditions, `times` times.
 
-    `kind` is `raise` (a host callback raises InjectedFault on one device of the step's gang: its results, and all that
-    depends on them, are poison), `delay` (one device is held up for `seconds`), `hang` (for ever: the watchdog ends the
-    process with exit code 4), or `lose` (the device is gone, and with it all that has a shard there). `device` is a
-    position in the gang; `computation` a name as `pwc inspect` shows it, or that of a part of a merged call; `client`
-    the name that `pw.status()` shows. Gives the fault, whose `happened` counts. The end of the block waits for runs
-    that are enqueued in the background (loops on data); it raises PWC0104 if the fault never happened.
+    The first `after` such steps run without it. `kind` is `raise`, `delay`, `hang` or `lose`. `raise`: a host callback
+    raises InjectedFault on one device of the step's gang; its results, and everything that depends on them, are poison.
+    `delay`: one device is delayed for `seconds`. `hang`: one device hangs forever, and the watchdog ends the process
+    with exit code 4. `lose`: the device is lost, with everything that has a shard on it.
+
+    `device` is a position in the gang. `computation` is a name as in `pwc inspect`, or the name of a part of a merged
+    call. `client` is a name as in `pw.status()`. Yields the fault, whose `happened` counts. The end of the block waits
+    for runs that are enqueued in the background (loops on data). It raises PWC0104 if the fault never happened.
 
         with pw.testing.fault("raise", computation="stage1", device=2):
             train_step(params, batch)
@@ -92,7 +93,7 @@ def _conditions(made: Fault) -> str:
 
 @contextlib.contextmanager
 def _on_hosts(cluster: Hosts, made: Fault) -> Generator[None]:
-    """Has the hosts of a cluster bring a fault to their steps. Raises PWC0912 for what they cannot tell apart."""
+    """Injects a fault into the steps of a cluster's hosts. Raises PWC0912 for conditions that hosts cannot check."""
     if made.kind == "lose" or made.client is not None or (made.computation is None and made.step is None):
         have = f"a fault of kind {made.kind!r} at {_conditions(made)}"
         rule = "raise, delay or hang, with computation= or step=, and without client="
@@ -107,12 +108,12 @@ def _on_hosts(cluster: Hosts, made: Fault) -> Generator[None]:
 
 
 def lose_device(island: str, device: int = 0, reason: str = "lost on purpose") -> None:
-    """Loses a device, by the names that `pw.status()` shows. Programs there are placed anew when next called."""
+    """Simulates the loss of a device, by the names in `pw.status()`. Its programs are placed again at the next call."""
     process().controller.lose(_island(island, device), device, reason)
 
 
 def return_device(island: str, device: int = 0) -> None:
-    """Brings a device back, with nothing on it."""
+    """Returns a lost device to use, without any arrays on it."""
     process().machine.recover(_island(island, device), device)
 
 

@@ -1,4 +1,4 @@
-"""`pw.trace`: records what happened when in one file, for https://ui.perfetto.dev."""
+"""`pw.trace`: records the timing of runs in one file, for https://ui.perfetto.dev."""
 
 import contextlib
 from collections.abc import Generator
@@ -18,15 +18,16 @@ from pathways.runtime.host.observe.recorder import Recorder, RunRecorder
 
 @contextlib.contextmanager
 def trace(path: str | Path) -> Generator[Trace]:
-    """Records all runs of this process while the context lasts, and writes them to `path` as Perfetto reads it.
+    """Records all runs of this process during the block, and writes them to `path` in Perfetto's format.
 
-    A process an island, a thread a device: what ran when, when it was enqueued and ready, why there was a gap, and what
-    was planned; arrows along transfers; the controller and the runs of each client beside it. Waits for what is in
-    flight. Costs 10 to 20 % while it records, nothing otherwise. Raises PWC0606 where the file cannot be written. The
-    value of `with ... as` shows the last run in a notebook, and `.visualize("run.html")` draws it.
+    The file has a process for each island and a thread for each device. It shows when computations were enqueued, ready
+    and executed, the reason of each gap, and the planned times. Arrows follow transfers; the controller and the runs of
+    each client have their own rows. Waits for runs in flight. Costs 10 to 20 % while it records, nothing otherwise.
+    Raises PWC0606 if the file cannot be written. The value of `with ... as` shows the last run in a notebook, and
+    `.visualize("run.html")` draws it.
 
-    Inside of `pw.cluster` and `pw.connect` it records all hosts, on one clock; a note names those that ended meanwhile.
-    Of a cluster that others use, too, it has the runs of this process alone.
+    Inside `pw.cluster` and `pw.connect` it records all hosts, on one clock; a note names those lost meanwhile. On a
+    shared cluster it records only the runs of this process.
     """
     controller = process().controller
     if any(isinstance(o, RunRecorder) for o in controller.observers):

@@ -1,4 +1,4 @@
-"""Warnings of the Python API: Python's own, at the user's line; without a line, a note as on the command line."""
+"""Warnings of the Python API: Python warnings at the user's line, or a note on stderr if there is no such line."""
 
 import sys
 import warnings
@@ -7,7 +7,7 @@ from pathways.dialect.user_line import caller
 
 
 def warn(text: str) -> None:
-    """Warns as Python does, once a line unless the user's filters say otherwise."""
+    """Emits a Python warning, once for each line unless the user's filters change that."""
     where = caller()
     if where is None:
         print(f"note: {text}", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""The work of a host with its devices: it loads plans, runs them, and watches the runs."""
+"""The host side of the runtime: loads plans on devices, enqueues their runs, and watches the runs."""

@@ -1,4 +1,7 @@
-"""Threads of a host, one for each client: what one client waits for holds up no other."""
+"""Runs requests of a host's clients on one thread per client, so that clients do not wait for each other.
+
+`Host` uses it for loads and fetches, and `Snapshots` for files.
+"""
 
 import queue
 import threading
@@ -8,23 +11,23 @@ from typing import TypeAlias
 from pathways.runtime.threads import start_thread
 
 IDLE_S = 5.0
-"""Seconds after which a thread that has nothing to do ends."""
+"""Seconds after which an idle thread exits."""
 _Queue: TypeAlias = queue.SimpleQueue[Callable[[], object] | None]
-"""What a client has asked for, in order; None ends its thread."""
+"""The pending requests of one client, in order. None ends its thread."""
 
 
 class ClientThreads:
-    """Does what clients ask for, in the order in which each asks. `name` begins the names of the threads."""
+    """Runs the requests of each client in order. `name` is the prefix of the thread names."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._todo: dict[int, _Queue] = {}
-        """By client; only of those that have a thread."""
+        """By client. Only clients that have a thread are listed."""
         self._lock = threading.Lock()
-        """Guards those; nothing is waited for inside."""
+        """Guards `_todo`. No thread waits while holding it."""
 
     def put(self, client: int, work: Callable[[], object]) -> None:
-        """Does something on a client's thread. Raises PWC0521 where none can be started: the caller must not wait."""
+        """Enqueues work on a client's thread. Raises PWC0521 if no thread can be started: the caller must not wait."""
         with self._lock:
             todo = self._todo.get(client)
             if todo is None:
@@ -34,7 +37,7 @@ class ClientThreads:
             todo.put(work)
 
     def put_behind(self, client: int, work: Callable[[], object]) -> None:
-        """Does something behind what a client has asked for; at once, where it has no thread."""
+        """Enqueues work after the client's pending requests. Does the work at once if the client has no thread."""
         with self._lock:
             if (todo := self._todo.get(client)) is not None:
                 todo.put(work)
@@ -42,7 +45,7 @@ class ClientThreads:
         work()
 
     def end(self, client: int) -> None:
-        """Ends the thread of a client that is gone, behind what it has asked for."""
+        """Ends the thread of a disconnected client after its pending requests."""
         with self._lock:
             if (todo := self._todo.pop(client, None)) is not None:
                 todo.put(None)
@@ -60,4 +63,4 @@ class ClientThreads:
             if work is None:
                 return
             work()
-            del work  # it holds an array
+            del work  # its closure holds an array

@@ -1,7 +1,8 @@
-"""Clients at a host whose controller several share: they bring plans and inputs, and fetch results.
+"""Serves the clients of a host in a cluster that several clients share; `serve.py` starts it.
 
-Runs, and whatever must keep its order among them, come by the controller. A client shows the ticket that the
-controller has given it, and names nothing of another's.
+Clients connect directly to load plans, send inputs and fetch results. Runs, and messages that must keep their order
+relative to runs, go through the controller instead. A client must show the ticket that the controller has sent it.
+It may name only its own plans and arrays.
 """
 
 import hmac
@@ -28,29 +29,30 @@ from pathways.runtime.wire.tls import Keys, no_peer
 from pathways.runtime.wire.tls_ports import LoopListener
 
 Todo: TypeAlias = "queue.SimpleQueue[tuple[m.Message, Post | None]]"
-"""What a host's main thread does, in this order, and where the answer goes."""
+"""Messages for the host's main thread, in order, each with the recipient of its answer."""
 TICKET_S = 10.0
-"""Seconds that a ticket may come later than who shows it: by another stream. A process without one is dropped then."""
+"""Seconds after connecting until a process without a ticket is dropped. Its ticket may arrive after the process itself,
+because the controller sends the ticket on another stream."""
 MAX_ATTACH_BYTES = 1 << 16
-"""The most bytes of what a process says before it is let in."""
+"""Maximum size of a message from a process that is not admitted yet."""
 MAY = (
     m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush, m.Inject,
     m.Record,
 )  # fmt: skip
-"""What a client may ask of a host itself."""
+"""Messages that a client may send to a host directly."""
 
 
 @dataclass(eq=False)
 class _Coming:
-    """A process that has connected, and has not been let in."""
+    """A process that has connected, and is not admitted yet."""
 
     peer: Peer
     reader: FrameReader
-    """Limits what it may send."""
+    """Limits the size of its messages."""
     member: str
-    """The name in its certificate; empty at a Unix socket."""
+    """The name in its certificate; empty for a Unix socket."""
     attach: m.Attach | None = None
-    """What it has said, before its ticket has come."""
+    """Its message, if that has arrived before the ticket."""
 
 
 @dataclass(eq=False)
@@ -66,7 +68,7 @@ class Clients:
     _there: dict[int, Peer] = field(default_factory=dict[int, Peer])
 
     def expect(self, message: m.Expect) -> None:
-        """Takes a ticket from the controller."""
+        """Stores a client's ticket from the controller. Admits the client if its `Attach` has already arrived."""
         self.host.expect(message)
         self._tickets[message.client] = message.ticket, message.member
         for coming in list(self._coming.values()):
@@ -74,20 +76,20 @@ class Clients:
                 self._let_in(coming, coming.attach)
 
     def forget(self, client: int) -> None:
-        """Ends the stream of a client that the controller says is gone."""
+        """Ends the stream of a client that the controller reports as disconnected."""
         self._tickets.pop(client, None)
         if (peer := self._there.pop(client, None)) is not None:
             peer.end("the client is gone")
 
     def listen(self, path: str) -> None:
-        """Begins to let clients in, at a Unix socket. Called before the loop runs."""
+        """Starts to accept clients at a Unix socket. Must be called before the loop runs."""
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
         listener.listen(BACKLOG)
         self.loop.listen(listener, self._accept)
 
     def listen_at(self, address: Address, keys: Keys) -> Address:
-        """Begins to let clients in at a port, by their certificates; returns it. Raises PWC0913."""
+        """Starts to accept clients with certificates at a port; returns its address. Raises PWC0913."""
         try:
             listener = listening_at(address)
         except OSError as error:
@@ -102,7 +104,7 @@ class Clients:
         self._begin(sock, "")
 
     def _begin(self, transport: Transport, member: str) -> None:
-        """Hears who a process is; one that does not say so, or has no ticket, is dropped."""
+        """Waits for the `Attach` of a process. Drops the process if it does not send one, or has no ticket."""
         reader = FrameReader(lambda kind: MAX_ATTACH_BYTES)
         peer = Peer(self.loop, transport, reader)
         peer.is_known = False
@@ -128,10 +130,10 @@ class Clients:
             self._let_in(coming, message)
 
     def _let_in(self, coming: _Coming, message: m.Attach) -> None:
-        """Lets a client in that shows its ticket."""
+        """Admits a client if it shows its ticket, else refuses it."""
         peer, client = coming.peer, message.client
         ticket, whose = self._tickets[client]
-        is_another = bool(coming.member and whose) and coming.member != whose  # one without a certificate: this user's
+        is_another = bool(coming.member and whose) and coming.member != whose  # without a certificate: same user
         if is_another or not hmac.compare_digest(ticket.encode(), message.ticket.encode(errors="replace")):
             self._refuse(peer, _no_ticket(coming))
             return
@@ -146,7 +148,7 @@ class Clients:
         peer.send(m.Answer(message.request))
 
     def _hear(self, client: int, peer: Peer, post: ClientPost, kind: int, payload: bytes | bytearray) -> None:
-        """Takes what a client says; what is no message of a client ends its stream."""
+        """Handles a message of a client. Ends the stream if a client may not send this message."""
         try:
             message = decode(kind, payload)
             check_fields(message, client, f"client {client}")
@@ -169,7 +171,7 @@ class Clients:
 
     @staticmethod
     def _refuse(peer: Peer, error: PathwaysError) -> None:
-        """Tells a process why its stream ends, and ends it."""
+        """Sends an error to a process, and ends its stream."""
         peer.send(m.Answer(-1, error=write_diagnostic(error.diagnostic)))
         peer.end(str(error))
 

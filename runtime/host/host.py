@@ -1,7 +1,7 @@
-"""A host: the devices of an island, and what it does when a message comes (paper, 4.2 and 4.5).
+"""A host: executes its partitions of plans on the devices of an island (paper, 4.2 and 4.5).
 
-One thread does all that enqueues work, in the order of messages: two hosts see the runs that they share in one order.
-Plans are loaded, and values copied, by threads of each client meanwhile, and ends of runs noticed by another.
+`serve.py` passes messages in. One thread enqueues work in message order, so that hosts see shared runs in one order.
+Client threads load plans and copy values meanwhile. Another thread detects the ends of runs.
 """
 
 import json
@@ -57,15 +57,15 @@ from pathways.runtime.wire.loop import Loop
 NOTHING_LOST: Mapping[Hashable, DeviceQueue] = MappingProxyType({})
 _CLIENT = "of the cluster"
 BEAT_S = 0.5
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats to the controller."""
 _Controls: TypeAlias = m.Connect | m.Record
-"""Requests that a thread of their own serves: they wait for no plan that is loading."""
+"""Requests that a separate thread serves, so that they do not wait while a plan is loading."""
 
 
 class Host:
-    """Executes the parts of plans on its islands. `post` sends a message back; any thread may call it.
+    """Executes partitions of plans on its islands. `post` sends a message to the controller; any thread may call it.
 
-    `islands_of` finds the islands of a plan that this host has; it raises where they are not those that the plan needs.
+    `islands_of` returns this host's islands for a plan. It raises if they do not match the islands of the plan.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Host:
         self.decisions = Decisions(post, in_step=neighbors.in_step)
         self._post = post
         self.calls = ClientCalls()
-        """Of functions that clients have."""
+        """Pending calls of functions in client processes."""
         self.clients: dict[int, ClientPost] = {}
-        """The ways to clients that are connected with this host, by number."""
+        """Sends messages to the clients that are connected to this host, by number."""
         self._executables = Executables()
         self._plans: dict[int, HostPart] = {}
         self._arrays: dict[int, Any] = {}
@@ -97,37 +97,37 @@ class Host:
         self._snapshots = Snapshots(self._answer)
         self._controls: queue.SimpleQueue[tuple[_Controls, Post]] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
-        """Clients that are gone: what still comes of theirs is dropped."""
+        """Disconnected clients. Their late messages are dropped."""
         self._proven = ProvenLoads()
         self._runs = 0
 
     def expect(self, message: m.Expect) -> None:
-        """Accepts messages of a client: its number is used again only when all hosts have answered `Forget`."""
+        """Accepts messages of a client. Its number is reused only after all hosts have answered `Forget`."""
         self._forgotten.discard(message.client)
         self._proven.expect(message)
 
     def start(self, loop: Loop) -> None:
-        """Begins to answer, and to give signs of life when the loop runs. Raises PWC0521."""
+        """Starts to serve control requests, and to send heartbeats when the loop runs. Raises PWC0521."""
         start_thread("pathways-controls", self._serve_controls)
         loop.every(BEAT_S, self._beat)
 
     def receive(self, message: m.Message, post: Post | None = None) -> None:
-        """Does what a message says. If that fails, answers its request, or stores the error as its result.
+        """Handles a message. If that fails, answers its request, or stores the error as its result.
 
-        `post` sends the answer, where who asks is not the controller. Raises ConnectionEnded.
+        `post` sends the answer if the requester is not the controller. Raises ConnectionEnded.
         """
         post = post or self._post
         try:
             self._do(message, post)
         except ConnectionEnded:
             raise
-        except Exception as error:  # of this message alone: others of this host have nothing to do with it
+        except Exception as error:  # fails this message only: it must not affect other messages
             print(f"note: {self.name} failed a {type(message).__name__}", file=sys.stderr)
             traceback.print_exc()
             self._fail(message, post, why_not("a message", self.name, error))
 
     def _fail(self, message: m.Message, post: Post, cause: Diagnostic) -> None:
-        """Reports a failed message: answers its request, and stores the error in place of what it makes."""
+        """Reports a failed message: answers its request, and stores the error in place of its results."""
         if isinstance(message, m.RunPlan):
             results, said = self._refuse(message.plan, message.results, cause), write_diagnostic(cause)
             self.decisions.end(message.run)
@@ -140,7 +140,7 @@ class Host:
             post(m.Answer(request, error=write_diagnostic(cause)))
 
     def _refuse(self, plan: int, first: int, cause: Diagnostic) -> list[int]:
-        """Stores an error in place of the results of a run here; lists their numbers in the plan."""
+        """Stores an error in place of the results of a run on this host; returns their numbers in the plan."""
         part = self._plans.get(plan)
         numbers = [] if part is None else [result.number for result in part.results]
         self._arrays.update((first + number, Poison(cause)) for number in numbers)
@@ -155,7 +155,7 @@ class Host:
             case m.FreeArrays():
                 for array in message.arrays:
                     self._arrays.pop(array, None)
-            case m.UnloadPlan():  # behind its runs, and behind what may still load it
+            case m.UnloadPlan():  # after its runs, and after a load of it that may be pending
                 self._unload(message.plan)
             case m.CopyArray():
                 self._arrays[message.target] = self._made("a copy", lambda: copy_if_array(self._array(message.source)))
@@ -183,7 +183,7 @@ class Host:
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
 
     def _array(self, number: int) -> Any:
-        """An array by its number; poison for one that is not there: a client may name what it likes."""
+        """Returns an array by its number, or poison if there is none: a client may send any number."""
         if number in self._arrays:
             return self._arrays[number]
         return Poison(BadMessage(have_=f"array {number}", rule=f"an array of {self.name}"))
@@ -200,21 +200,21 @@ class Host:
         self._arrays[message.array] = self._made("an argument", lambda: put(message.blob))
 
     def _made(self, what: str, make: Callable[[], Any]) -> Any:
-        """What `make` makes; poison where it cannot, for want of memory, say."""
+        """Returns the result of `make`, or poison if it fails, for example for lack of memory."""
         try:
             return make()
         except (MemoryError, ValueError, *pjrt.FAILURES) as error:
             return Poison(why_not(what, self.name, error))
 
     def notice(self, message: m.Message, post: Post | None = None) -> bool:
-        """Does at once what must not wait behind a run; returns whether the message comes in its turn, too.
+        """Handles a message that must not wait for earlier runs; returns whether `receive` must handle it, too.
 
-        All waits for another host that is gone end, and offers to it are dropped. `post` as for `receive`.
+        Ends all waits for a host that is lost, and drops offers to it. `post` is as for `receive`.
         """
         post = post or self._post
         try:
             return self._notice(message, post)
-        except PathwaysError as error:  # no thread can be started, say
+        except PathwaysError as error:  # for example: no thread can be started
             self._fail(message, post, error.diagnostic)
             return False
 
@@ -230,29 +230,29 @@ class Host:
             case m.Decided() | m.Undecided():
                 self.decisions.hear(message)
                 return False
-            case m.LoadPlan() | m.CountCosts():  # no run that needs it comes before its answer
+            case m.LoadPlan() | m.CountCosts():  # no run that needs the plan arrives before the answer
                 self._loads.put(client_of(message.plan), lambda: self._load(message, post))
                 return False
-            case m.Connect() | m.Record():  # nor behind what clients have compiled here
+            case m.Connect() | m.Record():  # must not wait while plans of clients are compiled
                 self._controls.put((message, post))
                 return False
-            case m.FetchArray() if message.array in self._arrays:  # it is not freed, or overwritten, before the answer
+            case m.FetchArray() if message.array in self._arrays:  # neither freed nor overwritten before the answer
                 self._fetch(message, self._arrays[message.array], post)
                 return False
             case m.WriteArray() if message.array in self._arrays:  # as above
                 self._snapshots.write(message, self._arrays[message.array], post)
                 return False
-            case m.ReadArray():  # its plan is there: that was answered
+            case m.ReadArray():  # its plan is loaded: the load was answered
                 self._snapshots.read(message, self._plans, self._arrays, post)
                 return False
-            case m.CallRoll():  # a run may never come back
+            case m.CallRoll():  # must not wait for a run, which may hang
                 idle, calls = self._watchdog.tell()
                 self._post(m.Answer(message.request, value=json.dumps({"idle": idle, "calls": calls})))
                 return False
-            case m.TellTime():  # what lies between the question and the answer is how wrong it may be
+            case m.TellTime():  # the time from request to answer bounds the error of the clock
                 post(m.Answer(message.request, value=str(time.perf_counter_ns())))
                 return False
-            case m.Flush():  # what came before it on the same stream is in line
+            case m.Flush():  # earlier messages of the same stream are enqueued
                 post(m.Answer(message.request))
                 return False
             case m.Calling() | m.Returned():  # a device waits for it
@@ -289,7 +289,7 @@ class Host:
         post_answer(request, work, post, self.name, what)
 
     def _forget(self, client: int) -> None:
-        """Drops all arrays and plans of a client that is gone; its runs before this are enqueued."""
+        """Drops all arrays and plans of a disconnected client. Its earlier runs are already enqueued."""
         self._forgotten.add(client)
         self._observers.forget(client)
         self._loads.put_behind(client, lambda: self._proven.forget(client))
@@ -300,20 +300,20 @@ class Host:
             self._unload(number)
 
     def _unload(self, plan: int) -> None:
-        """Drops a plan behind all that its client has asked to load."""
+        """Drops a plan after all pending loads of its client."""
         self._loads.put_behind(client_of(plan), lambda: (self._plans.pop(plan, None), self._proven.unload(plan)))
 
     def _load(self, message: m.LoadPlan | m.CountCosts, post: Post) -> None:
-        """Loads a plan, or counts its costs, for a client that is still there."""
+        """Loads a plan, or counts its costs, if its client is still connected."""
         if client_of(message.plan) not in self._forgotten:
             self._answer(message.request, lambda: self._prepare(message), post)
         if client_of(message.plan) in self._forgotten:
             self._plans.pop(message.plan, None)
 
     def _run(self, message: m.RunPlan) -> None:
-        """Enqueues a run; its results have their numbers when this returns."""
+        """Enqueues a run. Its results are stored under their numbers when this returns."""
         part, decisions = self._plans.get(message.plan), self.decisions.of(message.run)
-        if part is None:  # its client has never had it loaded here
+        if part is None:  # its client has never loaded the plan here
             self.decisions.end(message.run)
             self._post(m.Done(message.run, 0))
             return
@@ -344,7 +344,7 @@ class Host:
                 decisions.go_on()
                 flight.wait(pendings, run.tokens)
             results += [(result, result.value_in(frame)) for result in part.results]
-        except Exception as error:  # the run fails alone: what it has launched is waited for, as always
+        except Exception as error:  # only the run fails; its launches are awaited as always
             traceback.print_exc()
             poison = Poison(why_not(f"a run of {part.plan.name}", self.name, error))
             results[:] = [(result, poison) for result in part.results]
@@ -355,20 +355,20 @@ class Host:
         flight.thread = 0
         note("run", message.run, "was enqueued")
         if not self._line.flights and is_done(part, results):
-            flight.end()  # a small one: to wake the thread of the line takes longer than the run
+            flight.end()  # a small run: waking the thread of the line takes longer than the run
         else:
             self._line.put(flight, eager=True)
         self._flights.enqueuing.pop(flight.number)
 
     def _arguments(self, part: HostPart, message: m.RunPlan) -> list[Any]:
-        """Lists the arguments of a run. With a wrong number of them all are poison, which goes on to other hosts."""
+        """Lists the arguments of a run. If their number is wrong, all are poison, which is passed to other hosts."""
         if len(message.arguments) == len(part.inputs):
             return [self._array(number) for number in message.arguments]
         have, rule = f"a run with {len(message.arguments)} arguments", f"the {len(part.inputs)} of its plan here"
         return [Poison(BadMessage(have_=have, rule=rule))] * len(part.inputs)
 
     def _hang(self, said: Hang, _: Mapping[Hashable, DeviceQueue] = NOTHING_LOST) -> None:
-        """Tells the controller of a hang, or what looks like one: it may replace this process."""
+        """Reports a proven or suspected hang to the controller, which may replace this process."""
         self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
 
     def _beat(self) -> None:
@@ -383,7 +383,7 @@ class Host:
             self._answer(message.request, lambda message=message: self._prepare(message), post)
 
     def _fetch(self, message: m.FetchArray, array: Any, post: Post) -> None:
-        """Sends the values of an array when it is there, and when who asks has taken most of what was sent before."""
+        """Sends the values of an array once it is computed, and once the requester has read most earlier data."""
 
         def work() -> None:
             if isinstance(post, ClientPost):

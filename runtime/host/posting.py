@@ -1,4 +1,4 @@
-"""Sends answers of a host to its controller, or to one of its clients."""
+"""Sends answers of a host to its controller, or to one of its clients. `Host`, `Clients` and `Snapshots` use it."""
 
 import contextlib
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from pathways.runtime.wire.peer import Peer
 
 
 class ClientPost:
-    """Sends messages to a client, if it is still there: the host has other clients to serve."""
+    """Sends messages to a client. Ignores a lost connection, because the host serves other clients, too."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -22,7 +22,10 @@ class ClientPost:
             self._peer.post(message)
 
     def post_if_taken(self, message: m.Message) -> bool:
-        """Sends a message if the client has taken all before it; returns whether it did. Takes no memory for others."""
+        """Sends a message only if the client has read all earlier ones; returns whether it was sent.
+
+        A message that is not sent takes no memory here.
+        """
         if not self._peer.is_taken:
             return False
         try:
@@ -32,18 +35,18 @@ class ClientPost:
         return True
 
     def wait_for_room(self) -> None:
-        """Waits while the client has not read much of what was sent to it; not for one that is gone."""
+        """Waits while the client has much unread data. Does not wait for a disconnected client."""
         self._peer.wait_for_room()
 
 
 Post: TypeAlias = ClientPost | Callable[[m.Message], None]
-"""Sends a message to who has asked."""
+"""Sends a message to the requester."""
 MakeAnswer: TypeAlias = Callable[[], str | bytes | tuple[str, bytes]]
-"""Gives the value of an answer, its bytes, or both."""
+"""Returns the value of an answer, its bytes, or both."""
 
 
 def post_answer(request: int, work: MakeAnswer, post: Post, island: str, what: str) -> None:
-    """Answers a request with what `work` gives, or with its error: who has asked waits, whatever happens here."""
+    """Answers a request with the result of `work`, or with its error: the requester always waits for an answer."""
     try:
         done = work()
         value, blob = done if isinstance(done, tuple) else (done, b"") if isinstance(done, str) else ("", done)

@@ -1,4 +1,4 @@
-"""Proves, to a controller that several clients share, which plans a host has loaded."""
+"""Proves to a controller that several clients share which plans a host has loaded. `Host` uses it."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -15,27 +15,27 @@ from pathways.runtime.wire.load_proofs import loaded_as, prove
 
 @dataclass(eq=False)
 class ProvenLoads:
-    """Holds the keys of clients, and what each has loaded under which number.
+    """Holds the keys of clients, and the plan that each client has loaded under each number.
 
-    A number stands for one plan until this plan is unloaded: the proof of before would do for another plan. After that
-    the controller takes no other plan under the number. A client whose connection has ended loads its plans again.
+    A number stands for one plan until this plan is unloaded: otherwise an old proof would be valid for another plan.
+    After that the controller accepts no other plan under the number. A client that reconnects loads its plans again.
     """
 
     _keys: dict[int, str] = field(default_factory=dict[int, str])
     _had: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict[int, str]))
-    """By client and number of a plan: what was loaded under it (`loaded_as`)."""
+    """By client and plan number: the text that describes the loaded plan (`loaded_as`)."""
 
     def expect(self, message: m.Expect) -> None:
-        """Takes the key of a client from the controller."""
+        """Stores the key of a client from the controller."""
         self._keys[message.client] = message.key
 
     def check(self, message: m.LoadPlan, plan: Plan, ranks: RankTable) -> str:
-        """Returns the text that a proof of this load will sign; empty if the controller gave no key for the client.
+        """Returns the text that a proof of this load will sign; empty if the controller sent no key for the client.
 
         Raises PWC0911 for another plan under a number that its client has used before.
         """
         client = client_of(message.plan)
-        if client not in self._keys:  # its controller has no other clients
+        if client not in self._keys:  # the controller has no other clients
             return ""
         branches = shared_branches(plan, lambda island: island, ranks)
         islands, shared = {stream.island for stream in plan.streams}, branches if branches or plan.bodies else None
@@ -46,7 +46,7 @@ class ProvenLoads:
         return loaded
 
     def prove(self, plan: int, loaded: str) -> bytes:
-        """Proves that what `check` named is loaded; nothing where that was nothing, or the client is gone."""
+        """Returns the proof of a load, for the text from `check`; empty if the text is, or the client disconnected."""
         client = client_of(plan)
         key = self._keys.get(client)
         if not loaded or key is None:
@@ -55,10 +55,10 @@ class ProvenLoads:
         return prove(key, plan, loaded).encode()
 
     def unload(self, plan: int) -> None:
-        """Drops what is known of a plan that its client has unloaded."""
+        """Drops the entry of a plan that its client has unloaded."""
         self._had.get(client_of(plan), {}).pop(plan, None)
 
     def forget(self, client: int) -> None:
-        """Drops what is known of a client that is gone; its number may be used again."""
+        """Drops the key and the entries of a disconnected client. Its number may be used again."""
         self._keys.pop(client, None)
         self._had.pop(client, None)

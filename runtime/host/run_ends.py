@@ -1,4 +1,4 @@
-"""What a controller is told of the end of a run on a host."""
+"""Reports the end of a run on a host to the controller, and to the client itself if possible. `Host` uses it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -18,11 +18,11 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.ids import client_of
 
 MAX_ISLANDS_TELLING = 8
-"""The hosts of a run tell its client of its end themselves if its plan has at most this many islands."""
+"""Maximum number of islands of a plan for which hosts report the end of a run directly to its client."""
 
 
 class PostAll(Protocol):
-    """Sends messages to the controller, in this order; any thread may call it."""
+    """Sends messages to the controller in order. Any thread may call it."""
 
     def __call__(self, *messages: m.Message) -> None: ...
 
@@ -30,7 +30,7 @@ class PostAll(Protocol):
 def end_of_run(
     number: int, seconds: float, results: Sequence[tuple[PartResult, Any]], numbers: NumbersOnHost | None
 ) -> m.Done | m.Failed:
-    """The end of a run that kept its devices busy for so long, and which of its results will never be there."""
+    """Returns the message that reports the end of a run, with its device time and its failed results."""
     causes: dict[str, str] = {}
     for result, value in results:
         if (cause := why_failed(value, result.origin)) is not None:
@@ -43,10 +43,10 @@ def end_of_run(
 
 
 def told_directly(said: m.Done | m.Failed, plan: Plan, clients: Mapping[int, ClientPost]) -> m.Done | m.Failed:
-    """Sends the end of a run to its client, which saves two wakeups; returns what the controller is told.
+    """Sends the end of a run to its client, which saves two wakeups; returns the message for the controller.
 
-    Of a run on many hosts the controller tells the client, which then reads one stream. So it does if the client is not
-    connected here, has not read what was sent to it, or has the controller in its own process: client 0.
+    The controller notifies the client of a run on many hosts, so that the client reads only one stream. The controller
+    also does so if the client is not connected here or has unread messages, or for the client in its own process (0).
     """
     number = client_of(said.run)
     client = clients.get(number) if len(plan.streams) <= MAX_ISLANDS_TELLING else None
@@ -56,7 +56,7 @@ def told_directly(said: m.Done | m.Failed, plan: Plan, clients: Mapping[int, Cli
 
 
 def is_done(part: HostPart, results: Sequence[tuple[PartResult, Any]]) -> bool:
-    """Whether a run is done already, as the results show that its only launch has made."""
+    """Whether a run is already done, which the results of its only launch show."""
     return part.shows_end and all(_is_ready(value) for _, value in results)
 
 

@@ -44,10 +44,10 @@ from pathways.runtime.wire.peer import Peer
 from pathways.runtime.wire.tls import read_keys
 from pathways.runtime.wire.tls_ports import join_as
 
-LOOKS, LOOK = 20, 0.05
-"""How often a host whose stream has ended looks whether its controller is gone, and the seconds between two looks."""
-MEET = 100
-"""Seconds that the hosts of an island may take to meet."""
+CONTROLLER_CHECKS, CHECK_INTERVAL_S = 20, 0.05
+"""Number of checks, and their interval, whether the controller has exited after its stream has ended."""
+MEET_TIMEOUT_S = 100
+"""Time limit for the hosts of an island to connect to their process group."""
 
 
 def serve() -> None:
@@ -69,18 +69,20 @@ def serve() -> None:
     chosen = parser.parse_args()
     if chosen.connect and not chosen.keys:
         parser.error("--connect needs --keys")
-    # The terminal's Ctrl-C is for the controller, unless that is elsewhere.
+    # Ctrl-C in the terminal is for the controller, unless the controller runs elsewhere.
     signal.signal(signal.SIGINT, signal.SIG_DFL if chosen.foreground else signal.SIG_IGN)
-    faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)  # says in its log where each thread is
+    faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)  # writes the stacks of all threads to the log
     rank: int = chosen.rank
     ranks, machine, loop = RankTable(chosen.hosts), Machine(chosen.platform), Loop()
     island = Island(chosen.island, devices=chosen.devices, hosts=ranks.count(chosen.island))
     name = ranks.names(island.name)[rank]
     try:
-        if chosen.group:  # first: until it connects, its end is seen
-            machine.join(island, ProcessGroup(chosen.group, island.hosts, rank, MEET, chosen.ip or LOOPBACK), name)
+        if chosen.group:  # before it connects to the controller: until then, its launcher detects its exit
+            machine.join(
+                island, ProcessGroup(chosen.group, island.hosts, rank, MEET_TIMEOUT_S, chosen.ip or LOOPBACK), name
+            )
         host = _host_of(island, machine, lambda *said: control.post(*said), rank, ranks, chosen.ip or LOOPBACK, loop)
-        connection = _connected(chosen)  # after the devices: it must send its first message soon
+        connection = _connected(chosen)  # after the devices: the first message must follow soon
         todo: Todo = queue.SimpleQueue()
         clients = Clients(host, todo, loop)
         port = clients.listen_at((chosen.ip, 0), read_keys(chosen.keys)) if chosen.ip and chosen.keys else None
@@ -105,16 +107,19 @@ def serve() -> None:
     while True:
         try:
             host.receive(*todo.get())
-        except ConnectionEnded:  # the loop, which sees that, too, ends the process
+        except ConnectionEnded:  # the loop detects this, too, and ends the process
             loop.over.wait()
-        except BaseException:  # what a controller relies on is not there any more
+        except BaseException:  # the controller can no longer rely on the state of this host
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
 
 
 def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: RankTable, ip: str, loop: Loop) -> Host:
-    """Makes a host of one island, or of a rank of it, reached by others at `ip`. Raises PWC0503 for too few devices."""
+    """Makes the host of an island, or of one rank of it. Other hosts reach it at `ip`.
+
+    Raises PWC0503 for too few devices.
+    """
     physical = machine.bound([island], "a cluster")[island.name]
 
     def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
@@ -141,24 +146,24 @@ def _connected(chosen: argparse.Namespace) -> Connection:
 
 
 def _remove_folder(controller: Path) -> None:
-    """Removes the folder of a cluster, if its controller is gone, which would: no process listens at its socket."""
-    for _ in range(LOOKS):  # the system may close that behind the stream
+    """Removes the folder of a cluster if its controller, which would do so, has exited: its socket has no listener."""
+    for _ in range(CONTROLLER_CHECKS):  # the system may close the socket later than the stream
         with socket.socket(socket.AF_UNIX) as sock:
             if sock.connect_ex(str(controller)):
                 shutil.rmtree(controller.parent, ignore_errors=True)
                 return
-        time.sleep(LOOK)
+        time.sleep(CHECK_INTERVAL_S)
 
 
 def _hear(clients: Clients, message: m.Message) -> None:
-    """Takes a message of the controller: does it at once, or has the main thread do it in its turn."""
+    """Handles a message of the controller at once, or enqueues it for the main thread."""
     match message:
         case m.Expect():
             clients.expect(message)
             return
         case m.Forget():
             clients.forget(message.client)
-        case m.RunRefused():  # this host is not let in, or was given up
+        case m.RunRefused():  # the controller refuses this host, or has abandoned it
             print(PathwaysError(read_diagnostic(message.cause)), file=sys.stderr, flush=True)
             os._exit(1)
         case _:

@@ -1,4 +1,4 @@
-"""Writes arrays of a host into folders, and reads them back, on a thread for each client."""
+"""Writes arrays of a host into snapshot folders, and reads them back, on one thread per client. `Host` uses it."""
 
 import json
 import os
@@ -22,22 +22,24 @@ from pathways.runtime.wire.ids import client_of
 
 
 class Snapshots:
-    """Writes and reads in the order of messages. `answer` answers a request with what the work that it is given gives,
-    or with the error that this raises, by the function that it is given."""
+    """Writes and reads arrays in message order.
+
+    `answer` answers a request through the given post, with the result of the given work or with its error.
+    """
 
     def __init__(self, answer: Callable[[int, MakeAnswer, Post], None]) -> None:
         self._answer = answer
         self._threads = ClientThreads("pathways-snapshots")
 
     def write(self, message: m.WriteArray, array: Any, post: Post) -> None:
-        """Writes an array, if there is one. Meanwhile it stays, whatever runs do: they overwrite copies of it."""
+        """Writes an array, if there is one. The array does not change meanwhile: runs overwrite copies of it."""
 
         def work() -> str:
             if array is None:
                 raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
             if isinstance(array, Poison):
                 raise array.error()
-            if isinstance(array, Shards):  # all of it is on other hosts of the island
+            if isinstance(array, Shards):  # all shards are on other hosts of the island
                 return ""
             folder, file = place_of(message)
             _check_type(file, ArrayType(tuple(array.shape), str(array.dtype)))
@@ -47,7 +49,7 @@ class Snapshots:
         self._threads.put(client_of(message.array), lambda: self._answer(message.request, work, post))
 
     def read(self, message: m.ReadArray, plans: Mapping[int, HostPart], arrays: dict[int, Any], post: Post) -> None:
-        """Reads an argument of a plan onto the devices that it wants it on, and gives it its number."""
+        """Reads an argument of a plan onto the devices of this input, and stores it under its number."""
 
         def work() -> str:
             folder, file = place_of(message)
@@ -63,7 +65,7 @@ class Snapshots:
 
 
 def place_of(message: m.WriteArray | m.ReadArray) -> tuple[Path, ArrayFile]:
-    """Where a message has an array lie. Raises PWC0911 for what is no folder of a snapshot, or no place in one."""
+    """Returns the folder and the file that a message names. Raises PWC0911 if they are not those of a snapshot."""
     try:
         return own_folder(os.fsdecode(message.folder)), read_array_file(json.loads(message.file))
     except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:

@@ -1,1 +1,1 @@
-"""Messages between processes."""
+"""Messages between the processes of a cluster, and the connections that carry them."""

@@ -1,4 +1,4 @@
-"""Where processes of a cluster listen, a Unix socket, HOST:PORT, or both; and the options of their sockets."""
+"""Addresses at which the processes of a cluster listen (a Unix socket, HOST:PORT or both), and their socket options."""
 
 import contextlib
 import os
@@ -9,11 +9,11 @@ from typing import TypeAlias
 Address: TypeAlias = tuple[str, int]
 _PORT = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\[\]:/\s]+):([0-9]{1,5})")
 LOOPBACK = "127.0.0.1"
-"""Where what is not told otherwise listens: no other machine gets there."""
+"""Default listening address. Other machines cannot reach it."""
 
 
 def read_address(text: str) -> Address | None:
-    """The machine and the port that HOST:PORT or [HOST]:PORT says; None for anything else."""
+    """Parses HOST:PORT or [HOST]:PORT into host and port. Returns None for any other text."""
     found = _PORT.fullmatch(text)
     return (found[1].strip("[]"), int(found[2])) if found and int(found[2]) < 1 << 16 else None
 
@@ -25,52 +25,54 @@ def show_address(address: Address) -> str:
 
 
 def both(port: Address | None, path: str) -> str:
-    """Says where a process listens: at a port, at a Unix socket, or at both."""
+    """Formats the endpoints of a process: a port, a Unix socket, or both."""
     return " ".join([*([show_address(port)] if port else []), *([path] if path else [])])
 
 
 def port_of(said: str) -> Address | None:
-    """The port at which a process listens, by what `both` says; None where it has none."""
+    """Returns the port in a text written by `both`, or None if the text has no port."""
     return None if said.startswith(os.sep) else read_address(said.partition(" ")[0])
 
 
 def path_of(said: str) -> str:
-    """The Unix socket at which it listens; empty where it has none."""
+    """Returns the path of the Unix socket in a text written by `both`, or an empty string."""
     return said if port_of(said) is None else said.partition(" ")[2]
 
 
 BACKLOG = 1024
-"""The most processes that may wait to be accepted at a port."""
-_ENDS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 300_000))
-"""When an end whose machine is gone is given up: after five minutes, which a process that is stopped and does not read
-has, too; half a minute where a system does not know the last of these. Not all know all."""
+"""Maximum number of connections that wait to be accepted at a port."""
+_LOST_PEER_OPTIONS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 300_000))
+"""TCP options that end a connection whose other machine is lost.
+
+The connection ends after five minutes. A stopped process that does not read has the same five minutes. A system without
+TCP_USER_TIMEOUT ends the connection after half a minute. Not every system has all of these options."""
 
 
 def listening_at(address: Address) -> socket.socket:
-    """Makes a socket that listens at an address, and at no other. Raises OSError where it cannot be had."""
+    """Creates a socket that listens at this address only. Raises OSError if the address is not available."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     return socket.create_server(address, family=family, backlog=BACKLOG)
 
 
 def undelayed(sock: socket.socket) -> None:
-    """Turns off the delay with which TCP joins small writes; Unix sockets have none."""
+    """Disables Nagle's algorithm, by which TCP delays small writes. Unix sockets have no such delay."""
     if sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def prepare(sock: socket.socket) -> None:
-    """Sets the options of streams of messages between machines: no delay, and an end when the other machine is gone.
+    """Sets the options of message streams between machines: no delay, and a timeout if the other machine is lost.
 
-    Streams of values have no such end: a host may have other things to do for long before it reads.
+    Streams of array values have no such timeout: a host may be busy for a long time before it reads.
     """
     undelayed(sock)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _ENDS:
-        with contextlib.suppress(AttributeError, OSError):  # this system knows none of it
+    for name, value in _LOST_PEER_OPTIONS:
+        with contextlib.suppress(AttributeError, OSError):  # this system does not have the option
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def end_socket(sock: socket.socket) -> None:
-    """Ends a socket in both directions, and wakes the thread that waits for it, which closes it."""
+    """Shuts a socket down in both directions. The thread that waits for the socket wakes up and closes it."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)

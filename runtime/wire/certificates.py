@@ -1,8 +1,9 @@
-"""A cluster's own authority, and the certificates of its members, in folders that are for this user alone.
+"""Creates a cluster's own certificate authority and the certificates of its members, in folders private to this user.
 
-The folder of the authority can let anything in, and stays where it was made. The folder of a member goes to the machine
-of that member, on a way that can be trusted: what has it is the member. Making them needs the package `cryptography`;
-processes that have their folders do not.
+`pwc cluster keys` calls this module; `tls.py` reads the folders. The authority's folder can create members, so it must
+not leave the machine where it was created. A member's folder is copied to the member's machine over a trusted channel:
+a process that has the folder is that member. Creating keys needs the package `cryptography`; reading the folders does
+not.
 """
 
 import os
@@ -17,24 +18,24 @@ from pathways.runtime.wire.errors import BadKeys, NoCryptography
 from pathways.runtime.wire.identity import ROLES, Identity, Role
 
 AUTHORITY = "authority.pem"
-"""The certificate of the authority: in every folder."""
+"""Certificate of the authority. It is in every folder."""
 AUTHORITY_KEY = "authority.key"
-"""The key of the authority and its certificate, in its own folder alone: one file, so that they belong together."""
+"""Key and certificate of the authority, in the authority's folder only. One file keeps the two consistent."""
 MEMBER = "member.pem"
-"""The key of a member and its certificate."""
+"""Key and certificate of a member."""
 TEN_YEARS = timedelta(days=3650)
-"""How long an authority is valid unless its maker says otherwise."""
+"""Default validity of an authority."""
 YEAR = timedelta(days=365)
-"""How long a member's certificate is."""
+"""Default validity of a member's certificate."""
 MOST_NAME = 200
-"""The most characters of a name: a certificate stays far smaller than what a handshake may send."""
+"""Maximum length of a name in characters. A certificate stays far below the size limit of a handshake."""
 
 
 def make_authority(folder: Path, cluster: str, *, begins: datetime | None = None, valid: timedelta = TEN_YEARS) -> None:
-    """Makes the authority of a new cluster; `begins`: now, unless it is said.
+    """Creates the authority of a new cluster. `begins` is the start of its validity, by default now.
 
-    Raises PWC0914 where there is one already, where others may enter the folder, and for a name that is none; PWC0915
-    without `cryptography`, PWC0606 where nothing can be written.
+    Raises PWC0914 if the folder already has an authority, if other users may enter the folder, or if the name is
+    invalid. Raises PWC0915 without `cryptography`, and PWC0606 if the files cannot be written.
     """
     _check_name(folder, cluster)
     try:
@@ -53,10 +54,10 @@ def make_authority(folder: Path, cluster: str, *, begins: datetime | None = None
 def issue(
     authority: Path, folder: Path, role: Role, name: str, *, begins: datetime | None = None, valid: timedelta = YEAR
 ) -> Identity:
-    """Makes the key and the certificate of a member in a folder of its own, or makes them anew there.
+    """Creates the key and certificate of a member in the member's own folder, or replaces them there.
 
-    Raises PWC0914 where there is no authority, where others may enter the folder, and for a name that is none; PWC0915
-    without `cryptography`, PWC0606 where nothing can be written.
+    Raises PWC0914 if there is no authority, if other users may enter the folder, or if the name is invalid. Raises
+    PWC0915 without `cryptography`, and PWC0606 if the files cannot be written.
     """
     _check_name(folder, name)
     if role not in ROLES:
@@ -68,7 +69,7 @@ def issue(
     signer = _private(authority, AUTHORITY_KEY)
     try:
         identity, certificate, private = member_pems(signer, role, name, begins or datetime.now(UTC), valid)
-    except Exception as error:  # whatever `cryptography` says of a file that is no key
+    except Exception as error:  # `cryptography` raises various exceptions for a file that is not a key
         raise bad_keys(authority, f"{AUTHORITY_KEY} is not of an authority: {error}", "the folder of one") from None
     _make_folder(folder)
     write_private(folder / AUTHORITY, certificate)
@@ -77,9 +78,9 @@ def issue(
 
 
 def member_folder(keys: Path, role: Role, name: str = "") -> Path:
-    """Where the keys of a member are: in this folder, or below it as `make_folders` leaves them.
+    """Returns the folder with a member's keys: this folder, or a folder below it that `make_folders` created.
 
-    Without a name it is the only one in its role. Raises PWC0914 where there is none, or any of several.
+    Without a name, the role must have exactly one folder. Raises PWC0914 if no folder or more than one matches.
     """
     if os.path.lexists(keys / MEMBER):
         return keys
@@ -97,15 +98,15 @@ def member_folder(keys: Path, role: Role, name: str = "") -> Path:
 
 
 def folder_name(role: Role, name: str) -> str:
-    """What the folder of a member is called beside those of others."""
+    """Returns the name of a member's folder inside the folder of all keys."""
     return role if role == "controller" else f"{role}.{name.replace('/', '.')}"
 
 
 def make_folders(keys: Path, cluster: str, hosts: Sequence[str], clients: Sequence[str]) -> list[Path]:
-    """Makes the keys of a cluster: of its authority and its controller where they are missing, and of these members.
+    """Creates the keys of a cluster: those of the given members, and those of the authority and controller if missing.
 
-    Returns the folders that were made. Raises as `make_authority` and `issue` do; PWC0914 for two members of one
-    folder, or one that is there already.
+    Returns the folders that were created. Raises the errors of `make_authority` and `issue`. Raises PWC0914 if two
+    members would share a folder, or if a member's folder already has keys.
     """
     authority = keys / "authority"
     members: list[tuple[Role, str]] = [*(("host", name) for name in hosts), *(("client", name) for name in clients)]
@@ -126,7 +127,7 @@ def make_folders(keys: Path, cluster: str, hosts: Sequence[str], clients: Sequen
 
 
 def member_files(folder: Path) -> tuple[Path, Path]:
-    """The certificate of the authority, and the file of the member, which only this user can read. Raises PWC0914."""
+    """Returns the authority's certificate and the member's file. Raises PWC0914 if other users can read the file."""
     _private(folder, MEMBER)
     return folder / AUTHORITY, folder / MEMBER
 
@@ -147,7 +148,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuses a folder that other users may enter."""
+    """Raises PWC0914 if other users may enter the folder."""
     status = folder.stat()
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         have = f"a folder of user {status.st_uid} with the mode {stat.S_IMODE(status.st_mode):04o}"
@@ -155,7 +156,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _private(folder: Path, name: str) -> bytes:
-    """Reads a file of keys, which must be this user's alone."""
+    """Reads a key file. Raises PWC0914 unless the file belongs to this user and is private."""
     try:
         _check_folder(folder)
         status = (folder / name).lstat()

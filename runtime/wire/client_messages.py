@@ -1,4 +1,7 @@
-"""The messages of clients: to a controller that several share, and to the hosts of its islands."""
+"""Messages that clients exchange with a shared controller and with the hosts of its islands.
+
+The controller and the hosts check every message of a client (`fields.py`) before they act on it.
+"""
 
 from pathways.runtime.wire.fields import (
     CauseText,
@@ -16,16 +19,17 @@ from pathways.runtime.wire.fields import (
 from pathways.runtime.wire.message import Message
 
 MAX_CARRIED_BYTES = 1 << 16
-"""Arguments up to this size, together, are sent with the run that takes them."""
+"""Arguments up to this size in total are sent together with the run that takes them."""
 WEIGHT = 1 << 20
-"""What a weight is multiplied by in messages."""
+"""Factor by which weights are multiplied in messages, so that they are integers."""
 
 
 class Welcome(Message, frozen=True):
-    """The controller to a client, once: its number, what it shows to hosts (`ticket`), and what there is.
+    """Controller to client, once: the client's number, its `ticket` for hosts, and the state of the cluster.
 
-    `topology` is a spec (docs/topologies.md); `hosts` has the epoch of each island, by name, in the order of their
-    numbers, the addresses of its hosts, and why none will come any more; no address: they are not there yet.
+    `topology` is a spec (docs/topologies.md). `hosts` maps the name of each island, in the order of their numbers, to
+    JSON. The JSON lists its epoch, the addresses of its hosts, why no more hosts will start, and the number of its
+    first device. Without addresses, the hosts are not connected yet.
     """
 
     client: Int
@@ -37,9 +41,9 @@ class Welcome(Message, frozen=True):
 
 
 class Expect(Message, frozen=True):
-    """The controller to a host: a client will come, and show this ticket, and the certificate of this name, if any.
+    """Controller to host: a client will connect, with this ticket and, if any, the certificate of this name.
 
-    `key`: with it the host proves to the controller what it has loaded for the client (wire/load_proofs.py).
+    With `key` the host proves to the controller what it has loaded for the client (wire/load_proofs.py).
     """
 
     client: Int
@@ -49,14 +53,14 @@ class Expect(Message, frozen=True):
 
 
 class Forget(Message, frozen=True):
-    """The controller to a host: a client is gone. Answered when whatever was the client's is gone, too."""
+    """Controller to host: a client has disconnected. Answered when everything of that client is released."""
 
     request: Int
     client: Int
 
 
 class Attach(Message, frozen=True):
-    """A client to a host, first of all: whose the messages are that follow."""
+    """Client to host, first message: identifies the client that sends the messages that follow."""
 
     request: Int
     client: Int
@@ -64,13 +68,13 @@ class Attach(Message, frozen=True):
 
 
 class Flush(Message, frozen=True):
-    """A client to a host: answer when all that was sent before is in line, so that a run which comes now finds it."""
+    """Client to host: answer when all earlier messages are enqueued, so that a run submitted now finds their arrays."""
 
     request: Int
 
 
 class HostGone(Message, frozen=True):
-    """The controller to a client: the hosts of an island's epoch are gone, and why (a diagnostic)."""
+    """Controller to client: the hosts of an island's epoch are lost. `cause` is a diagnostic."""
 
     island: str
     epoch: Int
@@ -78,7 +82,7 @@ class HostGone(Message, frozen=True):
 
 
 class HostCame(Message, frozen=True):
-    """The controller to a client: the hosts of an island are there, at addresses by name; none: none will come."""
+    """Controller to client: the hosts of an island are connected. Without addresses, no hosts will connect."""
 
     island: str
     epoch: Int
@@ -86,10 +90,10 @@ class HostCame(Message, frozen=True):
 
 
 class ChangeIslands(Message, frozen=True):
-    """A client to the controller: add the island of a topology (a TOML file), or remove one, by its name.
+    """Client to controller: add the island of a topology (a TOML file), or remove an island by name.
 
-    `named` is whether it is to have the name that it has there; `now`: what runs there fails. The answer's value is the
-    name of the island.
+    If `named`, the new island keeps its name in the topology. If `now`, runs on the removed island fail. The answer's
+    value is the name of the island.
     """
 
     request: Int
@@ -100,7 +104,7 @@ class ChangeIslands(Message, frozen=True):
 
 
 class IslandCame(Message, frozen=True):
-    """The controller to a client: there is another island, the one of a topology (a TOML file), of this number.
+    """Controller to client: an island was added, from a topology (a TOML file), with this number.
 
     `first` is the number of its first device.
     """
@@ -111,17 +115,17 @@ class IslandCame(Message, frozen=True):
 
 
 class IslandLeaves(Message, frozen=True):
-    """The controller to a client: an island is being removed (`cause`: a diagnostic); nothing is to be placed there."""
+    """Controller to client: an island is being removed (`cause`: a diagnostic), so nothing may be placed there."""
 
     island: str
     cause: str
 
 
 class Introduce(Message, frozen=True):
-    """A client to the controller: one of its plans, or of the clients inside of it (`plan` is -1), has this name.
+    """Client to controller: the name of a plan, or of a client inside this process (`plan` is -1).
 
-    `branches` are those that several hosts take together; None for a plan without any branch. `digest` is the same for
-    all clients that have the same plan.
+    `branches` are those that several hosts decide together, or None for a plan without branches. `digest` is the same
+    for all clients that have the same plan.
     """
 
     number: Count
@@ -132,15 +136,15 @@ class Introduce(Message, frozen=True):
 
 
 class Retire(Message, frozen=True):
-    """A client to the controller: a client inside of it was closed, and holds nothing; its number is not used again."""
+    """Client to controller: a client inside this process was closed. It holds nothing, and its number is not reused."""
 
     number: Count
 
 
 class Loaded(Message, frozen=True):
-    """A client to the controller: the hosts of an island have loaded a plan.
+    """Client to controller: the hosts of an island have loaded a plan.
 
-    `proofs`: what each of them has answered, by rank, joined by spaces (wire/load_proofs.py).
+    `proofs` are the answers of these hosts by rank, joined by spaces (wire/load_proofs.py).
     """
 
     plan: Id
@@ -149,10 +153,10 @@ class Loaded(Message, frozen=True):
 
 
 class Submit(Message, frozen=True):
-    """A client to the controller: run this when its turn comes. `blob` has the message to each island (`parcels`).
+    """Client to controller: execute a run when it is scheduled. `blob` has the messages for each island (`parcels`).
 
-    `inside` is which of the clients inside of the process it is for, `weight` its weight times `WEIGHT`; `memory` has
-    the bytes that it takes on devices (numbered over all islands), in pairs.
+    `inside` is the number of the client inside the process. `weight` is that client's weight times `WEIGHT`. `memory`
+    lists pairs of device (numbered over all islands) and bytes that the run needs there.
     """
 
     run: Id
@@ -164,9 +168,9 @@ class Submit(Message, frozen=True):
 
 
 class Relayed(Message, frozen=True):
-    """What goes by the controller: a client's message to an island, behind its runs there, or a host's to a client.
+    """A message passed on by the controller: from a client to an island, after the client's runs there, or from a host.
 
-    `rank`: which of the hosts of the island says it; what a client says goes to all of them.
+    `rank` is the rank of the host that sent it. A client's message goes to all hosts of the island.
     """
 
     island: Count
@@ -176,9 +180,10 @@ class Relayed(Message, frozen=True):
 
 
 class Hold(Message, frozen=True):
-    """A client to the controller: it holds so many bytes more on devices, in pairs; negative: fewer.
+    """Client to controller: the client holds this many more bytes on devices, as pairs. Negative: fewer bytes.
 
-    `run`: the run that makes the arrays, if it has not ended. Until it begins they take no memory. 0: none.
+    `run` is the run that makes the arrays, if it has not completed; 0 if there is none. The arrays take no memory until
+    that run begins.
     """
 
     inside: Count
@@ -187,16 +192,17 @@ class Hold(Message, frozen=True):
 
 
 class Cancel(Message, frozen=True):
-    """A client to the controller: end the loops of a run, and take it out of line (`cause`: a diagnostic)."""
+    """Client to controller: end the loops of a run, and remove it from the queue. `cause` is a diagnostic."""
 
     run: Id
     cause: CauseText
 
 
 class CallBack(Message, frozen=True):
-    """A host to a client: call a function of its process (dialect/host_callbacks.py), for a computation of this name.
+    """Host to client: call a function of the client's process (dialect/host_callbacks.py) for this computation.
 
-    `value` is JSON, the type and shape of each argument, `blob` their bytes. `alone`: no result shows an exception.
+    `value` is JSON with the type and shape of each argument; `blob` has their bytes. If `alone`, no result can carry an
+    exception.
     """
 
     call: Int
@@ -208,14 +214,17 @@ class CallBack(Message, frozen=True):
 
 
 class Calling(Message, frozen=True):
-    """A client to a host, once a second: a call goes on; whether its thread has computed since this was last said."""
+    """Client to host, once a second: a host callback still runs.
+
+    `computes`: whether its thread has computed since the last of these messages.
+    """
 
     call: Int
     computes: bool
 
 
 class Returned(Message, frozen=True):
-    """A client to a host: a call has returned (`blob`: the bytes of all results), or raised an exception (`cause`)."""
+    """Client to host: a callback has returned (`blob`: the bytes of all results) or raised an exception (`cause`)."""
 
     call: Int
     cause: ShortText
@@ -223,6 +232,6 @@ class Returned(Message, frozen=True):
 
 
 class TellStacks(Message, frozen=True):
-    """The controller to a host: say where each of its threads is; the answer's value is text."""
+    """Controller to host: report the stack of every thread. The answer's value is text."""
 
     request: Int

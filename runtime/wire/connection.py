@@ -1,6 +1,6 @@
-"""A stream of messages whose owner waits for each: to connect, to say who one is, or to ask once.
+"""A blocking stream of messages, used to connect, to authenticate, or for a single request.
 
-A process that goes on hands it over to its loop (`peer.py`).
+Processes that keep the stream hand it over to their event loop (`peer.py`).
 """
 
 import contextlib
@@ -14,30 +14,30 @@ from pathways.runtime.wire.peer import Peer
 
 
 class Connection:
-    """One end of a stream, plain or under TLS, for one thread."""
+    """One end of a stream, plain or under TLS. Only one thread may use it."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._reader = FrameReader(most_bytes)
 
     def post(self, *messages: Message) -> None:
-        """Sends messages; waits until the stream has taken them. Raises ConnectionEnded."""
+        """Sends messages and blocks until the stream has accepted them. Raises ConnectionEnded."""
         send_all(self._transport, [data for message in messages for data in frame_of(*encode(message))])
 
     def receive(self) -> Message:
-        """Waits for the next message. Raises ConnectionEnded, and PWC0911 for what is none."""
+        """Blocks until the next message. Raises ConnectionEnded, or PWC0911 for invalid bytes."""
         while True:
             for found in self._reader.frames():
                 return decode(*found)
-            with contextlib.suppress(BlockingIOError):  # under TLS a part of a record has come
+            with contextlib.suppress(BlockingIOError):  # under TLS: only a part of a record has arrived
                 self._reader.read(self._transport)
 
     def hand_over(self, loop: Loop) -> Peer:
-        """Has a loop go on with the stream, from the first message that `receive` has not given."""
+        """Passes the stream to a loop, which continues with the first message that `receive` has not returned."""
         return Peer(loop, self._transport, self._reader)
 
     def close(self) -> None:
-        """Ends the stream in both directions: the other end sees it at once."""
+        """Shuts the stream down in both directions, so that the other end notices at once."""
         with contextlib.suppress(OSError):
             self._transport.shutdown(socket.SHUT_RDWR)
         self._transport.close()

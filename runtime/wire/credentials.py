@@ -1,4 +1,4 @@
-"""Which process is at the other end: as the system says it of a Unix socket (Linux), or as its certificate does."""
+"""Identifies the process at the other end: by the system for Unix sockets (Linux), or by its certificate."""
 
 import socket
 import struct
@@ -11,12 +11,12 @@ from pathways.runtime.wire.identity import Identity, Role
 _CREDENTIALS = struct.Struct("3i")
 
 TICKET = "PATHWAYS_TICKET"
-"""The environment variable in which a host finds the ticket by which its controller knows it."""
+"""Environment variable with the ticket by which the controller recognizes a host that it started."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """A process of this user and this machine, by its number, or a member of the cluster from anywhere."""
+    """The process at the other end: one of this user on this machine (`pid`), or a cluster member from anywhere."""
 
     pid: int = 0
     member: Identity | None = None
@@ -25,18 +25,18 @@ class Caller:
         return f"process {self.pid}" if self.member is None else str(self.member)
 
     def is_host(self, name: str) -> bool:
-        """Whether it has the certificate of a host; a process of this machine has none."""
+        """Whether the process has the certificate of this host. A process on this machine has no certificate."""
         return self.member is not None and (self.member.role, self.member.name) == ("host", name)
 
     def check(self, role: Role, address: str) -> None:
-        """Raises PWC0913 for a member in another role; who needs no certificate may be either."""
+        """Raises PWC0913 for a member in another role. A process without a certificate may take either role."""
         if self.member is not None and self.member.role != role:
             reason = f"its certificate is that of {self.member}"
             raise PathwaysError(NoPeer(address=address, reason=reason, wanted=role))
 
 
 def process_at(sock: socket.socket) -> tuple[int, int]:
-    """The number of the process, and of its user."""
+    """Returns the process id and the user id of the process at the other end of a Unix socket."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(raw)
     return pid, user

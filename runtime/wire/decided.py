@@ -1,17 +1,20 @@
-"""What is said of the branches of a run between its hosts: what they go by, or that nothing more will be decided."""
+"""Messages about the branches of a run: a decided value, or that nothing more will be decided.
+
+The hosts of a run exchange them through the controller.
+"""
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.runtime.wire import messages as m
 
 Said = m.Decided | m.Undecided
-"""A decision of a run, by its name: a value, or why there will be none."""
+"""A decision of a run, identified by its name: a value, or the reason why there will be none."""
 DOOMED, CANCELLED = -1, -2
-"""Names of all that is not decided yet: between hosts, and of loops on one host, too."""
+"""Names that stand for all open decisions of a run: those between hosts, or also those of loops on one host."""
 ENDED = -3
-"""The name of whatever a loop would come to next, for hosts that go by decisions in one order."""
+"""Name that stands for the next decision of a loop, for hosts that take decisions in one common order."""
 
 
 def doom(run: int, cause: Diagnostic, *, cancelled: bool) -> m.Undecided:
-    """Says that nothing more of a run will be decided: a host of it is gone, or it was cancelled."""
+    """Builds the message that nothing more of a run will be decided: one of its hosts is lost, or it was cancelled."""
     return m.Undecided(run, 0, 0, CANCELLED if cancelled else DOOMED, write_diagnostic(cause))

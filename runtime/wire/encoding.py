@@ -1,7 +1,7 @@
 """Encodes and decodes messages. A payload is MessagePack; the bytes of a field `blob` follow it unpacked.
 
-`decode` checks the types of all fields: no code behind it sees a message of another form. What a client may put into
-them is checked by `check_fields` (fields.py).
+`decode` checks the types of all fields, so code that handles messages never sees malformed ones. `check_fields`
+(fields.py) checks the values that a client may send.
 """
 
 import struct
@@ -17,16 +17,16 @@ from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.frames import HEADER, frame_of
 
 MAX_NUMBERS_BYTES = 1 << 20
-"""The largest message of numbers alone: what is read of it takes up to 40 times its size in memory."""
+"""Size limit in bytes of messages that hold only numbers. Decoding takes up to 40 times this size in memory."""
 MAX_TALK_BYTES = 1 << 22
-"""The largest message of a client that carries no data."""
+"""Size limit in bytes of client messages without data."""
 MAX_FRAMES = 1 << 12
-"""The most messages that go to an island with one run."""
+"""Maximum number of messages to one island per run."""
 MAX_BYTES = 1 << 40
-"""The largest message of any other kind: a plan or an array."""
+"""Size limit in bytes of all other messages: a plan or an array."""
 Message = m.Message
 MESSAGES: tuple[type[Message], ...] = tuple(Message.__subclasses__())
-"""All messages by kind: `messages` imports the modules in which they are declared, in one order."""
+"""The message classes; the position is the kind. `messages` imports the declaring modules in a fixed order."""
 _KINDS: dict[type[Message], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Message], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
 _CARRYING = frozenset(cls for cls in MESSAGES if "blob" in _HINTS[cls])
@@ -34,15 +34,15 @@ _OF_NUMBERS = frozenset(cls for cls in MESSAGES if {*_HINTS[cls].values()} <= {i
 _write = msgspec.msgpack.Encoder().encode
 _COUNT = struct.Struct("<I")
 _PARCEL = struct.Struct("<IIQ")
-"""The number of an island, its epoch, the size of the frames."""
+"""Island number, epoch, size of the frames in bytes."""
 
 
 Parcel: TypeAlias = tuple[int, int, Sequence[Message]]
-"""The messages to an island, by its number and epoch."""
+"""Island number, epoch, and the messages to that island."""
 
 
 def pack_parcels(parcels: Iterable[Parcel]) -> bytes:
-    """Writes the messages to several islands, by number and epoch, for `Submit`."""
+    """Packs the messages to several islands, with island number and epoch, for `Submit`."""
     found: list[bytes] = []
     for island, epoch, messages in parcels:
         frames = b"".join(map(frame_bytes, messages))
@@ -51,7 +51,7 @@ def pack_parcels(parcels: Iterable[Parcel]) -> bytes:
 
 
 def read_parcels(blob: bytes) -> list[tuple[int, int, bytes]]:
-    """Unpacks parcels: island, epoch and frames of each. Raises PWC0911 where the bytes are not whole parcels."""
+    """Unpacks parcels into island, epoch and frames. Raises PWC0911 if the bytes are not whole parcels."""
     found: list[tuple[int, int, bytes]] = []
     at = 0
     while at < len(blob):
@@ -69,7 +69,7 @@ def frame_bytes(message: Message) -> bytes:
 
 
 def read_frames(data: bytes, expected: Collection[type[Message]] = MESSAGES) -> list[Message]:
-    """Reads the messages of whole frames. Raises PWC0911 for anything else, before it decodes an unexpected message."""
+    """Decodes whole frames. Raises PWC0911 for other bytes, and for an unexpected message before it is decoded."""
     found: list[Message] = []
     at = 0
     while at < len(data):
@@ -94,12 +94,12 @@ def encode(message: Message) -> tuple[int, bytes, bytes]:
         *values, blob = astuple(message)
         packed = _write(values)
         return _KINDS[cls], _COUNT.pack(len(packed)) + packed, blob
-    except UnicodeEncodeError:  # a text of bytes that are no UTF-8: a file name, say
+    except UnicodeEncodeError:  # a string with bytes that are not valid UTF-8, such as a file name
         return encode(cls(*map(_in_utf8, astuple(message))))
 
 
 def _in_utf8(value: Any) -> Any:
-    """Escapes what UTF-8 cannot hold, in all texts of a value."""
+    """Escapes characters that UTF-8 cannot encode, in all strings of a value."""
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
         return {_in_utf8(key): _in_utf8(item) for key, item in items.items()}
@@ -110,7 +110,7 @@ def _in_utf8(value: Any) -> Any:
 
 
 def decode(kind: int, payload: bytes | bytearray) -> Message:
-    """Reads a message. Raises PWC0911 where a payload is no message of its kind."""
+    """Decodes a message. Raises PWC0911 if the payload is not a message of this kind."""
     if not 0 <= kind < len(MESSAGES):
         raise _bad(f"a message of kind {kind}", f"kinds 0 to {len(MESSAGES) - 1}")
     try:
@@ -120,9 +120,9 @@ def decode(kind: int, payload: bytes | bytearray) -> Message:
 
 
 def read_expected(kind: int, payload: bytes | bytearray, expected: Collection[type[Message]]) -> Message:
-    """Reads a client's message of one of these classes. Raises PWC0911 for others before they are decoded.
+    """Decodes a client's message of one of these classes. Raises PWC0911 for other classes before decoding.
 
-    A message without raw bytes has at most `MAX_TALK_BYTES`: what is decoded of it takes up to 25 times its size.
+    Limits a message without raw bytes to `MAX_TALK_BYTES`: a decoded message takes up to 25 times its size.
     """
     _check_kind(kind, expected)
     if len(payload) > MAX_TALK_BYTES and MESSAGES[kind] not in _CARRYING:

@@ -1,4 +1,4 @@
-"""Errors of processes that work together: one is gone, of another version, or cannot do something."""
+"""Errors of communication between processes: a lost process, a version mismatch, an unsupported request, keys, Ray."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,8 +1,8 @@
-"""What the fields of messages may hold: whose an id is, which numbers, how long a text.
+"""Types of message fields, with rules for their values: ownership of ids, ranges of numbers, lengths of texts.
 
-Messages declare their fields with these types. `check_fields` applies them to a whole message of a client before
-anything acts on it: an id is chosen by who submits a run, before any host has heard of it, so that one client could
-name another's.
+Messages declare their fields with these types. Controllers and hosts call `check_fields` on every message of a client
+before they act on it. A client chooses the ids of its run before any host knows them, so it could name another
+client's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,25 +19,25 @@ from pathways.runtime.wire.errors import BadMessage, ForeignArray
 from pathways.runtime.wire.ids import MOST_RESULTS, NONE, client_of
 
 MOST_NAME = 1 << 10
-"""The most characters of a name."""
+"""Maximum length of a name in characters."""
 MOST_TRANSFERS = 1 << 62
-"""Numbers of values between hosts are smaller: behind them come those of greetings."""
+"""Transfers of values between hosts have numbers below this limit. Numbers above it are those of greetings."""
 MOST_TEXT = 1 << 20
-"""The most characters of any other text but those of plans."""
+"""Maximum length of any other text in characters, except plans."""
 
 
 @runtime_checkable
 class Rule(Protocol):
-    """What a field must be, beside its type."""
+    """A condition on the value of a field, in addition to its type."""
 
     def broken(self, value: Any, client: int) -> int | str | None:
-        """Gives the first id that is not the client's, or what the value must be; None for a valid value."""
+        """Returns the first id of another client, or a text that describes valid values. None if the value is valid."""
         ...
 
 
 @dataclass(frozen=True)
 class Owned:
-    """An id, or several, of the client's own arrays, plans or runs. `following`: so many ids behind it are, too."""
+    """One or several ids of the client's own arrays, plans or runs. The next `following` ids must be its own, too."""
 
     may_be_none: bool = False
     following: int = 0
@@ -55,7 +55,7 @@ class Owned:
 
 @dataclass(frozen=True)
 class Number:
-    """A number from `least` to `most`."""
+    """An integer from `least` to `most`."""
 
     least: int
     most: int
@@ -66,7 +66,7 @@ class Number:
 
 @dataclass(frozen=True)
 class ItsClient:
-    """The number of the client itself."""
+    """The number of the sending client."""
 
     def broken(self, value: int, client: int) -> int | str | None:
         return None if value == client else f"client {client}, which says it"
@@ -74,7 +74,7 @@ class ItsClient:
 
 @dataclass(frozen=True)
 class Text:
-    """A text of at most so many characters. `line`: one line, which a terminal shows as it is."""
+    """A text of at most `most` characters. If `line`, it is one line of printable characters."""
 
     most: int = MOST_TEXT
     line: bool = False
@@ -100,37 +100,37 @@ class Cause:
 
 
 Int: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""Integers that fit in 64 bits with a sign, wherever they are written next."""
+"""Integers that fit in 64 signed bits, so that any later encoding can hold them."""
 Ids: TypeAlias = tuple[Int, ...]
 Id: TypeAlias = Annotated[Int, Owned()]
-"""An array, a plan or a run of the client that names it."""
+"""An array, a plan or a run of the client that sends the message."""
 OwnIds: TypeAlias = Annotated[Ids, Owned()]
 Arguments: TypeAlias = Annotated[Ids, Owned(may_be_none=True)]
-"""Arrays; `NONE` for an argument that nothing reads."""
+"""Arrays; `NONE` for an argument that no computation reads."""
 FirstResult: TypeAlias = Annotated[Int, Owned(following=MOST_RESULTS - 1)]
 PlanOrNone: TypeAlias = Annotated[Int, Owned(may_be_none=True)]
 ClientNumber: TypeAlias = Annotated[Int, ItsClient()]
 Name: TypeAlias = Annotated[str, Text(MOST_NAME, line=True)]
 ShortText: TypeAlias = Annotated[str, Text()]
 Index: TypeAlias = Annotated[int, Meta(gt=-(1 << 20), lt=1 << 20)]
-"""A key of a dictionary. Larger keys could be chosen so that they collide, and reading them takes minutes."""
+"""A dictionary key. Larger keys could be chosen to collide, and reading such a dictionary takes minutes."""
 Functions: TypeAlias = Annotated[dict[Index, Ids], Meta(max_length=1 << 20)]
-"""By computation of a plan: the numbers of the functions of the client that the computation calls back."""
+"""By computation of a plan: the numbers of the client's functions that the computation calls as host callbacks."""
 HostName: TypeAlias = Annotated[str, Meta(max_length=MOST_NAME)]
 HostNames: TypeAlias = Annotated[frozenset[HostName], Meta(max_length=1 << 12)]
 MemoryPairs: TypeAlias = Annotated[Ids, Meta(max_length=1 << 17)]
-"""The numbers of devices and bytes on them, in pairs."""
+"""Pairs of device number and bytes on that device."""
 BranchNumber: TypeAlias = Annotated[int, Meta(gt=-(1 << 20), lt=1 << 48)]
-"""The number of a branch, with that of its body in the upper bits. In this range there are numbers that collide in a
-dictionary, but a plan has so few branches that they cost little."""
+"""Branch number, with the number of its body in the upper bits. Keys in this range can collide in a dictionary, but a
+plan has few branches, so collisions cost little."""
 SharedBranches: TypeAlias = Annotated[dict[BranchNumber, tuple[HostName, HostNames]], Meta(max_length=1 << 12)]
-"""By number, the branches of a plan that several hosts take together: the kind and the hosts of each."""
+"""Branches of a plan that several hosts decide together, by number: the kind and the hosts of each."""
 Folder: TypeAlias = Annotated[bytes, Meta(max_length=4096)]
-"""A path as `os.fsencode` gives it: not every path is UTF-8."""
+"""A path as encoded by `os.fsencode`: not every path is UTF-8."""
 CauseText: TypeAlias = Annotated[str, Cause()]
 Count: TypeAlias = Annotated[Int, Number(0, 1 << 31)]
 RunOrNone: TypeAlias = Annotated[Int, Number(0, (1 << 63) - 1)]
-"""The number of a run, which the controller looks for among those of the client; 0: none."""
+"""Number of a run, which the controller looks up among the client's runs; 0 for none."""
 PositionOrNone: TypeAlias = Annotated[Int, Number(-1, 1 << 31)]
 Weight: TypeAlias = Annotated[Int, Number(0, 1 << 60)]
 FirstTransfer: TypeAlias = Annotated[Int, Number(0, MOST_TRANSFERS)]
@@ -144,16 +144,16 @@ def named(text: str) -> str:
 
 @cache
 def rules_of(cls: type[Any]) -> tuple[tuple[str, Rule], ...]:
-    """Lists the rules of a message's fields, by name."""
+    """Lists the rules of a message's fields, as pairs of field name and rule."""
     hints = get_type_hints(cls, include_extras=True)
     found = ((name, rule) for name, hint in hints.items() for rule in getattr(hint, "__metadata__", ()))
     return tuple((name, rule) for name, rule in found if isinstance(rule, Rule))
 
 
 def check_fields(message: Any, client: int, who: str) -> None:
-    """Raises PWC0916 for a message of a client that names what is another's, PWC0911 for one that breaks another rule.
+    """Raises PWC0916 for a client's message that names another client's id, PWC0911 if it breaks another rule.
 
-    `who`: the client, as errors call it.
+    Errors call the client `who`.
     """
     what = type(message).__name__
     for name, broken in _broken(message, client):

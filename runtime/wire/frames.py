@@ -1,6 +1,7 @@
-"""Frames over a stream: the size of the payload, the kind of message, the payload. No pickle.
+"""Frames over a stream: size of the payload, kind of the message, payload. No pickle.
 
-A frame that is too large for its kind, or that ends in its middle, is an error of that connection alone.
+`peer.py` and `connection.py` read and write frames. A frame that is too large for its kind, or incomplete, fails only
+its own connection.
 """
 
 import socket
@@ -14,16 +15,16 @@ from pathways.runtime.wire.errors import BadMessage
 
 HEADER = struct.Struct("<QB")
 JOINED_BYTES = 1 << 16
-"""Pieces are joined to one write up to this size: a larger payload is not copied for it."""
+"""Frames up to this size in bytes are joined into one write. Larger payloads are not copied."""
 READ_BYTES = 1 << 16
-"""The most bytes that are read at once, unless they are of a large payload. Room for four times as many takes 13 us
-more to make, whatever comes, since the system gives it page by page."""
+"""Maximum bytes of one read, except into a large payload. A buffer four times as large takes 13 us longer to allocate,
+even for few bytes, because the system provides it page by page."""
 CHUNK_BYTES = 1 << 24
-"""The most bytes for which room is made before they are there: a false size takes no memory."""
+"""Maximum bytes allocated ahead of received data, so that a false size takes no memory."""
 
 
 class Transport(Protocol):
-    """Carries the bytes of a stream: a stream socket, or one under TLS (`tls_socket.py`). Its failures are OSErrors."""
+    """Carries the bytes of a stream: a stream socket, or one under TLS (`tls_socket.py`). Failures are OSErrors."""
 
     def fileno(self) -> int: ...
 
@@ -39,18 +40,18 @@ class Transport(Protocol):
 
 
 class ConnectionEnded(Exception):
-    """The other end of a connection is gone."""
+    """The other end of a connection has disconnected."""
 
 
 def frame_of(kind: int, payload: bytes, blob: bytes | memoryview = b"") -> list[bytes | memoryview]:
-    """Lists the bytes of one frame in the order to write them. `blob` follows the payload; a long one is not copied."""
+    """Returns the bytes of one frame in write order. `blob` follows the payload; a long `blob` is not copied."""
     size = len(payload) + len(blob)
     header = HEADER.pack(size, kind)
     return [b"".join((header, payload, blob))] if size <= JOINED_BYTES else [header + payload, blob]
 
 
 def send_all(transport: Transport, pieces: Sequence[bytes | memoryview]) -> None:
-    """Writes all bytes, small pieces by one write. Raises ConnectionEnded where the other end is gone."""
+    """Writes all bytes; joins small pieces into one write. Raises ConnectionEnded if the other end has disconnected."""
     if len(pieces) > 1 and sum(map(len, pieces)) <= JOINED_BYTES:
         pieces = [b"".join(pieces)]
     try:
@@ -63,30 +64,30 @@ def send_all(transport: Transport, pieces: Sequence[bytes | memoryview]) -> None
 
 
 class FrameReader:
-    """Splits the bytes of one stream into frames; its owner says when to read."""
+    """Splits the bytes of one stream into frames. The owner decides when to read."""
 
     def __init__(self, most_bytes: Callable[[int], int]) -> None:
-        """`most_bytes` gives the most bytes of a payload by the kind of the frame; it may be replaced."""
+        """`most_bytes` returns the maximum payload size in bytes for the kind of a frame. It may be replaced later."""
         self.most_bytes = most_bytes
         self.heard = time.monotonic()
-        """When bytes last came."""
+        """Time of the last received bytes."""
         self._buffer = bytearray()
         self._begin = 0
-        """Where the first frame begins that was not given yet."""
+        """Position of the first frame that was not returned yet."""
         self._kind = 0
         self._size = -1
-        """The size of a large payload that is being read; -1: none is."""
+        """Size of the large payload that is being read; -1 if none is."""
         self._payload = bytearray()
-        """That payload, and room for more of it."""
+        """The received bytes of that payload, with allocated room for more."""
         self._filled = 0
 
     def read(self, transport: Transport) -> None:
-        """Takes what has come.
+        """Reads the bytes that have arrived.
 
-        Raises BlockingIOError where nothing has, ConnectionEnded at the end of the stream.
+        Raises BlockingIOError if none have, ConnectionEnded at the end of the stream.
         """
         try:
-            if self._size >= 0 and isinstance(transport, socket.socket):  # straight to its place
+            if self._size >= 0 and isinstance(transport, socket.socket):  # without a copy
                 self._make_room()
                 with memoryview(self._payload) as view:
                     count = transport.recv_into(view[self._filled :])
@@ -104,7 +105,7 @@ class FrameReader:
         self.heard = time.monotonic()
 
     def frames(self) -> Iterator[tuple[int, bytearray]]:
-        """Gives the frames that were read whole: the kind and the payload of each. Raises PWC0911 for a larger one."""
+        """Yields the frames read completely, as kind and payload. Raises PWC0911 for a frame that is too large."""
         while (found := self._next()) is not None:
             yield found
 
@@ -130,7 +131,7 @@ class FrameReader:
         return None
 
     def _rest_of_large(self) -> tuple[int, bytearray] | None:
-        """Completes a large payload, with what was read behind it where it was not read straight to its place."""
+        """Completes a large payload with bytes that were read into the buffer instead of directly into the payload."""
         if self._buffer:
             more = min(self._size - self._filled, len(self._buffer))
             self._payload[self._filled : self._filled + more] = self._buffer[:more]

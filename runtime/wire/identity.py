@@ -1,4 +1,4 @@
-"""Who a process is in its cluster, as its certificate says it: `pathways://CLUSTER/ROLE/NAME`."""
+"""The identity of a process in its cluster, as written in its certificate: `pathways://CLUSTER/ROLE/NAME`."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from urllib.parse import quote, unquote
 
 Role: TypeAlias = Literal["controller", "host", "client"]
-"""A host has devices, a client has programs; the controller tells hosts what to do, which no other may."""
+"""A host has devices, a client has programs, the controller alone sends commands to hosts."""
 ROLES: tuple[Role, ...] = get_args(Role)
 _CLUSTER = re.compile(r"pathways://([^/]+)")
 _MEMBER = re.compile(r"pathways://([^/]+)/([a-z]+)/([^/]+)")
@@ -30,19 +30,19 @@ class Identity:
 
 
 def cluster_uri(cluster: str) -> str:
-    """What the certificate of a cluster's authority says."""
+    """Returns the URI in the certificate of a cluster's authority."""
     return f"pathways://{quote(cluster, safe='')}"
 
 
 def read_cluster(uri: str) -> str | None:
-    """The cluster that a URI names; None where it is not as `cluster_uri` writes it."""
+    """Returns the cluster that a URI names, or None if `cluster_uri` does not write it in this form."""
     found = _CLUSTER.fullmatch(uri)
     cluster = unquote(found[1]) if found else ""
     return cluster if cluster and cluster_uri(cluster) == uri else None
 
 
 def read_identity(uri: str) -> Identity | None:
-    """The member that a URI names; None where it is not as `Identity.uri` writes it: a member has one name."""
+    """Returns the member that a URI names, or None if `Identity.uri` does not write it so: a member has one name."""
     found = _MEMBER.fullmatch(uri)
     if found is None or found[2] not in ROLES:
         return None
@@ -51,6 +51,6 @@ def read_identity(uri: str) -> Identity | None:
 
 
 def uris_of(certificate: Mapping[str, Any] | None) -> list[str]:
-    """The URIs in a certificate, as `ssl` shows those that it has verified."""
+    """Returns the URIs of a certificate, in the form in which `ssl` returns verified certificates."""
     names: Any = (certificate or {}).get("subjectAltName", ())
     return [value for kind, value in names if kind == "URI"]

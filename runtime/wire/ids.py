@@ -1,43 +1,43 @@
-"""Whose an array is: its id is 64 bits, of which the upper 16 are the number of the client that chose it.
+"""Ids of arrays, plans and runs: 64 bits, whose upper 16 bits are the number of the client that chose the id.
 
-The client of a cluster that has only one is number 0. What comes from a client is checked (`fields.py`).
+In a cluster with one client, the client's number is 0. Ids received from a client are checked (`fields.py`).
 """
 
 import threading
 
-COUNTER = 48
-"""The bits of an id that a client counts."""
+COUNTER_BITS = 48
+"""Number of low bits of an id, which the client counts up."""
 MOST_CLIENTS = 1 << 15
-"""Ids are signed where they are written."""
+"""Maximum number of clients. Encoded ids are signed, so client numbers have 15 bits."""
 MOST_RESULTS = 1 << 20
-"""So many ids behind the first of a run's results must be its client's, too: more than any plan has results."""
+"""This many ids from the first result of a run must belong to the client. No plan has more results."""
 MOST_RUNS = 1 << 46
-"""So many runs of a client have numbers; behind them come those of moves of arrays between programs."""
+"""Runs of a client have numbers below this limit. Moves of arrays between programs have numbers above it."""
 NONE = -1
-"""The id of an argument that nothing reads."""
+"""Id of an argument that no computation reads."""
 
 
 def first_id(client: int) -> int:
-    """The first id of a client; id 0 is none, since the controller takes it for no array."""
+    """Returns the first id of a client. Id 0 is not used: the controller reads it as no array."""
     if not 0 <= client < MOST_CLIENTS:
         raise ValueError(f"client {client} of at most {MOST_CLIENTS}")
-    return (client << COUNTER) + 1
+    return (client << COUNTER_BITS) + 1
 
 
 def client_of(array: int) -> int:
-    """The number of the client that chose an id; negative for what is no id."""
-    return array >> COUNTER
+    """Returns the number of the client that chose an id. Negative for an invalid id."""
+    return array >> COUNTER_BITS
 
 
 class ClientIds:
-    """The ids of one client of a cluster; any thread may take some."""
+    """Allocates the ids of one client of a cluster. Any thread may call it."""
 
     def __init__(self, client: int) -> None:
         self._lock = threading.Lock()
         self._following = first_id(client)
 
     def take(self, count: int = 1) -> int:
-        """Takes so many ids; returns the first."""
+        """Takes `count` consecutive ids and returns the first."""
         with self._lock:
             first = self._following
             self._following += count

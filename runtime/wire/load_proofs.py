@@ -1,10 +1,10 @@
-"""Proofs that a host has loaded a plan: made by the host, shown by the client, checked by the controller.
+"""Proofs that a host has loaded a plan: created by the host, presented by the client, checked by the controller.
 
-A run on only some islands of its plan would wait for values that no host sends, and so would a run whose hosts have
-loaded different plans. Runs of other clients would wait after it. A branch whose decision the controller does not pass
-on would wait for ever. The controller therefore schedules a run only if each host of the run has proven that it loaded
-the same plan, and if the run names exactly the islands of this plan, and the client exactly its branches. The keys of
-the proofs go from the controller to the hosts; clients never see them.
+A run on only some islands of its plan would wait for values that no host sends. So would a run whose hosts have loaded
+different plans. Runs of other clients would wait after it. A branch whose decision the controller does not forward
+would wait forever. The controller therefore schedules a run only if three conditions hold. Each host of the run has
+proven that it loaded the same plan. The run names exactly the islands of this plan. The client has named exactly its
+branches. The controller sends the keys of the proofs to the hosts; clients never see them.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 Branches: TypeAlias = Mapping[int, tuple[str, frozenset[str]]]
-"""By number, the branches of a plan that several hosts have a part of: the kind and the hosts of each."""
+"""Branches of a plan that several hosts share, by number: the kind and the hosts of each."""
 
 
 def new_key(of_host: bytes, ticket: str) -> str:
@@ -30,7 +30,7 @@ def digest_of(plan: bytes) -> str:
 def loaded_as(plan: bytes, islands: Collection[str], branches: Branches | None, *, sequential: bool) -> str:
     """Names what a host loads: a plan, its islands and branches, and whether it is enqueued sequentially.
 
-    `branches` is None for a plan without any, whose runs end by themselves.
+    `branches` is None for a plan without branches, whose runs complete by themselves.
     """
     return f"{digest_of(plan)}/{sequential:d}/{_digest_of_shape(islands, branches)}"
 
@@ -46,11 +46,11 @@ def _digest_of_shape(islands: Collection[str], branches: Branches | None) -> str
 
 
 def prove(key: str, plan: int, loaded: str) -> str:
-    """Proves that the host of a key has loaded this (`loaded_as`) under the number of a plan."""
+    """Creates the proof that the host of a key has loaded `loaded` (`loaded_as`) under the number of a plan."""
     return f"{loaded}:{hmac.digest(bytes.fromhex(key), f'{plan} {loaded}'.encode(), 'sha256').hex()}"
 
 
 def proven(key: str, plan: int, proof: str) -> str:
-    """Returns what a proof of the host of a key shows that it has loaded; nothing for one that is none."""
+    """Returns what a valid proof of this host shows as loaded, or an empty string for an invalid proof."""
     loaded = proof.rpartition(":")[0]
     return loaded if hmac.compare_digest(prove(key, plan, loaded).encode(), proof.encode()) else ""

@@ -1,8 +1,8 @@
 """Runs the sockets and timers of a process in one event loop.
 
-Controllers, hosts and clients have one each. Only `Loop.run` waits, for the first of all sockets and timers. Other
-threads send, and do events of a controller in their own process, themselves (`Loop.call`): to wake the
-thread of the loop takes longer than a small run.
+Controllers, hosts and clients each have one loop. Only `Loop.run` waits, for the first of all sockets and timers. Other
+threads send messages themselves, and also process events of an in-process controller (`Loop.call`). Waking the loop's
+thread takes longer than a small run.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ from pathways.runtime.threads import start_thread
 
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 ACCEPT_PAUSE_S = 0.2
-"""Seconds for which accepting pauses when the system has no room for another socket."""
+"""Pause of accepting if the system has no room for another socket."""
 WOKEN_BYTES = 1 << 12
-"""The most bytes that are read at once of those that wake the loop."""
+"""Maximum bytes per read of the socket that wakes the loop."""
 
 
 class Written(Protocol):
-    """A stream to which something is to be written (`peer.py`)."""
+    """A stream with data to write (`peer.py`)."""
 
     def flush(self) -> None:
-        """Writes what can be written now."""
+        """Writes as much as the stream accepts now."""
         ...
 
 
@@ -47,13 +47,13 @@ class Loop:
         self._soon: deque[Callable[[], None]] = deque()
         self._on_thread: deque[Callable[[], None]] = deque()
         self.written: list[Written] = []
-        """Streams to which something was posted that is not written yet."""
+        """Streams with posted data that is not written yet."""
         self._ended = self._is_closed = False
         self.over = threading.Event()
-        """Set when the thread of `start` has ended, and all streams with it."""
+        """Set when the thread of `start` and all its streams have ended."""
         self._lock = threading.Lock()
         self._waits_until = 0.0
-        """The time of the timer for which `run` waits; infinity where there is none."""
+        """Time of the timer for which `run` waits; infinity if there is none."""
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
         self._wake.setblocking(False)
@@ -70,13 +70,13 @@ class Loop:
             finally:
                 self._lock.release()
             if is_late or self._ended:
-                with contextlib.suppress(OSError):  # it was closed meanwhile
+                with contextlib.suppress(OSError):  # the loop was closed meanwhile
                     self._wake.send(b"\0")
 
     def on_thread(self, work: Callable[[], None]) -> None:
-        """Has the thread of the loop call `work` soon. Any thread may call this, and a signal handler."""
+        """Makes the thread of the loop call `work` soon. Any thread or signal handler may call this."""
         self._on_thread.append(work)
-        with contextlib.suppress(OSError):  # it is full, and will be read; or it was closed
+        with contextlib.suppress(OSError):  # the socket is full, so the loop wakes anyway; or the loop was closed
             self._wake.send(b"\0")
 
     def _drain(self) -> None:
@@ -84,14 +84,14 @@ class Loop:
             self._woken.recv(WOKEN_BYTES)
 
     def listen(self, sock: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
-        """Calls `accepted` with each that connects. The socket is closed with the loop."""
+        """Calls `accepted` with the socket of each new connection. The listening socket is closed with the loop."""
         sock.setblocking(False)
 
         def look(_: int) -> None:
             try:
                 found = sock.accept()[0]
             except OSError as error:
-                if error.errno in _FULL:  # or the loop would come here again and again
+                if error.errno in _FULL:  # otherwise the loop would return here immediately, forever
                     self.selector.unregister(sock)
                     self.after(ACCEPT_PAUSE_S, again)
                 return
@@ -104,7 +104,7 @@ class Loop:
         again()
 
     def watch(self, sock: socket.socket, look: Callable[[], None]) -> None:
-        """Calls `look` whenever something can be read of a socket, until `unwatch`."""
+        """Calls `look` whenever a socket is readable, until `unwatch`."""
         self.selector.register(sock, selectors.EVENT_READ, _Socket(sock, lambda _: look()))
 
     def unwatch(self, sock: socket.socket) -> None:
@@ -124,11 +124,11 @@ class Loop:
         self.after(seconds, again)
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Calls `work` after the present callback."""
+        """Calls `work` after the current callback."""
         self._soon.append(work)
 
     def start(self) -> None:
-        """Runs in a thread until `end`; then all streams end. Raises PWC0521 where there can be no thread."""
+        """Runs the loop in a thread until `end`; then all streams end. Raises PWC0521 if no thread can be started."""
         start_thread("pathways-loop", self._run_and_close)
 
     def _run_and_close(self) -> None:
@@ -147,7 +147,7 @@ class Loop:
                 for key, events in found:
                     try:
                         key.data.look(events)
-                    except Exception:  # a bug there must not end all that others have here
+                    except Exception:  # a bug in one callback must not stop the others
                         traceback.print_exc()
                 now = time.monotonic()
                 if self._on_thread or (self._timers and self._timers[0][0] <= now):
@@ -157,18 +157,18 @@ class Loop:
                 self._waits_until = self._timers[0][0] if self._timers else math.inf
             wait = self._waits_until - time.monotonic()
             if self._soon or self._on_thread or self._ended or wait < 0:
-                wait = 0.0  # a thread waits as short as it can from here on: others wait for Python's lock
+                wait = 0.0  # from here on, wait as briefly as possible: other threads wait for the GIL
             found = self.selector.select(None if wait == math.inf else wait)
 
     def _do_on_thread(self, now: float) -> None:
-        """Does what is to be done on this thread, or at a time that has come; the caller has the lock."""
+        """Calls due timers and the work queued for this thread. The caller holds the lock."""
         while self._timers and self._timers[0][0] <= now:
             do_safely(heapq.heappop(self._timers)[2])
         while self._on_thread:
             do_safely(self._on_thread.popleft())
 
     def _do_soon(self) -> None:
-        """Does all that is to be done soon, and writes what was posted to peers; the caller has the lock."""
+        """Calls all work queued with `soon`, and writes the data posted to peers. The caller holds the lock."""
         while self._soon or self.written:
             while self._soon:
                 do_safely(self._soon.popleft())
@@ -180,9 +180,9 @@ class Loop:
         self._ended = True
 
     def abandon(self) -> None:
-        """Closes the copies of the sockets in a forked process; the loop goes on in its parent.
+        """Closes the copies of the sockets in a forked process. The loop continues in the parent.
 
-        The sockets are only closed: to take them out of the selector would take them out of the other process's, too.
+        Only closes them: unregistering them from the selector would also unregister them in the parent.
         """
         if self._is_closed:
             return
@@ -192,7 +192,7 @@ class Loop:
         self._wake.close()
 
     def close(self) -> None:
-        """Ends all streams, and closes the selector."""
+        """Ends all streams and closes the selector."""
         self._is_closed = True
         for key in list(self.selector.get_map().values()):
             key.data.end("the loop has ended")
@@ -201,7 +201,7 @@ class Loop:
 
 
 def do_safely(work: Callable[[], None]) -> None:
-    """Calls `work`; prints its exception, which must not end the loop."""
+    """Calls `work` and prints its exception, which must not end the loop."""
     try:
         work()
     except Exception:
@@ -209,7 +209,7 @@ def do_safely(work: Callable[[], None]) -> None:
 
 
 class _Socket:
-    """A socket that is no stream: what is done when there is something to read."""
+    """A socket that is not a message stream, and the callback for when it is readable."""
 
     def __init__(self, sock: socket.socket, look: Callable[[int], None]) -> None:
         self._socket, self.look = sock, look

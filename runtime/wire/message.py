@@ -1,8 +1,8 @@
-"""The base class of all messages, the five that processes of different versions exchange, and what is a version.
+"""Base class of all messages, the five messages that processes of different versions exchange, and their versions.
 
-A message is a frozen msgspec struct: its annotations are what `decode` checks (encoding.py). A class is a message as
-soon as it is declared. Its kind, one byte in a frame, is its position among all declarations: the five of this file
-come first and must keep their order. A field named `blob` must be the last: its bytes are sent unpacked.
+A message is a frozen msgspec struct; `decode` (encoding.py) checks its annotations. Declaring a class makes it a
+message. Its kind, one byte in a frame, is its position among all declarations: the five of this file come first and
+must keep their order. A field named `blob` must be the last, because its bytes are sent unpacked.
 """
 
 import platform
@@ -18,19 +18,19 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Hello(Message, frozen=True):
-    """A host to its controller, once: what it is."""
+    """Host to controller, once: identifies the host."""
 
     island: str
     pid: Int
     versions: dict[str, str]
     address: str = ""
-    """The address for clients; empty in a cluster of one client."""
+    """Address for clients; empty in a cluster of one client."""
     ticket: str = ""
-    """The secret that the controller gave to this host alone; empty in a cluster of one client."""
+    """Secret that the controller gave to this host only; empty in a cluster of one client."""
 
 
 class ComeIn(Message, frozen=True):
-    """A client to the controller, once: who it is."""
+    """Client to controller, once: identifies the client."""
 
     name: Name
     pid: Count
@@ -38,21 +38,21 @@ class ComeIn(Message, frozen=True):
 
 
 class RunRefused(Message, frozen=True):
-    """The controller to a client: a run has not begun, and will not (`cause`: a diagnostic)."""
+    """Controller to client: a run has not begun and will not begin. `cause` is a diagnostic."""
 
     run: Int
     cause: str
 
 
 class Ask(Message, frozen=True):
-    """A client to the controller: `status`, `stacks` or `stop`; the answer's value is JSON."""
+    """Client to controller: `status`, `stacks` or `stop`. The answer's value is JSON."""
 
     request: Int
     what: Name
 
 
 class Answer(Message, frozen=True):
-    """Something asked for: done, or the diagnostic why not."""
+    """Answer to a request: completed, or the diagnostic that explains why not."""
 
     request: Int
     error: str = ""
@@ -64,6 +64,6 @@ VERSIONS = WRITER | {"python": ".".join(platform.python_version_tuple()[:2])}
 
 
 def difference(theirs: dict[str, str]) -> str:
-    """What another process has otherwise; empty where all is the same."""
+    """Describes the versions in which another process differs from this one. Empty if all are equal."""
     names = sorted(n for n in {*VERSIONS, *theirs} if VERSIONS.get(n) != theirs.get(n))
     return ", ".join(f"{n} {theirs.get(n, 'none')} there, {VERSIONS.get(n, 'none')} here" for n in names)

@@ -1,4 +1,7 @@
-"""The messages between clients, a controller and the hosts of its islands."""
+"""The messages between clients, the controller and hosts.
+
+This module declares the messages to and from hosts, and exports those of `message.py` and `client_messages.py`.
+"""
 
 from pathways.runtime.wire.client_messages import *  # noqa: F403  # so that each message is a name of this module
 from pathways.runtime.wire.fields import (
@@ -22,9 +25,9 @@ from pathways.runtime.wire.message import Message
 
 
 class LoadPlan(Message, frozen=True):
-    """Load a plan (`blob`: the bytes of plan.bin), of which a host executes what is on its island.
+    """Load a plan (`blob`: the bytes of plan.bin). The host executes the partition of its island.
 
-    `functions`: the functions of the client that computations call back.
+    `functions` are the client's functions that computations call as host callbacks.
     """
 
     request: Int
@@ -36,15 +39,15 @@ class LoadPlan(Message, frozen=True):
 
 
 class UnloadPlan(Message, frozen=True):
-    """No run of this plan will come any more."""
+    """No more runs of this plan will be sent."""
 
     plan: Id
 
 
 class Connect(Message, frozen=True):
-    """Where the data of other hosts comes from: their invitations. The answer comes when both ends are ready.
+    """Connect to the hosts whose invitations are given. Answered when both ends are ready.
 
-    An empty one asks for what this host gives the other: the answer's value is JSON, by host.
+    An empty invitation requests this host's own invitation for that host. The answer's value is JSON, by host.
     """
 
     request: Int
@@ -52,7 +55,7 @@ class Connect(Message, frozen=True):
 
 
 class PutArray(Message, frozen=True):
-    """An argument of a plan, by the index of its input: `blob` is the whole array, in its stored form."""
+    """An argument of a plan, by input index. `blob` is the whole array in its stored form."""
 
     array: Id
     plan: Id
@@ -61,17 +64,17 @@ class PutArray(Message, frozen=True):
 
 
 class PutPoison(Message, frozen=True):
-    """An argument that will never be there, and why."""
+    """An argument that will never be available, and the cause."""
 
     array: Id
     cause: CauseText
 
 
 class RunPlan(Message, frozen=True):
-    """Run a plan on the arguments of this host's inputs. The results of the whole plan are numbered from `results`.
+    """Run a plan on the arguments of this host's inputs. Results of the whole plan are numbered from `results`.
 
-    `transfers` is the first of the numbers under which values go between islands. `wanted`: what is looked for in the
-    results of its steps (host/observe/numbers.py).
+    `transfers` is the first number for values sent between islands. `wanted` selects the checks on step results
+    (host/observe/numbers.py).
     """
 
     plan: Id
@@ -83,7 +86,7 @@ class RunPlan(Message, frozen=True):
 
 
 class RefuseRun(Message, frozen=True):
-    """The controller to a host: a run of a plan will not come, for this cause (a diagnostic): so are its results."""
+    """Controller to host: a run of a plan will not be sent, for this cause (a diagnostic). Its results fail with it."""
 
     plan: Int
     results: Int
@@ -91,7 +94,7 @@ class RefuseRun(Message, frozen=True):
 
 
 class Done(Message, frozen=True):
-    """All of a run is done on this host, after so many nanoseconds. `is_told`: the host told the client, too."""
+    """A run completed on this host; it took `nanoseconds`. If `is_told`, the host has also notified the client."""
 
     run: Int
     nanoseconds: Int
@@ -99,9 +102,9 @@ class Done(Message, frozen=True):
 
 
 class Failed(Message, frozen=True):
-    """As Done, of a run with bad results: diagnostics by the index of each.
+    """Like Done, for a run with failed results: diagnostics by result index.
 
-    `found`: the diagnostic of what was looked for in its steps, and found first at `step`.
+    `found` is the diagnostic of the first check that failed, at step `step`.
     """
 
     run: Int
@@ -113,20 +116,20 @@ class Failed(Message, frozen=True):
 
 
 class CopyArray(Message, frozen=True):
-    """Make a copy of an array, which a later run may overwrite."""
+    """Copy an array; a later run may overwrite the copy."""
 
     source: Id
     target: Id
 
 
 class FreeArrays(Message, frozen=True):
-    """No run will name these arrays again."""
+    """No later run names these arrays."""
 
     arrays: OwnIds
 
 
 class FetchArray(Message, frozen=True):
-    """Send the values of an array; of one shard, by position, or of the whole (-1)."""
+    """Send the values of one shard of an array, by position, or of the whole array (-1)."""
 
     request: Int
     array: Id
@@ -134,9 +137,9 @@ class FetchArray(Message, frozen=True):
 
 
 class WriteArray(Message, frozen=True):
-    """Write an array into a folder of this user's, shard by shard; answered when it is on the disk.
+    """Write an array into a folder of this user, shard by shard. Answered when it is on disk.
 
-    `file` says how it lies there (JSON; dialect/array_files.py).
+    `file` describes the layout of the file as JSON (dialect/array_files.py).
     """
 
     request: Int
@@ -146,7 +149,7 @@ class WriteArray(Message, frozen=True):
 
 
 class ReadArray(Message, frozen=True):
-    """An argument of a plan, as of PutArray, whose values are in such a folder; answered when it is on the devices."""
+    """Like PutArray, for values stored in such a folder. Answered when the array is on the devices."""
 
     request: Int
     array: Id
@@ -157,9 +160,10 @@ class ReadArray(Message, frozen=True):
 
 
 class Mend(Message, frozen=True):
-    """End what is on its way to and from an island, for this cause (a diagnostic), and connect with it anew.
+    """Abort the transfers to and from an island, for this cause (a diagnostic), and reconnect with it.
 
-    `anew`: at the so manieth time that its controller says so of any two islands; both ends go by it.
+    `anew` counts the reconnections that the controller has ordered between any islands. Both ends must use the same
+    value.
     """
 
     island: str
@@ -168,7 +172,7 @@ class Mend(Message, frozen=True):
 
 
 class Missing(Message, frozen=True):
-    """A host to its controller: for so many seconds a run has waited for values of an island, or more than one wait."""
+    """Host to controller: a run has waited this long for values of an island, possibly in more than one wait."""
 
     run: Int
     island: str
@@ -176,8 +180,10 @@ class Missing(Message, frozen=True):
 
 
 class Inject(Message, frozen=True):
-    """Bring a fault (JSON: its fields) to a client's runs; without one, end the last. The answer says how often that
-    happened."""
+    """Inject a fault (its fields as JSON) into a client's runs; an empty text ends the last fault.
+
+    The answer is the number of times that the last fault occurred.
+    """
 
     request: Int
     client: ClientNumber
@@ -185,15 +191,17 @@ class Inject(Message, frozen=True):
 
 
 class CountCosts(Message, frozen=True):
-    """Ask XLA what a run of a plan costs here: the answer's value is JSON (host/load/costs.py)."""
+    """Compute what a run of a plan costs here, according to XLA. The answer's value is JSON (host/load/costs.py)."""
 
     request: Int
     plan: Id
 
 
 class Record(Message, frozen=True):
-    """Record a client's runs from now on, at most so many launches; 0: stop. The answer's blob is what was recorded
-    until then."""
+    """Record a client's runs from now on, at most `most` launches; 0 stops.
+
+    The answer's blob is the recording so far.
+    """
 
     request: Int
     client: ClientNumber
@@ -201,27 +209,29 @@ class Record(Message, frozen=True):
 
 
 class TellTime(Message, frozen=True):
-    """Say what time it is, at once: the answer's value is in nanoseconds of a clock of the host."""
+    """Send the current time at once. The answer's value is in nanoseconds of a clock of the host."""
 
     request: Int
 
 
 class Hangs(Message, frozen=True):
-    """A host to its controller: something hangs there for good, what is said of it, and how many faults happened."""
+    """Host to controller: execution on the host hangs, with a diagnostic and the number of injected faults."""
 
     cause: str
     faults: Int
 
 
 class CallRoll(Message, frozen=True):
-    """Another host of the island makes no progress: the answer's value is JSON, for how many seconds nothing computes
-    on this one, and what it has launched (lines)."""
+    """Controller to host: report progress, because another host of the island or of the run makes none.
+
+    The answer's value is JSON: how many seconds this host has computed nothing, and its launched calls as lines.
+    """
 
     request: Int
 
 
 class Beat(Message, frozen=True):
-    """A host to its controller, twice a second: it is there, has enqueued so many runs, and has so many arrays.
+    """Host to controller, twice a second: heartbeat with the counts of enqueued runs and of arrays.
 
     `open_ports`: the number of open ports of JAX's transfer server (between/transfer_server.py).
     """
@@ -232,9 +242,9 @@ class Beat(Message, frozen=True):
 
 
 class Fence(Message, frozen=True):
-    """The host of an island is gone: nothing that it was to send will come. `cause`: a diagnostic.
+    """The host of an island is lost: none of its pending values will arrive. `cause` is a diagnostic.
 
-    `leaves`: no other takes its place.
+    If `leaves`, no host replaces it.
     """
 
     island: str
@@ -243,9 +253,9 @@ class Fence(Message, frozen=True):
 
 
 class Decided(Message, frozen=True):
-    """What a branch of a run goes by, under a name: a host to its controller, and that to all hosts that have a part.
+    """The decision of a branch of a run, under a name. The deciding host sends it through the controller to all hosts.
 
-    `branch` is its number in the plan (dialect/plan/part.py), `loop` the name of this run of it.
+    `branch` is its number in the plan (dialect/plan/part.py). `loop` names this execution of the branch.
     """
 
     run: Int
@@ -256,7 +266,7 @@ class Decided(Message, frozen=True):
 
 
 class Undecided(Message, frozen=True):
-    """As Decided, of what will never be known: a diagnostic says why. Names below 0: all that is not decided yet."""
+    """Like Decided, for a value that will never be known. Names below 0 stand for all open decisions."""
 
     run: Int
     branch: Int
@@ -266,7 +276,7 @@ class Undecided(Message, frozen=True):
 
 
 class Reached(Message, frozen=True):
-    """A host to its controller: all of a loop's turns so far are behind it, and it waits for the next decision."""
+    """Host to controller: all iterations of a loop so far are complete, and the host waits for the next decision."""
 
     run: Int
     branch: Int

@@ -1,6 +1,6 @@
-"""Streams of a loop: what is sent to one waits there while its other end does not read, and holds up no other stream.
+"""Message streams of a loop. Data for a peer that does not read is queued, and delays no other stream.
 
-`receive` is called on the loop's thread alone, `on_end` by whatever thread has the loop's lock; any thread may post.
+`receive` is called only on the loop's thread, `on_end` on any thread that holds the loop's lock. Any thread may post.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ from pathways.runtime.wire.frames import JOINED_BYTES, ConnectionEnded, FrameRea
 from pathways.runtime.wire.loop import Loop, do_safely
 
 MAX_WRITTEN_BYTES = 1 << 20
-"""The most bytes that are written to a peer before others have their turn."""
+"""Maximum bytes written to one peer before other peers are served."""
 MAX_LAST_READS = 64
-"""The most reads of a stream that nothing can be written to any more."""
+"""Maximum number of reads from a stream to which nothing can be written any more."""
 ROOM_BYTES = 1 << 26
-"""Bytes that wait to be sent above which `wait_for_room` waits."""
+"""`wait_for_room` blocks while more than this many bytes are queued."""
 ROOM_POLL_S = 0.2
-"""Seconds between two looks at how much has been taken, while a thread waits for room."""
+"""Interval at which a thread that waits for room checks the queue size."""
 Receive: TypeAlias = Callable[["Peer", int, bytes | bytearray], None]
-"""What is done with a frame of a peer: its kind, and its payload. It may raise: the peer ends."""
+"""Handles a frame of a peer (kind and payload). If it raises, the peer is closed."""
 OnEnd: TypeAlias = Callable[["Peer", str], None]
-"""Hears why a stream has ended, once."""
+"""Called once with the reason when a stream has ended."""
 
 
 def _beginning(data: bytes | memoryview) -> memoryview:
@@ -66,7 +66,7 @@ class Peer:
     )
 
     def __init__(self, loop: Loop, transport: Transport, reader: FrameReader | None = None) -> None:
-        """`reader` has what was read of the stream before, and limits the frames."""
+        """`reader` holds bytes already read from the stream, and limits the frame sizes."""
         transport.setblocking(False)
         self._loop, self._transport = loop, transport
         self.receive: Receive = _ignore
@@ -75,30 +75,30 @@ class Peer:
         self._waiting: deque[bytes | memoryview] = deque()
         self._size = 0
         self._posted: deque[Sequence[bytes | memoryview]] = deque()
-        """What threads have posted or kept, in order, until the loop takes it."""
+        """Frames that threads have posted or kept, in order, until the loop takes them."""
         self._changed = Monitor()
-        """Notified when room was made, or the stream has ended."""
+        """Notified when room is available, or when the stream has ended."""
         self._is_awaited = False
         """Whether a thread waits for room."""
         self.life = Life(PEER)
         self._failure = ""
-        """Why nothing can be sent any more, before the stream has ended."""
+        """Reason why nothing more can be sent, while the stream is still open for reading."""
         self.is_known = True
-        """Whether malformed data is noted on stderr; False for a process that is not let in, which could fill a log."""
+        """Whether malformed data is noted on stderr. False for a process not yet admitted, which could fill the log."""
         self.sent_no_message = False
-        """Whether the stream has ended because of what the other end has sent."""
+        """Whether the stream ended because the other end sent malformed data."""
         self.max_unread_bytes: int | None = None
-        """Bytes that the peer does not take above which it is given up; None for no limit: those who post wait."""
+        """The peer is closed if it leaves more than this many bytes unread. None for no limit: senders wait instead."""
 
     def begin(self, receive: Receive, on_end: OnEnd) -> None:
-        """Begins to read, from any thread; before, nothing may be sent. Both functions may be replaced."""
+        """Starts reading; any thread may call this. Nothing may be sent before. Both callbacks may be replaced."""
         self.receive, self.on_end = receive, on_end
         self._loop.selector.register(self._transport, selectors.EVENT_READ, self)
         self._loop.on_thread(self._take)
 
     @property
     def heard(self) -> float:
-        """When bytes last came."""
+        """Time of the last received bytes."""
         return self._reader.heard
 
     @property
@@ -107,28 +107,28 @@ class Peer:
 
     @property
     def is_taken(self) -> bool:
-        """Whether the other end has taken all that was sent, and the stream has not ended."""
+        """Whether the other end has taken all sent data and the stream is open."""
         return not self._waiting and not self._failure and not self.ended
 
     @property
     def kept(self) -> int:
-        """Counts what `keep` was given and that was not sent."""
+        """Counts the `keep` calls whose messages are not sent yet."""
         return len(self._posted)
 
     def post(self, *messages: m.Message) -> None:
-        """Sends messages, behind those that are kept, from any thread; never waits. Raises ConnectionEnded."""
+        """Sends messages after the kept ones. Any thread may call this; it never waits. Raises ConnectionEnded."""
         self.post_pieces([data for message in messages for data in frame_of(*encode(message))])
 
-    @uninterrupted  # else Ctrl-C could leave a message that nothing sends
+    @uninterrupted  # otherwise Ctrl-C could leave a message that is never sent
     def post_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Sends the pieces of whole frames, as `post`. Raises ConnectionEnded."""
+        """Sends the pieces of whole frames, like `post`. Raises ConnectionEnded."""
         self._check_open()
         self._posted.append(pieces)
         self._loop.call(self._send_posted)
         self._check_open()
 
     def keep(self, *messages: m.Message) -> None:
-        """Keeps messages until the next are posted, or `flush_kept`: one write for all. Raises ConnectionEnded."""
+        """Keeps messages until the next `post` or `flush_kept`, so that one write sends all. Raises ConnectionEnded."""
         self._check_open()
         self._posted.append([data for message in messages for data in frame_of(*encode(message))])
 
@@ -137,12 +137,12 @@ class Peer:
             raise ConnectionEnded(self._failure or "the stream has ended")
 
     def flush_kept(self) -> None:
-        """Sends what was kept. Raises ConnectionEnded."""
+        """Sends the kept messages. Raises ConnectionEnded."""
         if self._posted:
             self.post_pieces(())
 
     def wait_for_room(self) -> None:
-        """Waits while much that was posted has not been taken; never on the loop's thread."""
+        """Blocks while too many posted bytes are queued. Must not run on the loop's thread."""
 
         def has_room() -> bool:
             self._is_awaited = True
@@ -154,22 +154,22 @@ class Peer:
                     sending.done = max(0, sending.total + ROOM_BYTES - self._size)
 
     def close(self) -> None:
-        """Ends the stream, from any thread."""
+        """Closes the stream. Any thread may call this."""
         self._loop.on_thread(lambda: self.end("it was closed"))
 
     def send(self, message: m.Message) -> None:
-        """Sends a message, as `write`."""
+        """Sends a message, like `write`."""
         for data in frame_of(*encode(message)):
             self.write(data)
 
     def pass_on(self, island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
-        """Tells a client what a host has said to the controller."""
+        """Forwards to a client the completion of a run that a host has reported to the controller."""
         self.send(m.Relayed(island, epoch, rank, frame_bytes(said)))
 
     def write(self, data: bytes | memoryview) -> None:
-        """Sends bytes, behind those before them, when what is being done is done: one write for many messages.
+        """Queues bytes, which are written after the current callback: one write for many messages.
 
-        The caller has the lock of the loop.
+        The caller holds the lock of the loop.
         """
         if self.ended:
             return
@@ -178,7 +178,7 @@ class Peer:
         self._queue((data,))
 
     def _send_posted(self) -> None:
-        """Sends what threads have posted and kept; the caller has the lock of the loop."""
+        """Sends the posted and kept messages. The caller holds the lock of the loop."""
         while self._posted:
             self._queue(self._posted.popleft())
         if self.life.state == "open":
@@ -194,17 +194,17 @@ class Peer:
             self._loop.on_thread(lambda: self.end(reason))
 
     def flush(self) -> None:
-        """Writes what the peer takes now; the rest waits here, and its socket is looked at."""
+        """Writes what the peer accepts now. The rest stays queued, and the loop watches the socket for room."""
         if self.ended or not self._waiting:
             return
         written = 0
-        while self._waiting and written < MAX_WRITTEN_BYTES:  # the rest when others had their turn
+        while self._waiting and written < MAX_WRITTEN_BYTES:  # the rest is written after other peers were served
             data = self._waiting[0] if len(self._waiting) == 1 else self._first_chunk()
             try:
                 sent = self._transport.send(data if len(data) <= MAX_WRITTEN_BYTES else _beginning(data))
             except BlockingIOError:
                 sent = 0
-            except Exception as error:  # an OSError, or no memory: a part of a frame may have been sent
+            except Exception as error:  # an OSError, or out of memory: part of a frame may have been sent
                 self._fail(str(error))
                 return
             self._size -= sent
@@ -225,7 +225,7 @@ class Peer:
             self._changed.notify_all()
 
     def _first_chunk(self) -> bytes | memoryview:
-        """Joins the small pieces at the front of the backlog, so that they are one write; returns the first piece."""
+        """Joins the small pieces at the front of the queue, so that they are one write. Returns the first piece."""
         pieces: list[bytes | memoryview] = []
         size = 0
         while self._waiting and size + len(self._waiting[0]) <= JOINED_BYTES:
@@ -236,27 +236,27 @@ class Peer:
         return self._waiting[0]
 
     def _fail(self, reason: str) -> None:
-        """Ends the stream, on the thread of the loop: another may be inside of anything that the end changes."""
+        """Ends the stream on the loop's thread: the calling thread may be using state that the end changes."""
         if not self._failure:
             self._failure = reason
             self._loop.on_thread(self._end_failed)
 
     def _end_failed(self) -> None:
-        """Takes what the other end has said, which may be why it has ended the stream; then ends it."""
+        """Reads what the other end has sent, which may explain the failure, and then ends the stream."""
         for _ in range(MAX_LAST_READS):
             if self.ended or not self._read():
                 break
         self.end(self._failure)
 
     def look(self, events: int) -> None:
-        """Reads and writes what can be read and written now."""
+        """Reads and writes as far as possible without waiting."""
         if events & selectors.EVENT_WRITE:
             self.flush()
         if events & selectors.EVENT_READ and not self.ended:
             self._read()
 
     def _read(self) -> bool:
-        """Takes what has come; returns False where nothing has."""
+        """Reads the bytes that have arrived. Returns False if there are none."""
         try:
             self._reader.read(self._transport)
         except BlockingIOError:
@@ -268,7 +268,7 @@ class Peer:
         return True
 
     def _take(self) -> None:
-        """Takes the whole frames of what was read."""
+        """Passes the complete frames to `receive`."""
         if self.ended:
             return
         try:
@@ -276,7 +276,7 @@ class Peer:
                 self.receive(self, kind, payload)
                 if self.ended:
                     return
-        except Exception as error:  # whatever it sent, nothing more can be made of it
+        except Exception as error:  # after any error the rest of the stream cannot be interpreted
             if not self.is_known:
                 pass
             elif isinstance(error, PathwaysError | ValueError):
@@ -287,13 +287,13 @@ class Peer:
             self.end(str(error))
 
     def end(self, reason: str) -> None:
-        """Ends the stream, for a caller that has the lock of the loop; the other end sees it at once."""
+        """Closes the stream, which the other end notices at once. The caller holds the lock of the loop."""
         if self.ended:
             return
         self.life.turn("end")
         with contextlib.suppress(OSError):
             while self._waiting and self._transport.send(data := self._first_chunk()) == len(data):
-                self._waiting.popleft()  # why it ends, say
+                self._waiting.popleft()  # for example, the reason of the end
         with contextlib.suppress(KeyError, ValueError):
             self._loop.selector.unregister(self._transport)
         with contextlib.suppress(OSError):

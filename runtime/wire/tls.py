@@ -1,7 +1,7 @@
-"""Connections between machines: mutual TLS 1.3 over TCP, among members of one cluster and nothing else.
+"""Connections between machines: mutual TLS 1.3 over TCP, only among members of one cluster.
 
-Each end knows the other by its certificate, which must be of the cluster's own authority and of the role that is wanted
-there: a host's does not make a client. No authority of the system is asked, and no name of a machine matters.
+Each end checks the other's certificate, which the cluster's own authority must have signed for the expected role. A
+host's certificate does not admit a client. System authorities and host names are not used.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from pathways.runtime.wire.identity import ROLES, Identity, Role, read_cluster, 
 
 @dataclass(frozen=True)
 class Keys:
-    """What makes this process a member of its cluster."""
+    """The TLS contexts of this process as a member of its cluster."""
 
     cluster: str
     connecting: ssl.SSLContext
@@ -28,23 +28,23 @@ class Keys:
 
 
 def read_keys(folder: Path) -> Keys:
-    """Reads the folder of a member. Raises PWC0914 for what does not hold its keys, or where others may read them."""
+    """Reads the folder of a member. Raises PWC0914 if it does not hold the keys, or if others may read them."""
     authority, member = member_files(folder)
     contexts: list[ssl.SSLContext] = []
     try:
         for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
-            context = ssl.SSLContext(protocol)  # which trusts nothing yet
-            context.check_hostname = False  # members are told by what they are, not by where
+            context = ssl.SSLContext(protocol)  # trusts no authority yet
+            context.check_hostname = False  # members are identified by role and name, not by address
             context.verify_mode = ssl.CERT_REQUIRED
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
             context.load_verify_locations(authority)
-            context.load_cert_chain(member, password="")  # no key of ours has one: nothing is asked at a terminal
+            context.load_cert_chain(member, password="")  # our keys have no password: never prompt at a terminal
             contexts.append(context)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise bad_keys(folder, f"files that do not fit together: {error}", "keys that pathways has made") from None
     connecting, listening = contexts
-    listening.num_tickets = 0  # connections stay: none is taken up again
+    listening.num_tickets = 0  # connections are long-lived: no session is resumed
     clusters = [read_cluster(uri) for certificate in listening.get_ca_certs() for uri in uris_of(certificate)]
     if len(clusters) != 1 or clusters[0] is None:
         raise bad_keys(folder, "another authority than a cluster's", "keys that pathways has made")
@@ -52,12 +52,12 @@ def read_keys(folder: Path) -> Keys:
 
 
 def identity_of(keys: Keys, folder: Path) -> Identity:
-    """Who this process is, by its own keys. Raises PWC0914 where they are not valid, now say."""
+    """Returns the identity in this process's own keys. Raises PWC0914 if the keys are invalid, for example expired."""
     ends = [(ssl.MemoryBIO(), ssl.MemoryBIO()) for _ in range(2)]
     here = keys.connecting.wrap_bio(*ends[0])
     there = keys.listening.wrap_bio(*ends[1], server_side=True)
     try:
-        for _ in range(3):  # each says a thing, and hears the other's
+        for _ in range(3):  # in each round both ends send and receive
             for end, (_, out), (other, _) in ((here, *ends), (there, *reversed(ends))):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     end.do_handshake()
@@ -69,7 +69,7 @@ def identity_of(keys: Keys, folder: Path) -> Identity:
 
 
 def checked_keys(folder: Path, role: Role, name: str = "") -> Keys:
-    """The keys of a member. Raises PWC0914 where they are another's, or not valid now."""
+    """Returns the keys of a member. Raises PWC0914 if they belong to another member, or are not valid now."""
     keys = read_keys(folder)
     me = identity_of(keys, folder)
     if me.role != role or (name and me.name != name):
@@ -78,7 +78,7 @@ def checked_keys(folder: Path, role: Role, name: str = "") -> Keys:
 
 
 def member_at(said: Sequence[str], keys: Keys, wanted: Collection[Role]) -> Identity:
-    """Who the other end is, by the URIs of its certificate. Raises ConnectionEnded where it is none that is wanted."""
+    """Returns the identity in the URIs of a certificate. Raises ConnectionEnded unless its cluster and role match."""
     peer = read_identity(said[0]) if len(said) == 1 else None
     if peer is None or peer.cluster != keys.cluster or peer.role not in wanted:
         raise ConnectionEnded(f"its certificate is that of {peer or said}")
@@ -86,7 +86,7 @@ def member_at(said: Sequence[str], keys: Keys, wanted: Collection[Role]) -> Iden
 
 
 def no_peer(address: Address, error: Exception, wanted: str, seconds: float) -> PathwaysError:
-    """Why an end was not let in, or did not let this process in, as PWC0913."""
+    """Builds PWC0913 with the reason why a connection was refused, by this process or by the other end."""
     match error:
         case PathwaysError():
             reason = error.diagnostic.text(error.diagnostic.have)
@@ -108,5 +108,5 @@ def no_peer(address: Address, error: Exception, wanted: str, seconds: float) -> 
 
 
 def _plain(reason: str) -> str:
-    """Words of a reason of OpenSSL's."""
+    """Formats a reason of OpenSSL as words."""
     return reason.replace("_", " ").lower()

@@ -1,4 +1,7 @@
-"""Ports between machines: who comes says by TLS that it is a member of the cluster, and holds up nothing meanwhile."""
+"""Listens on TCP ports between machines, and connects to them: both ends prove by TLS that they are cluster members.
+
+Controllers, hosts and clients use it. A slow handshake must not delay other connections.
+"""
 
 import contextlib
 import socket
@@ -17,20 +20,20 @@ from pathways.runtime.wire.tls import Keys, no_peer
 from pathways.runtime.wire.tls_socket import RECEIVED, Handshake, TlsSocket, connect_under_tls
 
 HANDSHAKE_S = 10.0
-"""Seconds that an end may take to say who it is."""
+"""Time limit for the handshake of a connection."""
 WELCOME = b"\x01"
-"""What a listener says first: of TLS 1.3 alone the other end would not know that it was let in."""
+"""First byte from the listener. With TLS 1.3 alone, the connecting end would not know that it was admitted."""
 DROP_POLL_S = 0.2
-"""Seconds between two looks for those who have taken too long, and the least time to hear the welcome."""
+"""Interval at which late handshakes are dropped; also the minimum time to wait for the welcome byte."""
 MOST_HANDSHAKES = 256
 """Maximum concurrent handshakes. For one more, the oldest that has sent nothing is dropped, or else the oldest."""
-NOTE = 1.0
-"""Seconds for which those who were refused are told in one line: strangers fill no log."""
+REFUSALS_NOTE_INTERVAL_S = 1.0
+"""Refusals within this time are reported in one line, so that strangers cannot fill the log."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Coming:
-    """An end that is saying who it is, and until when it may."""
+    """A connection during its handshake, and its deadline."""
 
     handshake: Handshake
     address: Address
@@ -38,7 +41,7 @@ class _Coming:
 
 
 class LoopListener:
-    """Lets members in that are in roles which are wanted: `let_in` gets their streams, and who they are."""
+    """Admits members in the wanted roles: `let_in` receives the stream and identity of each."""
 
     def __init__(
         self,
@@ -50,13 +53,13 @@ class LoopListener:
         *,
         seconds: float = HANDSHAKE_S,
     ) -> None:
-        """`listener` listens already. A process that has not said in so many seconds who it is is dropped."""
+        """`listener` must already listen. A process that has not authenticated after `seconds` is dropped."""
         self._loop, self._keys, self._wanted, self._let_in = loop, keys, wanted, let_in
         self._seconds = seconds
         self._coming: dict[socket.socket, _Coming] = {}
-        """In the order in which they came."""
+        """In the order of their arrival."""
         self._refused = 0
-        """How many since that was last said."""
+        """Number of refusals since the last note."""
         loop.listen(listener, self._accept)
         loop.every(min(DROP_POLL_S, seconds), self._drop_late)
 
@@ -64,7 +67,7 @@ class LoopListener:
         try:
             address: Address = sock.getpeername()[:2]
             coming = _Coming(Handshake(sock, self._keys, self._wanted), address, time.monotonic() + self._seconds)
-        except OSError:  # gone again
+        except OSError:  # disconnected already
             sock.close()
             return
         self._coming[sock] = coming
@@ -75,7 +78,7 @@ class LoopListener:
             self._refuse(silent, ConnectionEnded("it was dropped for others"))
 
     def _look(self, sock: socket.socket) -> None:
-        if sock not in self._coming:  # dropped for another a moment ago
+        if sock not in self._coming:  # dropped just now in favor of another connection
             return
         try:
             found = self._coming[sock].handshake.step()
@@ -105,7 +108,7 @@ class LoopListener:
         if self._refused == 1:
             refusal = no_peer(coming.address, error, " or ".join(self._wanted), self._seconds).diagnostic
             print(f"note: {refusal.code}: {refusal.brief}", file=sys.stderr)
-            self._loop.after(NOTE, self._tell_others)
+            self._loop.after(REFUSALS_NOTE_INTERVAL_S, self._tell_others)
 
     def _tell_others(self) -> None:
         if self._refused > 1:
@@ -114,10 +117,10 @@ class LoopListener:
 
 
 def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HANDSHAKE_S) -> tuple[Connection, Identity]:
-    """Connects to a listener that is in a role, and says who it is.
+    """Connects to a listener that must have the role `wanted`, and authenticates this process.
 
-    Raises PWC0913 where nothing listens, where what does is not of this cluster, in another role, or does not let this
-    process in.
+    Raises PWC0913 if nothing listens there. Raises it also if the listener is of another cluster or role, or refuses
+    this process.
     """
     until = time.monotonic() + seconds
     sock: socket.socket | None = None
@@ -136,7 +139,7 @@ def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HAND
 
 
 def _first_of(stream: TlsSocket) -> bytes:
-    """Waits for what comes first; nothing at the end of the stream."""
+    """Blocks until the first bytes arrive. Returns empty bytes at the end of the stream."""
     while True:
-        with contextlib.suppress(BlockingIOError):  # a part of a record has come
+        with contextlib.suppress(BlockingIOError):  # only a part of a record has arrived
             return stream.recv(RECEIVED)

@@ -1,6 +1,6 @@
-"""A stream socket under TLS, for a loop, which has many of them and one thread, or for a thread that waits for it.
+"""A stream socket under TLS, for a loop with many sockets on one thread, or for one thread that waits.
 
-TLS works on memory: what the network does not take, or has not brought, stays there.
+`tls_ports.py` creates these sockets. TLS works on memory buffers: unsent and incomplete data stays there.
 """
 
 import contextlib
@@ -16,18 +16,18 @@ from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Identity, Role, uris_of
 from pathways.runtime.wire.tls import Keys, member_at
 
-PIECE = 1 << 18
-"""The most bytes that are encrypted at once."""
+MAX_ENCRYPTED_BYTES = 1 << 18
+"""Maximum bytes encrypted at once."""
 RECEIVED = 1 << 16
-"""The most bytes of a handshake that are taken from the network at once."""
-_RECORD = 1 << 14
-"""The most bytes of a record: room for more takes longer to make."""
+"""Maximum bytes of a handshake per read."""
+_MAX_RECORD_BYTES = 1 << 14
+"""Maximum bytes of a TLS record. A larger buffer takes longer to allocate."""
 MOST_HANDSHAKE = 1 << 16
-"""The most bytes that an end may say before it is let in: a member's handshake is a fortieth of it."""
+"""Maximum bytes that an end may send before it is admitted. A member's handshake needs a fortieth of that."""
 
 
 class TlsSocket:
-    """A stream after its handshake (`Transport`)."""
+    """A stream after its handshake (a `Transport`)."""
 
     __slots__ = ("_incoming", "_inside", "_left", "_outgoing", "_socket", "_tls")
 
@@ -37,9 +37,9 @@ class TlsSocket:
         self._socket, self._tls = sock, tls
         self._incoming, self._outgoing = incoming, outgoing
         self._left = b""
-        """What is encrypted and not sent yet."""
+        """Encrypted bytes that are not sent yet."""
         self._inside = 0
-        """How many bytes that is of what was to be sent: they are said to be sent when all of them are."""
+        """Number of plain bytes in `_left`. They are reported as sent when all of `_left` is sent."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -51,7 +51,7 @@ class TlsSocket:
         self._socket.settimeout(value)
 
     def send(self, data: bytes | memoryview, /) -> int:
-        """Sends what can be sent now; returns how many bytes that is. The next call must begin with the others."""
+        """Sends what the socket accepts now and returns the count of bytes. The next call must begin with the rest."""
         at = 0
         if self._left:
             self._left = self._left[self._sent(self._left) :]
@@ -60,8 +60,8 @@ class TlsSocket:
             at, self._inside = self._inside, 0
         size, view = len(data), memoryview(data)
         while at < size:
-            end = min(at + PIECE, size)
-            while at < end:  # OpenSSL takes a record at most
+            end = min(at + MAX_ENCRYPTED_BYTES, size)
+            while at < end:  # one call of OpenSSL takes one record at most
                 count = self._tls.write(view[at:end])
                 self._inside += count
                 at += count
@@ -79,20 +79,20 @@ class TlsSocket:
             return 0
 
     def recv(self, size: int, /) -> bytes:
-        """Reads and decrypts what is there; returns nothing at the end. Raises BlockingIOError for half a record."""
+        """Reads and decrypts available data; empty at the end. Raises BlockingIOError for a partial record."""
         data = self._socket.recv(size)
         if not data:
             return data
         self._incoming.write(data)
         found: list[bytes] = []
         with contextlib.suppress(ssl.SSLWantReadError):
-            while self._incoming.pending:  # else the next would say that it wants more, which takes longer to hear
-                if not (text := self._tls.read(_RECORD)):
-                    self._socket.shutdown(socket.SHUT_RD)  # it has said that this is the end: the next look sees it
+            while self._incoming.pending:  # an extra read would raise SSLWantReadError, which is slow
+                if not (text := self._tls.read(_MAX_RECORD_BYTES)):
+                    self._socket.shutdown(socket.SHUT_RD)  # the peer has ended its stream: the next read sees that
                     break
                 found.append(text)
         if self._outgoing.pending:
-            raise OSError("it asks for what no member does")  # new keys, say, for whose answers it may never look
+            raise OSError("it asks for what no member does")  # for example a key update: it may never read the answers
         if not found:
             raise BlockingIOError
         return found[0] if len(found) == 1 else b"".join(found)
@@ -105,7 +105,7 @@ class TlsSocket:
 
 
 class Handshake:
-    """An end that has come, and is saying who it is."""
+    """A connection that has not authenticated yet."""
 
     __slots__ = ("_incoming", "_keys", "_outgoing", "_received", "_socket", "_tls", "_wanted")
 
@@ -115,19 +115,19 @@ class Handshake:
         self._socket, self._keys, self._wanted = sock, keys, wanted
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
-        """Made when something has come: what says nothing takes no more than a socket."""
+        """Created when bytes arrive, so that a silent connection costs only a socket."""
         self._received = 0
 
     @property
     def has_begun(self) -> bool:
-        """Whether the other end has sent anything."""
+        """Whether the other end has sent any bytes."""
         return self._tls is not None
 
     def step(self) -> tuple[TlsSocket, Identity] | None:
-        """Takes what has come; gives the stream when it is a member's.
+        """Reads the available bytes. Returns the stream once the other end has proved to be a member.
 
-        Raises OSError for what is not TLS of this cluster, ConnectionEnded for a member in no role that is wanted,
-        PWC0911 for an end that says too much.
+        Raises OSError for data that is not TLS of this cluster, and ConnectionEnded for a member in an unwanted role.
+        Raises PWC0911 for an end that sends too much.
         """
         try:
             data = self._socket.recv(RECEIVED)
@@ -148,7 +148,7 @@ class Handshake:
             return None
         except ssl.SSLError:
             with contextlib.suppress(OSError):
-                self._answer()  # why: an alert
+                self._answer()  # an alert with the reason
             raise
         self._answer()
         peer = member_at(uris_of(self._tls.getpeercert()), self._keys, self._wanted)
@@ -158,15 +158,15 @@ class Handshake:
 
     def _answer(self) -> None:
         data = self._outgoing.read()
-        if data and self._socket.send(data) < len(data):  # it has room for more than a handshake
+        if data and self._socket.send(data) < len(data):  # the buffer of the socket holds more than a handshake
             raise OSError("it does not read")
 
 
 def connect_under_tls(sock: socket.socket, keys: Keys, wanted: Role, until: float) -> tuple[TlsSocket, Identity]:
-    """Agrees on keys with the member that listens, by a moment of the monotonic clock.
+    """Performs the handshake with a listening member until a deadline of the monotonic clock.
 
-    Raises OSError (ssl.SSLError, TimeoutError) where that fails, ConnectionEnded for a member in another role, PWC0911
-    for an end that sends too much; the socket is not closed.
+    Raises OSError (ssl.SSLError, TimeoutError) if it fails. Raises ConnectionEnded for a member in another role, and
+    PWC0911 for an end that sends too much. Does not close the socket.
     """
     prepare(sock)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -181,7 +181,7 @@ def connect_under_tls(sock: socket.socket, keys: Keys, wanted: Role, until: floa
             _send(sock, outgoing, until)
         except ssl.SSLError:
             with contextlib.suppress(OSError):
-                _send(sock, outgoing, until)  # why: an alert
+                _send(sock, outgoing, until)  # an alert with the reason
             raise
         sock.settimeout(_left(until))
         data = sock.recv(RECEIVED)
@@ -205,7 +205,7 @@ def _send(sock: socket.socket, outgoing: ssl.MemoryBIO, until: float) -> None:
 
 
 def _left(until: float) -> float:
-    """Counts the seconds until then. Raises TimeoutError where there are none: 0 would mean not to wait."""
+    """Returns the seconds until the deadline. Raises TimeoutError if it has passed: 0 would mean not to wait."""
     if (left := until - time.monotonic()) <= 0:
         raise TimeoutError("timed out")
     return left

@@ -1,4 +1,7 @@
-"""Keys and certificates as bytes (PEM, EC P-256): the only module that imports `cryptography`; imported when needed."""
+"""Creates keys and certificates as bytes (PEM, EC P-256).
+
+`certificates.py` imports it on demand: it is the only module that needs `cryptography`.
+"""
 
 from datetime import datetime, timedelta
 
@@ -9,12 +12,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from pathways.runtime.wire.identity import Identity, Role, cluster_uri, read_cluster
 
-CLOCKS = timedelta(minutes=5)
-"""By how much the clocks of machines may differ: certificates are valid from so much before they begin."""
+MAX_CLOCK_SKEW = timedelta(minutes=5)
+"""Maximum clock difference between machines. Certificates are valid from this long before their start."""
 
 
 def authority_pems(cluster: str, begins: datetime, valid: timedelta) -> tuple[bytes, bytes]:
-    """Makes an authority: its certificate; and its key with the certificate behind it."""
+    """Creates an authority. Returns its certificate, and its key followed by the certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("authority")
     builder = _builder(cluster_uri(cluster), key, name, key, name, begins, valid)
@@ -26,10 +29,10 @@ def authority_pems(cluster: str, begins: datetime, valid: timedelta) -> tuple[by
 def member_pems(
     authority: bytes, role: Role, name: str, begins: datetime, valid: timedelta
 ) -> tuple[Identity, bytes, bytes]:
-    """Makes a member of an authority, of which the key and the certificate are given.
+    """Creates a member of the authority whose key and certificate are given.
 
-    Returns who that is, the certificate of the authority, and the member's key with its certificate behind it. Raises
-    ValueError for what is no authority.
+    Returns the member's identity, the certificate of the authority, and the member's key followed by its certificate.
+    Raises ValueError if `authority` does not hold an authority.
     """
     signer = serialization.load_pem_private_key(authority, password=None)
     certificate = x509.load_pem_x509_certificate(authority)
@@ -43,7 +46,7 @@ def member_pems(
     builder = _builder(identity.uri, key, _name(role), signer, certificate.subject, begins, valid)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(signs=False), critical=True)
-    # Either role may listen or connect: which of them a peer must have is told from its name.
+    # Either role may listen or connect. Peers check the role in the name instead.
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
     return identity, _pem(certificate), _pem(key) + _pem(builder.sign(signer, hashes.SHA256()))
@@ -66,7 +69,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(begins - CLOCKS)
+        .not_valid_before(begins - MAX_CLOCK_SKEW)
         .not_valid_after(begins + valid)
         .add_extension(named, critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)

@@ -1,1 +1,1 @@
-"""What writes pictures: a module for each kind of file."""
+"""Writers of pictures, one module for each file format."""

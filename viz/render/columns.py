@@ -1,4 +1,4 @@
-"""Packs rows as columns, numbers as differences: a table of many equal steps becomes small when it is compressed. Pure.
+"""Packs rows by column, and integers as differences, so that tables of many equal steps compress well. Pure.
 
 viz/page/data.js unpacks them.
 """
@@ -10,18 +10,18 @@ from typing import Any
 
 
 def pack_rows(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Packs rows of equal width. A column of whole numbers is written as its first and the differences that follow."""
+    """Packs rows of equal width. A column of integers is written as its first value and the following differences."""
     packed = [pack_column(values) for values in zip(*rows, strict=True)]
     return {"rows": len(rows), "columns": packed}
 
 
 def pack_column(values: Sequence[Any]) -> dict[str, Any]:
-    """Packs one column: `plain`, or `steps` from zero where all are whole numbers."""
+    """Packs one column: as `steps` from zero if all values are integers, else as `plain`."""
     if not set(map(type, values)) <= {int}:
         return {"plain": list(values)}
     return {"steps": list(map(sub, values, chain((0,), values)))}
 
 
 def pack_times(values: Sequence[float], tick: float) -> dict[str, Any]:
-    """Packs times as whole numbers of `tick`."""
+    """Packs times as multiples of `tick`."""
     return pack_column([round(v / tick) for v in values])

@@ -1,4 +1,4 @@
-"""Writes the dataflow for Graphviz: a cluster a slice, a node for the calls of a stage that are alike."""
+"""Writes the dataflow for Graphviz: a cluster for each slice, a node for the similar calls of a stage."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ COLORS = ("#5b9be0", "#e59a4a", "#5db878", "#b88ad8", "#d9776f", "#4fb6b2", "#c9
 
 
 def dot_text(scene: Scene) -> str:
-    """Writes the last phase that is known; `dot -Tsvg` draws it."""
+    """Returns the dataflow of the last known phase. `dot -Tsvg` draws it."""
     graph = latest_graph(scene, ".dot")
     groups = group_boxes(graph)
     lines = [f"digraph {_quoted(scene.title)} {{", '  rankdir=LR; node [shape=box, style="rounded,filled"];']
@@ -26,7 +26,7 @@ _Groups: TypeAlias = Mapping[tuple[str, str], list[int]]
 
 
 def _clusters(graph: Graph, groups: _Groups, number: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """Writes a cluster for each place, in it the groups of its calls."""
+    """Writes a cluster for each location, with the groups of its calls."""
     boxes = {key: graph.boxes[members[0]] for key, members in groups.items()}
     for at, place in enumerate(dict.fromkeys(box_place(box) for box in boxes.values())):
         color = _quoted(COLORS[at % len(COLORS)])
@@ -42,7 +42,7 @@ def _clusters(graph: Graph, groups: _Groups, number: Mapping[tuple[str, str], in
 
 
 def _edges(graph: Graph, groups: _Groups, number: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """Writes what goes from group to group, by each route."""
+    """Writes the values passed between groups, one edge for each route."""
     of = {member: number[key] for key, members in groups.items() for member in members}
     between: dict[tuple[int, int, str], list[Arrow]] = {}
     for arrow in graph.arrows:
@@ -56,12 +56,12 @@ def _edges(graph: Graph, groups: _Groups, number: Mapping[tuple[str, str], int])
 
 
 def box_place(box: Box) -> str:
-    """Names where a call is: its slice, and the island of it where that is decided."""
+    """Returns the location of a call: its slice, and the island if that is decided."""
     return " on ".join(filter(None, (box.slice, box.island))) or "on data"
 
 
 def group_boxes(graph: Graph) -> dict[tuple[str, str], list[int]]:
-    """Groups calls on one slice by their stage and kind, others by their name."""
+    """Groups the calls on one slice by stage and kind, and other calls by name."""
     found: dict[tuple[str, str], list[int]] = {}
     for number, box in enumerate(graph.boxes):
         found.setdefault((box_place(box), label_of(box)), []).append(number)

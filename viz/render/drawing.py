@@ -1,6 +1,6 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Draws the schedule as SVG or PNG through matplotlib: planned over actual, a row for devices that do the same."""
+"""Draws the schedule as SVG or PNG with matplotlib: planned above actual, one row for devices with the same tasks."""
 
 import io
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ HATCHES = {"F": "", "B": "////", "I": "----", "W": "....", "": ""}
 HEIGHTS = {"F": 1.0, "B": 1.0, "I": 1.0, "W": 0.68, "": 0.4}
 SCALES = ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns"))
 MOST_LABELS = 600
-"""A drawing of more cells has no text in them."""
-INCHES, INCHES_A_ROW = 11.0, 0.3
+"""Drawings with more cells omit the labels."""
+WIDTH_INCHES, ROW_INCHES = 11.0, 0.3
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Bar:
 
 
 def drawn(scene: Scene, form: str) -> bytes:
-    """Draws a picture as `svg` or `png`. Raises PWC0821 without matplotlib, PWC0823 where no schedule is known."""
+    """Draws a picture as `svg` or `png`. Raises PWC0821 without matplotlib, PWC0823 if no schedule is known."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
@@ -47,7 +47,7 @@ def drawn(scene: Scene, form: str) -> bytes:
     unit = "units of equal stages" if _basis(scene) == "equal" else "s"
     length = max((bar.end for _, bars in rows for bar in bars), default=1.0)
     factor, word = (1.0, unit) if unit != "s" else next(((f, w) for f, w in SCALES if length * f >= 1), SCALES[-1])
-    figure: Any = Figure(figsize=(INCHES, 1.1 + INCHES_A_ROW * len(rows)), layout="constrained")
+    figure: Any = Figure(figsize=(WIDTH_INCHES, 1.1 + ROW_INCHES * len(rows)), layout="constrained")
     axes: Any = figure.add_subplot()
     labeled = sum(len(bars) for _, bars in rows) <= MOST_LABELS
     for number, (_, bars) in enumerate(rows):
@@ -73,7 +73,7 @@ def drawn(scene: Scene, form: str) -> bytes:
 
 
 def _basis(scene: Scene) -> str:
-    """How long what is planned takes: of a run in seconds, as what is measured."""
+    """Selects the times of the planned rows. With recorded runs they are in seconds, to match the measured rows."""
     if "measured" in scene.times:
         return "measured"
     is_pipeline = scene.plan is not None and scene.plan.schedule.microbatches > 0
@@ -89,7 +89,7 @@ def _title(scene: Scene) -> str:
 
 
 def _rows(scene: Scene) -> list[tuple[str, list[_Bar]]]:
-    """Planned and actual rows, by turns; without a run the plan alone, without a plan the run."""
+    """Returns planned and actual rows alternately. Without a run only planned rows, without a plan only the run."""
     run = scene.runs[-1] if scene.runs else None
     if scene.work is None:
         return [] if run is None else [

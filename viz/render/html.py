@@ -1,4 +1,4 @@
-"""Writes the page: styles, scripts, libraries and data in one file that is opened from the disk."""
+"""Writes the HTML page: styles, scripts, libraries and data in one file that needs no server."""
 
 import base64
 import gzip
@@ -12,7 +12,7 @@ from pathways.viz.render.page_data import page_data
 from pathways.viz.scene import Scene
 
 LIBRARIES = ("d3.min.js", "cytoscape.min.js", "cytoscape-dagre.min.js")
-"""The libraries of the page, as npm has them; viz/page/vendor/README.md says which versions."""
+"""Libraries of the page, as published on npm. viz/page/vendor/README.md lists the versions."""
 SCRIPTS = (
     "data.js",
     "words.js",
@@ -28,13 +28,13 @@ SCRIPTS = (
     "devices.js",
     "start.js",
 )
-"""The scripts of the page, in the order in which they need each other."""
-FRAME_HEIGHT = 640
-"""The height of a picture in a notebook, in pixels."""
+"""Scripts of the page, in dependency order."""
+FRAME_HEIGHT_PX = 640
+"""Height in pixels of a picture in a notebook."""
 
 
 def page_text(scene: Scene) -> str:
-    """Writes the page of a scene."""
+    """Returns the page of a scene."""
     folder = resources.files("pathways.viz") / "page"
 
     def read(name: str) -> str:
@@ -54,16 +54,19 @@ def page_text(scene: Scene) -> str:
 
 
 def _inline(script: str) -> str:
-    """A script inside of a page ends at the first closing tag, also in a string; its map is not here."""
+    """Escapes a script for inlining, and drops its source map.
+
+    HTML ends a script at the first closing tag, even inside a string.
+    """
     kept = [line for line in script.splitlines() if not line.startswith("//# sourceMappingURL=")]
     return "\n".join(kept).replace("</script", "<\\/script")
 
 
 def in_frame(scene: Scene) -> str:
-    """Writes a frame that holds the page, for a notebook."""
+    """Returns a frame with the page, for a notebook."""
     source = html.escape(page_text(scene), quote=True)
     title = html.escape(f"picture of {scene.title}", quote=True)
     return (
         f'<iframe title="{title}" srcdoc="{source}" sandbox="allow-scripts allow-downloads" '
-        f'style="width:100%;height:{FRAME_HEIGHT}px;border:0"></iframe>'
+        f'style="width:100%;height:{FRAME_HEIGHT_PX}px;border:0"></iframe>'
     )

@@ -1,4 +1,4 @@
-"""Writes the dataflow as Model Explorer reads it (`model-explorer out.json`): a graph a phase, namespaces to open.
+"""Writes the dataflow for Model Explorer (`model-explorer out.json`): a graph for each phase, nested namespaces.
 
 The format: https://github.com/google-ai-edge/model-explorer/wiki, "Graph JSON".
 """
@@ -13,7 +13,7 @@ from pathways.viz.scene import Scene
 
 
 def model_explorer_text(scene: Scene) -> str:
-    """Writes all phases that are known."""
+    """Returns the dataflow of all known phases as JSON."""
     latest_graph(scene, ".json")
     graphs = [_graph(scene.title, graph) for graph in scene.graphs]
     return json.dumps({"label": scene.title, "graphs": graphs}, indent=1)

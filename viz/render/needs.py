@@ -1,4 +1,4 @@
-"""What kinds of pictures need, and the errors where it is not there."""
+"""Checks that a scene has the data that a picture format needs, and builds the errors if it does not."""
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.viz.errors import NothingToDraw
@@ -7,12 +7,12 @@ from pathways.viz.scene import Scene
 
 
 def latest_graph(scene: Scene, what: str) -> Graph:
-    """Returns the dataflow at the last phase that is known. Raises PWC0823 where none is."""
+    """Returns the dataflow at the last known phase. Raises PWC0823 if no phase is known."""
     if not scene.graphs:
         raise nothing(what, "a trace alone, which has no dataflow", "a plan", "pwc viz plan.bin --trace trace.json")
     return scene.graphs[-1]
 
 
 def nothing(path: str, problem: str, rule: str, advice: str) -> PathwaysError:
-    """Makes PWC0823."""
+    """Builds PWC0823."""
     return PathwaysError(NothingToDraw(path=path, problem=problem, rule=rule, advice=advice))

@@ -1,6 +1,6 @@
-"""The data of the page: all that a picture shows, as tables of numbers over strings that are stated once. Pure.
+"""The data of the HTML page: tables of numbers that refer to shared strings. Pure.
 
-viz/page/data.js reads it; the names are the same there.
+viz/page/data.js reads it and uses the same names.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,14 @@ from pathways.viz.work import RESHARD, TRANSFER, PlannedTask, Work
 
 Row = list[Any]
 RESOLUTION = 1e-6
-"""The smallest part of a schedule that times on the page tell apart."""
+"""The finest time step on the page, as a fraction of the whole schedule."""
 
 
 class Strings(dict[str, int]):
-    """A table of strings, each once; rows name them by number. What is looked up and not there is added.
+    """A table of unique strings; rows refer to them by number. Looking up a missing string adds it.
 
-    `line` and `parts` give the numbers of a line and of actions, which are long to write, and to compare.
+    `line` and `parts` return the numbers of source lines and of actions, and cache them: both are slow to format and
+    compare.
     """
 
     def __init__(self) -> None:
@@ -152,7 +153,7 @@ def _slice(found: PlanSlice) -> dict[str, Any]:
 
 
 def _kinds(plan: Plan, stream: Stream, s: Strings) -> list[Row]:
-    """Type, mesh, axes of each dimension, and bytes on a device, of the kinds of buffers of a stream."""
+    """Lists type, mesh, axes of each dimension and bytes on a device, for each kind of buffer in a stream."""
     return [
         [s[str(k.type)], list(k.type.shape), k.layout.mesh, k.layout.dims, k.bytes, s[str(plan.sharding(k.layout))]]
         for k in stream.kinds
@@ -166,7 +167,7 @@ def _tasks(plan: Plan, work: Work, s: Strings) -> list[Row]:
 
 
 def _task(task: PlannedTask, work: Work, firsts: list[int], s: Strings) -> Row:
-    """`firsts` are the rows of the values of each stream's first slot."""
+    """Builds the row of a task. `firsts` are the row numbers of the first slot of each stream."""
     decision = task.decision
     moves = task.kind in (TRANSFER, RESHARD)
     stream, slot = task.reads[0] if moves else (task.stream, -1)
@@ -192,7 +193,7 @@ def _task(task: PlannedTask, work: Work, firsts: list[int], s: Strings) -> Row:
 
 
 def _times(times: Times) -> dict[str, Any]:
-    """Times in ticks of a millionth of the whole, in nanoseconds or units; causes as distances from their tasks."""
+    """Packs times in ticks of a millionth of the total (nanoseconds or units), causes as distances from tasks."""
     scale = 1e9 if times.unit == "s" else 1.0
     tick = times.length * RESOLUTION if times.unit == "s" else 1.0
     causes = [i - cause if cause >= 0 else 0 for i, cause in enumerate(times.causes)]
@@ -206,7 +207,7 @@ def _times(times: Times) -> dict[str, Any]:
 
 
 def _values(work: Work, number: int, s: Strings) -> list[Row]:
-    """A row a buffer: stream, name, kind, role, owner, the task that makes it, its first reader, birth, death."""
+    """Builds a row for each buffer: stream, name, kind, role, owner, producing task, first reader, birth, death."""
     stream = work.plan.streams[number]
     rows: list[Row] = []
     slot = 0

@@ -1,4 +1,7 @@
-"""Writes the schedule as text: a row for the devices that do the same, a column a unit of time of equal stages."""
+"""Writes the schedule as text: a row for devices with the same tasks, a column for each unit of equal stages.
+
+Used for `.txt` files and for terminals.
+"""
 
 from collections.abc import Sequence
 
@@ -9,16 +12,16 @@ from pathways.viz.scene import Scene
 from pathways.viz.work import PlannedTask
 
 IDLE = "."
-MOST_NAME = 28
-"""The most characters of the name of a row, and of a call that is no part of a pipeline."""
-MOST_CALL = 12
+MAX_NAME_CHARS = 28
+"""Maximum length in characters of the name of a row."""
+MAX_CALL_CHARS = 12
 
 
 def text_of_schedule(scene: Scene, width: int = 0) -> str:
-    """Writes each lane: `F3` is the forward of microbatch 3, `2F3` where a lane has several stages, dots are idle.
+    """Writes each lane: `F3` is the forward of microbatch 3, `2F3` if the lane has several stages. Dots are idle time.
 
-    `width` is that of the terminal: rows are cut there, and a last line says so; 0: nothing is cut. The last recorded
-    run stands below, in the order in which each device worked.
+    `width` is the width of the terminal: longer rows are cut, and a last line says so. 0 cuts nothing. The last
+    recorded run follows below, with the computations of each device in their order.
     """
     planned = [] if scene.work is None else _planned(scene, width)
     recorded = _recorded(scene, width) if scene.runs else []
@@ -45,7 +48,7 @@ def _idle(scene: Scene, times: Times) -> float:
 
 
 def _told(scene: Scene, lane: Lane, times: Times) -> list[tuple[str, PlannedTask]]:
-    """What is written for each task of a lane that takes time."""
+    """Returns the label of each task in a lane that takes time."""
     assert scene.work is not None
     tasks = [scene.work.tasks[t] for t in lane.tasks if times.ends[t] > times.starts[t]]
     several = several_stages(tasks)
@@ -54,12 +57,12 @@ def _told(scene: Scene, lane: Lane, times: Times) -> list[tuple[str, PlannedTask
 
 def _short(task: PlannedTask, several: bool) -> str:
     if not task.parts:
-        return task.name[:MOST_CALL]
+        return task.name[:MAX_CALL_CHARS]
     return short_actions(task.parts, several)
 
 
 def _row(scene: Scene, lane: Lane, times: Times, column: int) -> str:
-    """A unit of time is as wide as the longest label: what takes two units takes two columns."""
+    """Writes the row of a lane. A unit of time is as wide as the longest label, so two units take two columns."""
     written = ""
     for text, task in _told(scene, lane, times):
         begin, end = (round(t[task.number] * column) for t in (times.starts, times.ends))
@@ -75,14 +78,14 @@ def _blank(begin: int, end: int, column: int) -> str:
 def _recorded(scene: Scene, width: int) -> list[str]:
     run = scene.runs[-1]
     rows = [
-        (f"{row.island} device {row.device}", " ".join(c.action or c.name[:MOST_CALL] for c in row.cells))
+        (f"{row.island} device {row.device}", " ".join(c.action or c.name[:MAX_CALL_CHARS] for c in row.cells))
         for row in run.rows
     ]
     return [f"{run.program} run {run.number}: what each device did, in order", *_aligned(rows, width)]
 
 
 def _aligned(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    pad = min(MOST_NAME, max((len(name) for name, _ in rows), default=0))
+    pad = min(MAX_NAME_CHARS, max((len(name) for name, _ in rows), default=0))
     lines = [f"{name[:pad].ljust(pad)}  {row}".rstrip() for name, row in rows]
     longest = max((len(line) for line in lines), default=0)
     if not width or longest <= width:

@@ -1,4 +1,4 @@
-"""How the actions of a pipeline are written in pictures."""
+"""Formats pipeline actions for pictures."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ WORDS = {"F": "forward", "B": "backward", "I": "backward of the input", "W": "ba
 
 
 def short_actions(actions: Iterable[Action], with_stage: bool) -> str:
-    """Writes `F3`, or `2F3` with its stage; several with + between them."""
+    """Formats actions as `F3`, or `2F3` with the stage, joined by +."""
     return "+".join(f"{a.stage if with_stage else ''}{a.kind}{a.microbatch}" for a in actions)
 
 
 def several_stages(tasks: Iterable[PlannedTask]) -> bool:
-    """Whether tasks are of more than one stage, so that what is written of them must say which."""
+    """Whether the tasks belong to more than one stage, so that their labels must name it."""
     return len({action.stage for task in tasks for action in task.parts}) > 1

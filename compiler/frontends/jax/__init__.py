@@ -1,1 +1,1 @@
-"""From a Python function over virtual devices to a module of phase `trace`."""
+"""The JAX front end: turns a Python function over virtual devices into a module of phase `trace`."""

@@ -1,9 +1,9 @@
-"""Equations without a place that follow the same calls, as one node of the graph.
+"""Joins unplaced equations that depend on the same calls into one node of the graph.
 
-A loop over microbatches adds hundreds of gradients in a row, and does so in every turn. What comes of the same calls on
-the same mesh, in one run of equations, has the same place and the same ancestors: it is walked as one node from here
-on. Where the equations of a node turn out to differ (one is unused, or reads what the others do not wait for), the node
-is taken apart again.
+A loop over microbatches adds hundreds of gradients in every iteration. Results of the same calls on the same mesh, in
+one run of equations, have the same home mesh (homes.py) and the same ancestors. Later steps process them as one node.
+If the equations of a node turn out to differ, the node is split again. For example, one equation is unused, or reads a
+value that the others do not wait for. `flatten.py`, `branches.py` and `pieces.py` add nodes through `RunOfEquations`.
 """
 
 from dataclasses import dataclass, field
@@ -24,20 +24,20 @@ from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.dialect.diagnostics import Where
 
 FEWEST = 8
-"""The fewest equations that are worth a node of their own; programs with less stay in the order they were written."""
+"""Minimum number of equations to join into one node. Smaller programs keep the order in which they were written."""
 
 
 @dataclass(eq=False, slots=True)
 class _Origin:
-    """What values come from, compared by identity: a placed call, or equations that follow the same origins."""
+    """The source of values, compared by identity: a placed call, or equations with the same origins."""
 
     mesh: SliceMesh | None
-    """Where they live; None where more than one mesh has a say."""
+    """The mesh of the values; None if more than one mesh is possible."""
     members: list[Loose] = field(default_factory=list[Loose])
 
 
 class RunOfEquations:
-    """Adds nodes to a graph; holds equations without a place back until something else comes."""
+    """Adds nodes to a graph. Holds unplaced equations back until the next placed node."""
 
     def __init__(self, graph: TracedGraph, *, join: bool) -> None:
         self._graph = graph
@@ -48,7 +48,7 @@ class RunOfEquations:
         self._open: dict[Any, _Origin] = {}
 
     def add(self, node: Call | ExplicitMove | ControlFlow) -> None:
-        """Ends the run, and adds a node behind it."""
+        """Ends the run, and adds a node after it."""
         self.end()
         self._graph.nodes.append(node)
         if self._join:
@@ -79,7 +79,7 @@ class RunOfEquations:
             known[value] = origin
 
     def end(self) -> None:
-        """Adds all that was held back: in the order of the program, or origin by origin."""
+        """Adds all equations that were held back, in program order or grouped by origin."""
         nodes: list[GraphNode] = [*self._pending]
         opened = self._open.values()
         if any(_is_worth_it(origin) for origin in opened):
@@ -97,7 +97,7 @@ def _is_worth_it(origin: _Origin) -> bool:
 
 
 def joined(members: list[Loose]) -> Loose:
-    """One node for the equations of several, none of which reads what another makes."""
+    """Joins several nodes into one. No equation may read a result of another node."""
     first = members[0]
     eqns = tuple(eqn for m in members for eqn in m.eqns)
     operands = [o for m in members for o in m.operands]

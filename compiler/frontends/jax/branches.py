@@ -1,6 +1,7 @@
-"""`lax.cond`, `switch`, `while_loop` and `fori_loop` over calls on several meshes: bodies, each a graph of its own.
+"""Traces `lax.cond`, `switch`, `while_loop` and `fori_loop` over calls on several meshes. Each body is its own graph.
 
-What a body closes over JAX has made operands already; small constants that remain are the body's own.
+`flatten.py` calls `branch` if the calls inside are on several meshes. JAX has already turned values that a body closes
+over into operands. Small constants that remain belong to the body.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from pathways.dialect.jax_api import numpy, optimization_barrier
 
 
 class Walker(Protocol):
-    """What control flow needs of the walk that it is part of."""
+    """The methods that control flow needs from the graph walk in `flatten.py`."""
 
     run: RunOfEquations
 
@@ -38,7 +39,7 @@ class Walker(Protocol):
 
 
 def branch(walker: Walker, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
-    """Adds a `cond` or a `while` with placed calls inside to the graph; gives its results."""
+    """Adds a `cond` or a `while` with placed calls inside to the graph, and returns its results."""
     values = [walker.as_value(o) for o in operands]
     kind: str = eqn.primitive.name
     if kind == "cond":
@@ -59,7 +60,7 @@ def branch(walker: Walker, eqn: Eqn, operands: Sequence[Operand], scope: str) ->
 
 
 def _hoist(walker: Walker, bodies: Sequence[TracedGraph]) -> list[TracedValue]:
-    """Large constants of bodies become operands, the first ones: the program holds each once, and counts it."""
+    """Turns large constants of bodies into their first operands. The program then stores and counts each one once."""
     large = [[c for c in body.constants() if aval_bytes(c.aval) > INLINE_LIMIT] for body in bodies]
     outside: list[TracedValue] = list(dict.fromkeys(walker.constant(c.array, c.name) for found in large for c in found))
     for body, found in zip(bodies, large, strict=True):
@@ -76,7 +77,7 @@ _Fill = Callable[[Walker, list[Operand]], Sequence[Operand]]
 
 
 def _body(walker: Walker, taken: Sequence[TracedValue], fill: _Fill) -> TracedGraph:
-    """A graph over values like those taken."""
+    """Builds the graph of one body over values of the types of `taken`."""
     graph = TracedGraph([TracedValue(v.aval) for v in taken])
     inner = walker.inside(graph)
     graph.outputs = [inner.as_value(o) for o in fill(inner, [*graph.inputs])]
@@ -90,7 +91,7 @@ def _choice(walker: Walker, jaxpr: Any, taken: Sequence[TracedValue], scope: str
 
 
 def _loop(walker: Walker, params: dict[str, Any], taken: Sequence[TracedValue], scope: str) -> list[TracedGraph]:
-    """What says whether to go on, and what is done then."""
+    """Builds the graphs of a loop: the test, and the body."""
     n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
     test, step = body_of(params["cond_jaxpr"]), body_of(params["body_jaxpr"])
     many = len(test.outvars[0].aval.shape)
@@ -105,7 +106,7 @@ def _loop(walker: Walker, params: dict[str, Any], taken: Sequence[TracedValue], 
         made = inner.inline(step, values[n_cond:], scope)
         if not many:
             return made
-        # A loop under vmap goes on for all examples until none does; those that are done stay as they are.
+        # Under vmap, a loop runs until all examples are finished. Finished examples keep their values.
         (still,), old = goes_on(inner, values), values[n_cond + n_body :]
         return [inner.traced(_where, [still, a, b], scope)[0] for a, b in zip(made, old, strict=True)]
 
@@ -113,7 +114,7 @@ def _loop(walker: Walker, params: dict[str, Any], taken: Sequence[TracedValue], 
 
 
 def fenced(eqn: Eqn) -> Eqn:
-    """A `cond` whose branches end in barriers: XLA refuses branches that end in results split differently."""
+    """Ends each branch of a `cond` in a barrier. XLA rejects branches whose results are split differently."""
     branches: list[Any] = []
     for jaxpr in eqn.params["branches"]:
         values = [struct(v.aval) for v in body_of(jaxpr).invars]

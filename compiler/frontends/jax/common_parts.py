@@ -1,8 +1,8 @@
-"""What large groups of several slices have in common becomes a group of its own on each: compiled once for all.
+"""Splits large groups of several slices so that their common parts are compiled once.
 
-The first stage of a pipeline updates its layers and an embedding, the last its layers and a head, the middle ones
-layers alone. What is done with what one placed call has made is a part: where the largest part of a group is what is
-done on another slice, too, the rest of the group stands before it, as a computation of its own.
+In a pipeline, the first stage updates its layers and an embedding, the last stage its layers and a head. The middle
+stages update only layers. A part is all operations on the results of one placed call. If the largest part of a group
+also occurs on another slice, the rest of the group becomes a separate computation before it. `gather.py` calls this.
 """
 
 from collections import Counter
@@ -15,11 +15,14 @@ from pathways.compiler.frontends.jax.origins import Origin
 from pathways.compiler.frontends.jax.structure import Structures
 
 LARGE = 64
-"""Equations from which on a part takes so long to compile that it is worth a call of its own."""
+"""Minimum number of equations of a part. Smaller parts compile too quickly to be worth a call of their own."""
 
 
 def with_common_parts(units: Sequence[Unit], origins: Mapping[TracedValue, Origin], nodes: int) -> list[Unit]:
-    """The units of a graph with so many nodes, groups cut in two where the largest part is another's, too. Pure."""
+    """Splits groups in two if their largest part also occurs in another group. Pure.
+
+    `nodes` is the number of nodes in the graph.
+    """
     large = [u for u in units if isinstance(u, Group) and len(u.operations) >= LARGE]
     cut = {group: _cut(group, origins, nodes) for group in large if _works_for_several(group, origins, nodes)}
     sizes = [len(parts[-1].operations) for parts in cut.values() if len(parts) > 1]
@@ -37,12 +40,12 @@ def with_common_parts(units: Sequence[Unit], origins: Mapping[TracedValue, Origi
 
 
 def _works_for_several(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> bool:
-    """Whether arrays that it gives come of several placed nodes."""
+    """Whether the arrays that a group returns derive from several placed nodes."""
     return len({origins[v][0] for v in group.outputs if v.aval.shape} - {nodes}) > 1
 
 
 def _cut(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> list[Group]:
-    """The rest of a group, if there is any, and its largest part; the whole group where the rest takes of that part."""
+    """Splits a group into the rest, if any, and its largest part. Returns it whole if the rest reads that part."""
     owners = _owners(group, origins, nodes)
     largest = Counter(owner for owner in owners if owner is not None).most_common(1)
     inside = [owner is not None and owner == largest[0][0] for owner in owners]
@@ -57,9 +60,9 @@ def _cut(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> lis
 
 
 def _owners(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> list[int | None]:
-    """The placed node that each operation works for; None for numbers, and for what works for several.
+    """Finds the placed node that each operation belongs to; None for scalars and for operations of several nodes.
 
-    What is made of arguments alone works for those who take it.
+    An operation on arguments alone belongs to the node of its consumers.
     """
     takers: dict[TracedValue, set[int | None]] = {}
     owners: list[int | None] = []

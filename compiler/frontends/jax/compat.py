@@ -1,23 +1,23 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""JAX's internals as the front end needs them, the same on jax 0.10 to 0.12. The compat module of the front end.
+"""Wraps JAX internals for the front end; the interface is the same on jax 0.10 to 0.12.
 
-Why each name is here, and what would replace it:
+The front end uses JAX internals only through this module. The reason for each name, and its replacement:
 
-* jaxprs: since 0.12 a closed jaxpr *is* a jaxpr; `Body` hides the difference. `jax.extend.core` has the classes, but
+* jaxprs: since 0.12 a closed jaxpr *is* a jaxpr; `JaxBody` hides the difference. `jax.extend.core` has the classes, but
   not how consts are attached.
-* `scan` has `num_consts`/`num_carry` in 0.10 and `ft_in`/`ft_out` since: `scan_counts`.
+* `scan` has `num_consts`/`num_carry` in 0.10 and `ft_in`/`ft_out` since then: `scan_counts`.
 * user frames of an equation: `jax._src.source_info_util.user_frames`; without it, errors would lack the user's line.
-* `UNSPECIFIED` shardings in jit equations have no public name: told by their class's name.
-* `pytype_aval_mappings` has the abstract value of each type that JAX takes for an array; there is no public way in.
-* `jax.interpreters.xla.canonicalize_dtype_handlers` is public: what JAX makes of such a value where it needs the data.
-* `dispatch_registry` is how `jax.device_get` takes typed keys apart, since they have no `__array__`, and `jax.jit` its
+* `UNSPECIFIED` shardings in jit equations have no public name; they are recognized by the name of their class.
+* `pytype_aval_mappings` has the abstract value of each type that JAX accepts as an array; there is no public interface.
+* `jax.interpreters.xla.canonicalize_dtype_handlers` is public: it converts such a value if JAX needs the data.
+* `dispatch_registry` is how `jax.device_get` flattens typed keys, which have no `__array__`. `jax.jit` uses it for
   arguments from the second call on.
 * `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
-* `jax._src.config.trace_context`: all settings that change what a trace gives, as `jax.jit` knows its traces by; in
-  its place `jax_enable_x64` alone, which decides every element type.
+* `jax._src.config.trace_context`: all settings that affect the result of a trace; `jax.jit` keys its traces by it.
+  The replacement is `jax_enable_x64` alone, which decides every element type.
 * `jax._src.interpreters.pxla._discharge_internal_refs` is how `jax.jit` turns mutable arrays that a function makes into
-  values; without it they stay as they are, in one computation.
-* `jax._src.dispatch.runtime_tokens` is what `jax.effects_barrier` waits for; without it, the barrier does not wait for
+  values. Without it they stay as they are, in one computation.
+* `jax._src.dispatch.runtime_tokens` is what `jax.effects_barrier` waits for. Without it, the barrier does not wait for
   programs.
 """
 
@@ -63,7 +63,7 @@ def _trace_context() -> Any:
 
 
 trace_context: Callable[[], Any] = getattr(_config, "trace_context", _trace_context)
-"""Gives what this thread's settings of JAX are, as far as they change what a trace gives; hashable."""
+"""Returns the settings of JAX in this thread that affect the result of a trace; hashable."""
 Literal: Any = jex_core.Literal
 DropVar: Any = jex_core.DropVar
 
@@ -80,30 +80,33 @@ class JaxBody:
 
 
 def body_of(jaxpr: Any) -> JaxBody:
-    """The parts of a jaxpr, open or closed."""
+    """Returns the parts of a jaxpr, open or closed."""
     consts = list(getattr(jaxpr, "consts", ()))
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     constvars = list(inner.constvars)
     invars = list(inner.invars)
-    if not consts and constvars:  # an open jaxpr: its callers pass these as operands
+    if not consts and constvars:  # the callers of an open jaxpr pass these as operands
         invars, constvars = constvars + invars, []
     return JaxBody(constvars, consts, invars, list(inner.eqns), list(inner.outvars))
 
 
 def with_equations(jaxpr: Any, eqns: list[Eqn], outvars: list[Atom]) -> Any:
-    """Returns a jaxpr, open or closed as the given one, of other equations and results."""
+    """Returns a copy of a jaxpr, open or closed, with other equations and results."""
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     made = inner.replace(eqns=eqns, outvars=outvars)
     return made if inner is jaxpr else jaxpr.replace(jaxpr=made)
 
 
 def effects_of(jaxpr: Any) -> bool:
-    """Whether a jaxpr, or something in it, has an effect."""
+    """Whether a jaxpr has an effect, at any depth."""
     return any(eqn.effects for eqn in body_of(jaxpr).eqns)
 
 
 def host_callbacks(lowered: Any) -> tuple[Callable[..., Any], ...]:
-    """The Python functions that a lowered computation calls, by their index in its module. JAX shows them nowhere."""
+    """Returns the Python functions that a lowered computation calls, by their index in its module.
+
+    JAX has no public API for them.
+    """
     return tuple(lowered._lowering.compile_args.get("host_callbacks") or ())
 
 
@@ -112,7 +115,7 @@ def is_ordered(effect: Any) -> bool:
 
 
 def sub_jaxprs(eqn: Eqn) -> Iterator[Any]:
-    """All jaxprs in an equation's parameters."""
+    """Yields all jaxprs in an equation's parameters."""
     for value in eqn.params.values():
         for item in cast("Sequence[Any]", value) if isinstance(value, tuple | list) else (value,):
             if (hasattr(item, "eqns") and hasattr(item, "invars")) or (
@@ -122,7 +125,7 @@ def sub_jaxprs(eqn: Eqn) -> Iterator[Any]:
 
 
 def scan_counts(eqn: Eqn) -> tuple[int, int]:
-    """Number of loop constants and of carried values of a scan."""
+    """Returns the number of loop constants and of carried values of a scan."""
     params = eqn.params
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
@@ -131,19 +134,19 @@ def scan_counts(eqn: Eqn) -> tuple[int, int]:
 
 
 def func_source(jaxpr: Any) -> str:
-    """The traced function and where it is defined, `step at model.py:3`; empty where JAX does not say."""
+    """Returns the traced function and its definition, `step at model.py:3`; empty if JAX does not know it."""
     info = getattr(getattr(jaxpr, "jaxpr", jaxpr), "debug_info", None)
     return str(getattr(info, "func_src_info", "") or "")
 
 
 def where_of_equation(eqn: Eqn) -> Where | None:
-    """The user's line that made an equation."""
+    """Returns the user's line that made an equation."""
     frames = _source_any.user_frames(eqn.source_info.traceback)
     return innermost_users(Where(f.file_name, f.start_line, f.function_name) for f in frames)
 
 
 def scope_of_equation(eqn: Eqn) -> str:
-    """The named scopes that an equation was made in, `Model/Block_3`; flax and haiku name their modules so."""
+    """Returns the named scopes of an equation, `Model/Block_3`. flax and haiku use them for module names."""
     return str(eqn.source_info.name_stack)
 
 
@@ -161,12 +164,12 @@ def bind(eqn: Eqn, values: Sequence[Any]) -> list[Any]:
 
 
 def computed_at_once() -> Any:
-    """A context in which operations on known arrays are computed, and not traced."""
+    """Returns a context in which operations on known arrays are computed at once, and not traced."""
     return _any_jax.ensure_compile_time_eval()
 
 
 def as_function(jaxpr: Any) -> Callable[..., list[Any]]:
-    """A closed jaxpr as a function of its arguments."""
+    """Returns a closed jaxpr as a function of its arguments."""
     return jex_core.jaxpr_as_fun(jaxpr)
 
 
@@ -179,17 +182,17 @@ def aval_of(value: Any) -> Aval:
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether a value is an array of JAX's whose numbers are there, not one that is traced."""
+    """Whether a value is a JAX array with data, not a traced one."""
     return isinstance(value, jax.Array) and not isinstance(value, jax_api.Tracer)
 
 
 def is_ref(value: Any) -> bool:
-    """Whether a value is a mutable array (`jax.new_ref`), not one that is traced."""
+    """Whether a value is a mutable array (`jax.new_ref`), not a traced one."""
     return isinstance(value, jax_api.Ref) and not isinstance(value, jax_api.Tracer)
 
 
 def without_refs(jaxpr: Any) -> Any:
-    """Returns a closed jaxpr that makes values where the given one reads and writes mutable arrays that it makes."""
+    """Returns a closed jaxpr with values in place of the mutable arrays that the given jaxpr makes."""
     discharge = getattr(_pxla, "_discharge_internal_refs", None)
     has_refs = any(type(e).__name__ == "InternalMutableArrayEffect" for e in jaxpr.effects)
     return discharge(jaxpr) if has_refs and discharge is not None else jaxpr
@@ -201,17 +204,17 @@ def is_key(aval: Aval) -> bool:
 
 
 def key_data_aval(aval: Aval) -> jax.ShapeDtypeStruct:
-    """How an array of keys is stored."""
+    """Returns the type in which an array of keys is stored."""
     return jax_api.eval_shape(jax_api.key_data, struct(aval))
 
 
 def struct(aval: Aval) -> jax.ShapeDtypeStruct:
-    """An abstract value without its sharding."""
+    """Returns an abstract value without its sharding."""
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
 
 
 def narrowed(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    """As JAX sees it in this thread: 64 bits are 32 where `jax_enable_x64` is off."""
+    """Returns the type as JAX sees it in this thread: if `jax_enable_x64` is off, 64 bits become 32."""
     if is_key(struct):
         return struct
     return struct.update(dtype=jax_api.dtypes.canonicalize_dtype(struct.dtype))
@@ -223,7 +226,7 @@ def as_literal_value(atom: Atom) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class OneEqn:
-    """A jaxpr of a single equation, as far as this front end looks at jaxprs."""
+    """A jaxpr of a single equation, with the attributes that this front end reads."""
 
     eqns: list[Eqn]
     invars: list[Var]
@@ -233,7 +236,7 @@ class OneEqn:
 
 
 def one_eqn_jaxpr(eqn: Eqn) -> OneEqn:
-    """`eqn` as a function of its operands, literals included."""
+    """Wraps `eqn` as a function of its operands, literals included."""
     invars = [variable(a.aval) for a in eqn.invars]
     return OneEqn([eqn.replace(invars=invars)], invars, list(eqn.outvars))
 
@@ -243,14 +246,15 @@ def array_aval(shape: tuple[int, ...], dtype: Any, *, weak_type: bool = False) -
 
 
 def variable(aval: Aval) -> Var:
-    """A variable of no jaxpr yet."""
+    """Makes a variable that belongs to no jaxpr yet."""
     make: Any = jex_core.Var
     return make(aval)
 
 
 def take_for_arrays(kind: type, fetch: Callable[[Any], Any]) -> None:
-    """JAX takes objects of a class for arrays: by `shape`, `dtype` and `weak_type` where it traces, and by what
-    `fetch` gives where it computes.
+    """Registers a class whose objects JAX accepts as arrays.
+
+    JAX traces them by `shape`, `dtype` and `weak_type`, and computes with the result of `fetch`.
     """
 
     def aval(value: Any) -> Aval:
@@ -268,14 +272,14 @@ def take_for_arrays(kind: type, fetch: Callable[[Any], Any]) -> None:
 
 
 class _EffectsToken:
-    """Is waited for by `jax.effects_barrier`, as a token of a computation with effects."""
+    """A token that `jax.effects_barrier` waits for, like the token of a computation with effects."""
 
     def __init__(self, wait: Callable[[], object]) -> None:
         self.block_until_ready = wait
 
 
 def add_to_effects_barrier(key: object, wait: Callable[[], object]) -> None:
-    """Has the next `jax.effects_barrier` of this thread call `wait`, once for each key."""
+    """Makes the next `jax.effects_barrier` of this thread call `wait`, once for each key."""
     tokens: Any = getattr(_dispatch, "runtime_tokens", None)
     if tokens is not None:
         tokens.set_output_runtime_token(key, _EffectsToken(wait))
@@ -285,5 +289,5 @@ _DISPATCH = ("jax._src.pjit", "jax._src.shard_map")
 
 
 def is_dispatch(frame: FrameType | None) -> bool:
-    """Whether code is JAX's that looks where an argument lies, to compute there."""
+    """Whether a frame is JAX's dispatch code, which reads an argument's devices to compute there."""
     return frame is not None and frame.f_globals.get("__name__") in _DISPATCH

@@ -1,4 +1,4 @@
-"""The bytes of arrays that a program closes over."""
+"""Reads the bytes of arrays that a program closes over. `emit.py` calls it."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from pathways.dialect.jax_api import key_data
 
 
 def read_constant(array: Any, stored: ArrayType) -> np.ndarray[Any, Any]:
-    """The array on the host, in the form in which it is stored."""
+    """Copies an array to the host, in the form in which it is stored."""
     if not isinstance(array, np.ndarray) and hasattr(array, "dtype") and compat.is_key(compat.aval_of(array)):
         array = key_data(array)
     host: np.ndarray[Any, Any] = np.asarray(cast("Any", array))

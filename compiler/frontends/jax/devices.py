@@ -1,7 +1,7 @@
-"""Virtual devices: what a user asks for before it is known which machines there will be (paper, section 3).
+"""Virtual devices: devices that a user requests before the machines are known (paper, section 3).
 
 JAX accepts them in `Mesh`, `NamedSharding`, `jax.pmap(devices=...)`, `jax.shard_map` and `jax.jit(in_shardings=...)`
-and traces through them. They hold no memory and cannot compute: that is for the runtime.
+and traces through them. They hold no memory and cannot compute: the runtime does that on real devices.
 """
 
 import contextvars
@@ -24,8 +24,10 @@ _slice_ids = itertools.count()
 
 
 class _Memory(str):
-    """A memory of a virtual device. JAX compares these with the names of memory kinds: where that fails, vmap,
-    jacfwd and arrays of keys lose their mesh without a word.
+    """The memory of a virtual device, equal to the name of its kind.
+
+    JAX compares memories with names of memory kinds. If this comparison fails, vmap, jacfwd and arrays of keys silently
+    lose their mesh.
     """
 
     @property
@@ -34,11 +36,11 @@ class _Memory(str):
 
 
 lowering_for: contextvars.ContextVar[str] = contextvars.ContextVar("pathways_lowering_for", default="")
-"""While a computation is lowered, the platform that it is lowered for: JAX wants callbacks' backend to be of it."""
+"""The platform for which a computation is being lowered. JAX requires callbacks' backend to be of this platform."""
 
 
 class _Client:
-    """What JAX may ask a virtual device's backend: its name, and nothing else."""
+    """The backend of a virtual device. It has only a name; JAX's other requests raise an error."""
 
     def __init__(self, platform: str) -> None:
         self._platform = platform
@@ -69,7 +71,7 @@ class VirtualDevice:
         self.process_index = 0
         self.client = _Client(platform)
         self.stands_for: Any = None
-        """The device of this process that a program names, and that this one takes the place of."""
+        """The device of this process that a program names, and that this virtual device replaces."""
 
     def default_memory(self) -> _Memory:
         return _Memory("device")
@@ -132,11 +134,11 @@ class VirtualSlice:
         *,
         axis_types: Sequence[AxisType] | AxisType | None = None,
     ) -> Mesh:
-        """A `jax.sharding.Mesh` over all devices of the slice.
+        """Returns a `jax.sharding.Mesh` over all devices of the slice.
 
-        `axis_names` and `shape` have one entry an axis; without a shape there is one axis, or the slice's
-        `topology`. `axis_types` are JAX's, one an axis or one for all; default: automatic. Raises PWC0201 where the
-        shape does not take exactly the slice's devices.
+        `axis_names` and `shape` have one entry per axis. Without a shape, the mesh has one axis, or the slice's
+        `topology`. `axis_types` are JAX's, one per axis or one for all; default: automatic. Raises PWC0201 if the shape
+        does not take exactly the slice's devices.
         """
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         default = self.topology if self.topology and len(self.topology) == len(names) else (len(self.devices),)
@@ -157,7 +159,7 @@ class VirtualSlice:
 
     @property
     def described(self) -> str:
-        """Its name, and where the user asked for it."""
+        """The name of the slice, and the user's line that requested it."""
         return self.name if self.where is None else f"{self.name} ({self.where.file}:{self.where.line})"
 
     def __repr__(self) -> str:
@@ -166,12 +168,12 @@ class VirtualSlice:
 
 @functools.cache
 def implicit_slice() -> VirtualSlice:
-    """Returns the slice of one device on which programs without slices run: the same for all of the process."""
+    """Returns the one-device slice of programs without slices; the same slice for the whole process."""
     return VirtualSlice(1)
 
 
 def mesh_of_others(mesh: Mesh, devices: Sequence[Any]) -> Mesh:
-    """Returns a mesh of the same axes over other devices, which take the places in order."""
+    """Returns a mesh with the same axes over other devices, in the same order."""
     return Mesh(device_grid(devices, mesh.devices.shape), mesh.axis_names, axis_types=mesh.axis_types)
 
 
@@ -183,7 +185,7 @@ def device_grid(devices: Sequence[Any], shape: Sequence[int]) -> Any:
 
 
 class VirtualDeviceSet:
-    """The slices a program asks for."""
+    """The slices that a program requests."""
 
     def __init__(self) -> None:
         self.slices: list[VirtualSlice] = []
@@ -199,12 +201,12 @@ class VirtualDeviceSet:
         island: str | VirtualSlice | None = None,
         topology: tuple[int, ...] | int | None = None,
     ) -> VirtualSlice:
-        """Asks for a slice of n devices.
+        """Requests a slice of n devices.
 
-        `tpu_devices=`, `gpu_devices=` and `cpu_devices=` are preferences: where there are none, other devices are
-        taken, and a note says so. `devices=` takes any. `kind=` (a device kind) must be met. `island=` names an island
-        of the topology, or another slice whose island it must share. `topology=(2, 2)` is the arrangement wanted.
-        Raises PWC0104 for counts that make no sense.
+        `tpu_devices=`, `gpu_devices=` and `cpu_devices=` are preferences: if there are none, other devices are used,
+        and a note reports it. `devices=` accepts any devices. `kind=` (a device kind) must be met. `island=` names an
+        island of the topology, or another slice whose island it must share. `topology=(2, 2)` requests an arrangement
+        of the devices. Raises PWC0104 if a count is invalid.
         """
         asked = {"tpu": tpu_devices, "gpu": gpu_devices, "cpu": cpu_devices, None: devices}
         given = {platform: n for platform, n in asked.items() if n is not None}
@@ -228,7 +230,10 @@ def _is_count(value: Any) -> TypeGuard[int]:
 
 
 def make_virtual_device_set() -> VirtualDeviceSet:
-    """The paper's entry point: `make_virtual_device_set().add_slice(tpu_devices=4).tpus`."""
+    """Returns an empty set of slices.
+
+    This is the paper's entry point: `make_virtual_device_set().add_slice(tpu_devices=4).tpus`.
+    """
     return VirtualDeviceSet()
 
 

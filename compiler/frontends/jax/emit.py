@@ -1,4 +1,7 @@
-"""From units in program order to a module of phase `trace`."""
+"""Emits a module of phase `trace` from a traced graph: orders its units, lowers each one, and calls the builder.
+
+`trace.py` calls `emit` as the last step of the front end.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,9 +32,9 @@ from pathways.dialect.trees import Tree
 
 @dataclass(frozen=True)
 class Names:
-    """What the user calls the program, its arguments and its results, and how these are structured.
+    """The user's names of the program, its arguments and its results, and their pytree structures.
 
-    `donated` are positions of arguments. `cut` says which arguments and results are in pieces, each a value.
+    `donated` are positions of arguments. `cut` states which arguments and results are in pieces; each piece is a value.
     """
 
     program: str
@@ -47,7 +50,7 @@ class Names:
 
 @dataclass
 class Emitted:
-    """The program, the constants too large for its module by digest, and the slices by symbol."""
+    """The program, its constants that are too large for the module, by digest, and its slices by symbol."""
 
     program: ProgramIR
     constants: dict[str, bytes]
@@ -83,7 +86,7 @@ class _Emitter:
     def _fill(
         self, function: FunctionBuilder, graph: TracedGraph, homes: Homes, constants: list[Constant]
     ) -> list[Any]:
-        """Everything that a function does; gives what it returns."""
+        """Adds all units of a graph to a function, and returns the function's results."""
         env: dict[TracedValue, Any] = dict(zip((*constants, *graph.inputs), function.arguments, strict=True))
         units = order(graph, gather(graph, homes))
         with Activity("lowering computations", len(units), "calls") as lowering:
@@ -162,7 +165,7 @@ def _named(
     values: Sequence[TracedValue],
     donated: frozenset[int] = frozenset(),
 ) -> Iterator[tuple[Argument, TracedValue]]:
-    """The arguments or results as the user sees them, each with its value; one in pieces is one a piece."""
+    """Yields each argument or result that the user sees, with its value; one entry per piece if it is in pieces."""
     left = iter(values)
     for number, name in enumerate(names):
         cut = cuts[number] if cuts else None
@@ -176,7 +179,7 @@ def _named(
 
 @remembered_by_identity
 def stored_type(aval: compat.Aval) -> ArrayType:
-    """How a value is stored: keys as their data, float0 as booleans of the same shape."""
+    """Returns the type in which a value is stored: keys as their data, float0 as booleans of the same shape."""
     if compat.is_key(aval):
         data = compat.key_data_aval(aval)
         return shared_type(tuple(data.shape), str(data.dtype))

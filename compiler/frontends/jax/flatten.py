@@ -1,8 +1,13 @@
-"""From a nested jaxpr to a flat graph: placed calls stay whole, everything around them is opened.
+"""Flattens a nested jaxpr into a graph: placed calls stay whole, everything around them is inlined.
 
-A `jit` with virtual devices in its shardings, a `shard_map` over a virtual mesh, and a `jit` whose body speaks of one
-slice only through constraints and shard_maps are *placed*: one call each. A `jit` with no device is opened, so that
-each of its operations follows its own data (one jit around `optax.update` would drag all parameters to one slice).
+`trace.py` calls `flatten`. Three kinds of equations are *placed*, as one call each:
+
+* a `jit` with virtual devices in its shardings;
+* a `shard_map` over a virtual mesh;
+* a `jit` whose body names one slice only, in constraints and shard_maps.
+
+A `jit` without devices is inlined, so that each of its operations follows its own data. Otherwise one jit around
+`optax.update` would move all parameters to one slice.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,13 +51,13 @@ OPENED = frozenset(
         "remat2",
     }
 )
-"""Calls that are opened where something placed is inside: differentiation has already happened."""
+"""Calls that are inlined if something placed is inside. Differentiation has already happened."""
 BRANCHES = frozenset({"while", "cond"})
-"""Control flow on data: one computation where all of its calls are on one mesh, else bodies (branches.py)."""
+"""Control flow on data: one computation if all its calls are on one mesh, otherwise bodies (branches.py)."""
 
 
 def flatten(jaxpr: Any, program: str, where: Where | None) -> TracedGraph:
-    """The graph of the program of this name. Raises coded errors at the user's line for what cannot be placed."""
+    """Builds the graph of a program. Raises coded errors at the user's line for code that cannot be placed."""
     body = body_of(jaxpr)
     graph = TracedGraph([TracedValue(v.aval) for v in body.invars])
     run = RunOfEquations(graph, join=True)
@@ -80,10 +85,10 @@ class _Flattener:
         self._meshes: dict[SliceMesh, SliceMesh] = {}
         self._lines: dict[Where | None, Where | None] = {}
         self._called_back: TracedValue | None = None
-        """The last value that a loose equation with a host callback has made."""
+        """The last value that an unplaced equation with a host callback has made."""
 
     def inline(self, body: JaxBody, operands: Sequence[Operand], scope: str) -> list[Operand]:
-        """Walks a body with its parameters bound to `operands`; gives what it returns."""
+        """Walks a body with its parameters bound to `operands`, and returns its results."""
         env: dict[Any, Operand] = {}
         for var, const in zip(body.constvars, body.consts, strict=True):
             env[var] = self.constant(const)
@@ -92,7 +97,7 @@ class _Flattener:
         literal = compat.Literal
         for eqn in body.eqns:
             operands = [a if isinstance(a, literal) else env[a] for a in eqn.invars]
-            if id(eqn) in self._plain:  # an iteration like those before it
+            if id(eqn) in self._plain:  # an iteration like those before
                 outputs = self._loose(eqn, operands, scope)
             else:
                 outputs = self.equation(eqn, operands, scope)
@@ -123,11 +128,11 @@ class _Flattener:
         raise self._unknown(eqn, name)
 
     def inside(self, graph: TracedGraph) -> "_Flattener":
-        """A walk of a body, whose values are its own."""
+        """Returns a walk of a body, with values of its own."""
         return _Flattener(RunOfEquations(graph, join=False), self.finder, self.program, self.where)
 
     def constant(self, array: Any, name: str = "") -> Constant:
-        """One constant an array, however many functions close over it."""
+        """Returns the constant of an array. All functions that close over the array share it."""
         if isinstance(array, Tracer):
             self._refuse_leak()
         if compat.is_ref(array):
@@ -142,7 +147,7 @@ class _Flattener:
         return self._constants[key]
 
     def as_value(self, operand: Operand) -> TracedValue:
-        """An operand that must be an array of its own: literals become constants, stacks are built."""
+        """Returns an operand as an array of its own: makes constants of literals, and builds stacks."""
         if isinstance(operand, Stacked):
             return stack(self, operand)
         if isinstance(operand, TracedValue):
@@ -154,7 +159,7 @@ class _Flattener:
         return self._constants[key]
 
     def loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
-        """Adds an equation with no place of its own, and remembers that it is one."""
+        """Adds an unplaced equation to the graph, and remembers that it is unplaced."""
         where = where_of_equation(eqn)
         self._plain[id(eqn)] = eqn, self._lines.setdefault(where, where)
         outputs = self._loose(eqn, operands, scope)
@@ -163,9 +168,9 @@ class _Flattener:
         return outputs
 
     def result(self, operand: Operand) -> TracedValue:
-        """Makes a result of the program: a constant fails where a host callback does, as all results of a jit do.
+        """Returns a result of the program. A constant result fails if a host callback fails, as results of a jit do.
 
-        Libraries wait for a constant to learn whether a check inside of the computation has failed.
+        Libraries wait for a constant result to learn if a check inside the computation has failed.
         """
         value = self.as_value(operand)
         if self._called_back is None or not isinstance(value, Constant):
@@ -180,7 +185,7 @@ class _Flattener:
         return cast("list[Operand]", outputs)
 
     def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]:
-        """Adds what `function` does to the graph, as loose operations."""
+        """Traces `function`, and adds its equations to the graph as unplaced operations."""
         values = [self.as_value(o) for o in operands]
         key = (function, tuple(str(v.aval) for v in values))
         if key not in self._traced:
@@ -213,7 +218,7 @@ class _Flattener:
         return self._whole(eqn, operands, mentions)
 
     def _whole(self, eqn: Eqn, operands: list[Operand], mentions: Mentions) -> list[Operand]:
-        """An equation that is a computation of the one mesh that it names inside."""
+        """Adds an equation as one computation on the only mesh that it names inside."""
         (mesh,) = mentions.meshes.values()
         specs = (eqn.params.get("in_specs"), eqn.params.get("out_specs"))
         key = (tuple(id(j) for j in compat.sub_jaxprs(eqn)), mesh, specs)
@@ -224,7 +229,7 @@ class _Flattener:
         return cast("list[Operand]", self._call(callee, mesh, operands, eqn).outputs)
 
     def _call(self, callee: Callee, mesh: SliceMesh, operands: list[Operand], eqn: Eqn) -> Call:
-        """Adds a placed call. The donation of an inner jit is not looked at: last uses are (liveness.py)."""
+        """Adds a placed call. Ignores the donation of an inner jit: liveness.py donates operands at their last use."""
         where = where_of_equation(eqn)
         consts: list[TracedValue] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
         inputs = consts + [self.as_value(o) for o in operands]
@@ -237,11 +242,11 @@ class _Flattener:
         return call
 
     def _same(self, mesh: SliceMesh) -> SliceMesh:
-        """One object for all equal meshes: most comparisons then see at once that two are the same."""
+        """Returns one object for all equal meshes, so that most comparisons need only identity."""
         return self._meshes.setdefault(mesh, mesh)
 
     def _consts_of(self, jaxpr: Any) -> list[Any]:
-        """What a callee closes over, looked for once."""
+        """Returns the arrays that a callee closes over; each jaxpr is searched once."""
         if id(jaxpr) not in self._hoisted:
             self._hoisted[id(jaxpr)] = jaxpr, hoisted_consts(jaxpr)
         return self._hoisted[id(jaxpr)][1]
@@ -317,7 +322,7 @@ class _Flattener:
 
 
 def _first_after_second(value: Any, awaited: Any) -> Any:
-    """Returns a value that fails, or becomes available, together with another one."""
+    """Returns `value`, which fails or becomes available together with `awaited`."""
     return optimization_barrier((value, awaited))[0]
 
 

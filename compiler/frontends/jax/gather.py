@@ -1,10 +1,11 @@
-"""Loose operations become computations, without making anything wait that did not wait before.
+"""Groups unplaced operations into computations, without adding dependencies between placed calls.
 
-Two operations may share a computation only if they have the same home and the same *placed ancestors*: then every
-result of the group already depended on all that the group depends on, so no path between placed calls is added.
-Grouping by slice alone made microbatch 1 wait for microbatch 0's backward, and no schedule repairs that. Groups are
-connected components; unconnected ones are joined only if they also have the same placed descendants (all parameters
-of an optimizer update, not the slices of all microbatches), which lengthens no lifetime.
+`emit.py` calls it. Two operations may share a computation only if they have the same home mesh (homes.py) and the same
+*placed ancestors*. Every result of the group then already depended on all inputs of the group, so no path between
+placed calls is added. Grouping by slice alone made microbatch 1 wait for microbatch 0's backward pass, and no schedule
+can repair that. Groups are connected components. Unconnected components are joined only if they also have the same
+placed descendants, which lengthens no lifetime. This joins all parameters of an optimizer update, but not the slices of
+all microbatches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +21,12 @@ from pathways.compiler.frontends.jax.origins import first_origins, in_order_of_o
 
 @dataclass
 class _Masks:
-    """Sets of placed nodes as bits of an integer.
+    """Sets of placed nodes, as bits of an integer.
 
-    Where loose values cross from one home to another is a bit, too: one for all that have the same set there, so that
-    the norm of all gradients is a few computations, and not one for each parameter. A bit is new when it is made, so no
-    set that a crossing begins with has it: what came back to a home is never taken for what left it.
+    A crossing of unplaced values from one home mesh to another is also a bit. All values with the same set there share
+    one bit. The norm of all gradients is then a few computations, and not one per parameter. Each bit is new, so no set
+    that starts a crossing contains it. A value that returns to a home mesh is thus never grouped with values that left
+    it.
     """
 
     bits: int = 0
@@ -37,14 +39,14 @@ class _Masks:
         return 1 << (self.bits - 1)
 
     def crossing(self, there: SliceMesh, home: SliceMesh, mask: int) -> int:
-        """The bit for values with this set that go from one home to another."""
+        """Returns the bit for values with this set that move from one home mesh to another."""
         if (there, home, mask) not in self.known:
             self.known[there, home, mask] = self.fresh()
         return self.known[there, home, mask]
 
 
 def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
-    """Placed calls, moves, control flow and groups, in no particular order (see order.py)."""
+    """Returns placed calls, moves, control flow and groups, in no particular order (see order.py)."""
     masks = _Masks()
     before = _ancestors(graph, homes, masks)
     after = _descendants(graph, homes, _Masks(), before)
@@ -70,7 +72,7 @@ def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
                 other = maker.get(value)
                 if other and before[other] == before[node]:
                     home, there = homes.nodes[node], homes.nodes[other]
-                    if there is home or there == home:  # most that are equal are one object
+                    if there is home or there == home:  # most equal meshes are one object
                         parent[root(other)] = root(node)
     components: dict[Loose, list[Loose]] = {}
     for node in parent:
@@ -90,7 +92,7 @@ def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
 
 @dataclass(eq=False)
 class _Joined:
-    """Loose operations of one home that will be a group: connected ones, and others that follow the same calls."""
+    """Unplaced operations of one home mesh that become a group: connected ones, and others after the same calls."""
 
     mesh: SliceMesh
     depends: bool
@@ -102,9 +104,9 @@ class _Joined:
 
 
 def _absorb(graph: TracedGraph, groups: Sequence[_Joined]) -> None:
-    """What depends on arguments alone, and is used by one other group of its home only, becomes part of that group.
+    """Moves components that depend only on arguments into their only consumer, if it is a group on the same mesh.
 
-    It would run just before it: nothing waits longer, and nothing is kept in between.
+    The component would run just before that group. Nothing waits longer, and nothing is kept in between.
     """
     users = _users(graph, groups)
     for group in groups:
@@ -122,7 +124,7 @@ def _absorb(graph: TracedGraph, groups: Sequence[_Joined]) -> None:
 
 
 def _users(graph: TracedGraph, groups: Sequence[_Joined]) -> dict[TracedValue, list[object]]:
-    """The groups and nodes that read each value; the graph itself reads its results."""
+    """Finds the groups and nodes that read each value. The graph itself reads its results."""
     users: dict[TracedValue, list[object]] = {v: [graph] for v in graph.outputs}
     group_of = {member: group for group in groups for member in group.members}
     for node in graph.nodes:
@@ -147,7 +149,7 @@ def _units(graph: TracedGraph, groups: Sequence[_Joined]) -> list[Unit]:
 
 
 def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
-    """For each loose operation, the placed nodes and crossings that it depends on."""
+    """Finds the placed nodes and crossings that each unplaced operation depends on."""
     of_value: dict[TracedValue, int] = {}
     of_node: dict[Loose, int] = {}
     loose: set[TracedValue] = set()
@@ -181,7 +183,7 @@ def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, i
 
 
 def _descendants(graph: TracedGraph, homes: Homes, masks: _Masks, before: dict[Loose, int]) -> dict[Loose, int]:
-    """For each loose operation, the placed nodes and crossings that depend on it."""
+    """Finds the placed nodes and crossings that depend on each unplaced operation."""
     of_value: dict[TracedValue, int] = {}
     of_node: dict[Loose, int] = {}
     loose = {v for n in graph.nodes if isinstance(n, Loose) for v in n.outputs}

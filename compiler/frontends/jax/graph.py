@@ -1,4 +1,7 @@
-"""The traced program as a flat dataflow graph: placed calls, moves, and loose operations between them."""
+"""The traced program as a flat dataflow graph: placed calls, moves, and the unplaced operations between them.
+
+`flatten.py` builds the graph; the other modules of this front end rewrite it, and `emit.py` emits it.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,26 +15,26 @@ from pathways.dialect.sharding import Dims
 
 @dataclass(eq=False, slots=True)
 class TracedValue:
-    """One array that flows; compared by identity."""
+    """One array in the dataflow, compared by identity."""
 
     aval: Aval
 
 
 @dataclass(eq=False, slots=True)
 class Constant(TracedValue):
-    """An array known while tracing: closed over, or the index of an unrolled loop."""
+    """An array known while tracing: an array that a function closes over, or the index of an unrolled loop."""
 
     array: Any
     name: str
 
 
 Operand: TypeAlias = Any
-"""A `Value`, or a jaxpr `Literal` (a scalar that stands in the equation itself)."""
+"""A `TracedValue`, or a jaxpr `Literal` (a scalar written in the equation itself)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Callee:
-    """What a placed call computes: equations over `constvars + invars`, and what the user said of its shardings."""
+    """The computation of a placed call: equations over `constvars + invars`, and the user's shardings."""
 
     name: str
     jaxpr: Any
@@ -40,13 +43,13 @@ class Callee:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for calls of the same traced function; the jaxpr must be kept alive."""
+        """A key that is equal for calls of the same traced function; the jaxpr must be kept alive."""
         return (id(self.jaxpr), self.name, self.in_shardings, self.out_shardings)
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A placed computation. `inputs` starts with the constants that the callee closes over."""
+    """A placed call. `inputs` starts with the constants that the callee closes over."""
 
     callee: Callee
     mesh: SliceMesh
@@ -57,7 +60,7 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class ExplicitMove:
-    """`jax.device_put` to virtual devices, `reshard` or `with_sharding_constraint`."""
+    """A move by the user: `jax.device_put` to virtual devices, `reshard` or `with_sharding_constraint`."""
 
     mesh: SliceMesh
     dims: Dims
@@ -76,10 +79,10 @@ class ExplicitMove:
 
 @dataclass(eq=False, slots=True)
 class Loose:
-    """Equations with no place of their own: most often one (alike.py). `scope` is the function that they came from.
+    """Unplaced equations, usually one (alike.py). `scope` is the function that they came from.
 
-    `operands` and `outputs` are those of all equations, one behind the other; `inputs` are the operands without
-    literals. `follows`: a copy made for this consumer alone, which shares its group.
+    `operands` and `outputs` are those of all equations in order; `inputs` are the operands without literals. If
+    `follows` is set, the node is a copy made for that consumer alone, and joins its group.
     """
 
     eqns: tuple[Eqn, ...]
@@ -94,12 +97,12 @@ class Loose:
         self.read(self.operands)
 
     def read(self, operands: list[Operand]) -> None:
-        """Takes these operands from now on."""
+        """Replaces the operands."""
         self.operands = operands
         self.inputs = [v for v in operands if isinstance(v, TracedValue)]
 
     def equations(self) -> Iterator[tuple[Eqn, list[Operand], list[TracedValue]]]:
-        """Each equation with its operands and what it makes."""
+        """Yields each equation with its operands and its outputs."""
         taken = made = 0
         for eqn in self.eqns:
             more, most = taken + len(eqn.invars), made + len(eqn.outvars)
@@ -107,19 +110,19 @@ class Loose:
             taken, made = more, most
 
     def each_takes(self, found: Sequence[int]) -> set[int]:
-        """The union, for each equation, of a set for each of `inputs`; sets are the bits of integers."""
+        """Unites one set per input for each equation, and returns the different unions. Sets are bits of integers."""
         if len(self.eqns) == 1:
             return {_union(found)}
         width = len(self.eqns[0].invars)
         if len(found) == width * len(self.eqns) and all(len(e.invars) == width for e in self.eqns):
             columns = [set(found[i::width]) for i in range(width)]
-            if all(len(column) == 1 for column in columns):  # most are as alike as that
+            if all(len(column) == 1 for column in columns):  # true for most joined equations
                 return {_union(column.pop() for column in columns)}
         known = dict(zip(self.inputs, found, strict=True))
         return {_union(known[v] for v in one.inputs) for one in self.apart()}
 
     def each_makes(self, found: Sequence[int]) -> set[int]:
-        """The same of a set for each of `outputs`."""
+        """Unites one set per output for each equation, and returns the different unions."""
         if len(self.eqns) == 1:
             return {_union(found)}
         if len(found) == len(self.eqns):
@@ -128,7 +131,7 @@ class Loose:
         return {_union(known[v] for v in made) for _, _, made in self.equations()}
 
     def apart(self) -> "list[Loose]":
-        """A node for each equation."""
+        """Returns one node per equation."""
         if len(self.eqns) == 1:
             return [self]
         return [Loose((e,), taken, made, self.scope, self.where) for e, taken, made in self.equations()]
@@ -143,10 +146,10 @@ def _union(sets: Iterable[int]) -> int:
 
 @dataclass(eq=False, slots=True)
 class ControlFlow:
-    """Control flow that is data: which of its bodies run, and how often.
+    """Control flow that depends on data: the data decide which bodies run, and how often.
 
-    `cond`: the first input is the number of the body to run. `while`: the second body runs for as long as the first
-    says so; the last inputs are carried. All bodies take the same values.
+    `cond`: the first input is the number of the body to run. `while`: the second body runs as long as the first body
+    returns true; the last inputs are carried. All bodies take the same values.
     """
 
     kind: str
@@ -157,7 +160,7 @@ class ControlFlow:
 
     @property
     def taken(self) -> list[TracedValue]:
-        """What the bodies take."""
+        """The values that the bodies take."""
         return self.inputs[1:] if self.kind == "cond" else self.inputs
 
 
@@ -166,14 +169,14 @@ GraphNode: TypeAlias = Call | ExplicitMove | Loose | ControlFlow
 
 @dataclass(eq=False)
 class TracedGraph:
-    """Nodes in the order in which the program made them."""
+    """A graph whose nodes are in the order in which the program made them."""
 
     inputs: list[TracedValue]
     nodes: list[GraphNode] = field(default_factory=list[GraphNode])
     outputs: list[TracedValue] = field(default_factory=list[TracedValue])
 
     def constants(self) -> Iterator[Constant]:
-        """Every constant in use, in order of first use."""
+        """Yields every constant in use, in order of first use."""
         seen: set[Constant] = set()
         for value in [*(v for n in self.nodes for v in n.inputs), *self.outputs]:
             if isinstance(value, Constant) and value not in seen:
@@ -181,11 +184,11 @@ class TracedGraph:
                 yield value
 
     def used(self) -> set[TracedValue]:
-        """All values that a node or a result reads."""
+        """Returns all values that a node or a result reads."""
         return {*(v for n in self.nodes for v in n.inputs), *self.outputs}
 
     def prune(self) -> None:
-        """Drops what no result needs, and has no effect."""
+        """Removes nodes that no result needs and that have no effect."""
         live = set(self.outputs)
         kept: list[GraphNode] = []
         for found in reversed(self.nodes):
@@ -200,7 +203,7 @@ class TracedGraph:
 
 
 def has_effects(node: GraphNode) -> bool:
-    """Whether it does something beside its results: prints, or calls back to the host."""
+    """Whether a node has effects besides its results: it prints, or calls the host."""
     match node:
         case Loose():
             return any(eqn.effects for eqn in node.eqns)

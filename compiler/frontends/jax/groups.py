@@ -1,4 +1,4 @@
-"""Loose operations that run as one computation, and all that a traced program is in the end."""
+"""Groups of unplaced operations that run as one computation, and the units of which a traced program consists."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from pathways.dialect.diagnostics import Where
 
 @dataclass(eq=False)
 class Group:
-    """Loose operations that run as one computation."""
+    """Unplaced operations that run as one computation."""
 
     mesh: SliceMesh
     operations: list[Loose]
     inputs: list[TracedValue]
     outputs: list[TracedValue]
     depends: bool
-    """Whether it depends on a placed call or a move."""
+    """Whether the group depends on a placed call or a move."""
     span: tuple[int, int]
-    """The numbers of its first and its last operation in the program."""
+    """The numbers of the group's first and last operation in the program."""
 
     @property
     def where(self) -> Where | None:
@@ -38,7 +38,7 @@ class Group:
 def faces(
     operations: Sequence[Loose], is_taken: Callable[[TracedValue], bool]
 ) -> tuple[list[TracedValue], list[TracedValue]]:
-    """What a group of operations reads that others make, and what of its own is taken: each once, in order."""
+    """Returns the inputs of a group of operations, and its values for which `is_taken`: each once, in order."""
     made = dict.fromkeys(v for o in operations for v in o.outputs)
     inputs = dict.fromkeys(v for o in operations for v in o.inputs if v not in made)
     return [*inputs], [v for v in made if is_taken(v)]

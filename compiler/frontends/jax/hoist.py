@@ -1,8 +1,8 @@
-"""Arrays that a function closes over, made operands: not left in a module as text.
+"""Turns arrays that a function closes over into operands, so that a module does not contain them as text.
 
-`jax.make_jaxpr` keeps the consts of an inner jit inside it, where lowering would print a 1 MiB weight as 1 MiB of
-text. So the consts of a callee, and of jits inside it, are listed here, and `apply` evaluates the callee with them
-handed in. What a jit inside a *loop* of the callee closes over stays in its module.
+`jax.make_jaxpr` keeps the consts of an inner jit inside it. Lowering would print a 1 MiB weight as 1 MiB of text. This
+module lists the consts of a callee and of the jits inside it. `apply` evaluates the callee with these consts as
+operands. Consts of a jit inside a *loop* of the callee stay in its module.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from pathways.dialect.jax_api import jit
 
 
 def hoisted_consts(jaxpr: Any) -> list[Any]:
-    """The arrays that a jaxpr and the jits inside it close over, in the order `apply` takes them."""
+    """Returns the arrays that a jaxpr and the jits inside it close over, in the order in which `apply` takes them."""
     body = body_of(jaxpr)
     found = list(body.consts)
     for eqn in body.eqns:
@@ -49,7 +49,7 @@ def _is_jit(eqn: Eqn) -> bool:
 
 
 def _jit_with_consts(eqn: Eqn, consts: list[Any], values: list[Any]) -> list[Any]:
-    """An inner jit with its consts as operands, its shardings and its name kept."""
+    """Calls an inner jit with its consts as operands. Keeps its shardings and its name."""
     params = eqn.params
 
     def inner(consts: list[Any], *values: Any) -> list[Any]:

@@ -1,11 +1,13 @@
-"""Where values without a place of their own live: operations follow their data.
+"""Finds the home mesh of each value and operation without a placement of its own: operations follow their data.
 
-An operation goes to the slice that holds most bytes of its operands (tie: the first operand), on that operand's
-mesh. What depends on no placed value goes to its first consumer. With no slice in the whole program everything goes
-to the mesh of the `jax.set_mesh` around the program, or to an implicit slice of one device.
+An operation is placed on the slice that holds most bytes of its operands, on that operand's mesh. In a tie, the first
+operand decides. An operation that depends on no placed value is placed on the mesh of its first consumer. If the whole
+program names no slice, everything is placed on the mesh of the surrounding `jax.set_mesh`, or on an implicit slice of
+one device.
 
-All bodies of control flow take an operand at one place: in a loop where its calls want it, so that nothing moves in
-every turn; in a branch where it lies, so that nothing moves for a body that does not run.
+All bodies of control flow take an operand on one mesh. In a loop it is the mesh that the loop's calls need, so that
+nothing moves in every iteration. In a branch it is the mesh where the operand already is, so that nothing moves for a
+body that does not run.
 """
 
 import math
@@ -21,7 +23,7 @@ from pathways.compiler.frontends.jax.meshes import SliceMesh, ambient_mesh, defa
 
 @dataclass(frozen=True)
 class Homes:
-    """The mesh of each value in use; a value that nothing uses has none. Bodies of control flow have their own."""
+    """The home mesh of each value in use; an unused value has none. Bodies of control flow have their own `Homes`."""
 
     values: dict[TracedValue, SliceMesh] = field(default_factory=dict[TracedValue, SliceMesh])
     nodes: dict[GraphNode, SliceMesh] = field(default_factory=dict[GraphNode, SliceMesh])
@@ -33,12 +35,12 @@ class Homes:
             self.values[value] = home
 
     def crosses(self, value: TracedValue, node: GraphNode) -> bool:
-        """Whether a node takes a value that lives elsewhere."""
+        """Whether a node reads a value whose home is another mesh."""
         home, there = self.nodes[node], self.values[value]
-        return there is not home and there != home  # most that are equal are one object
+        return there is not home and there != home  # most equal meshes are one object
 
     def apart(self, node: Loose) -> list[Loose]:
-        """The equations of a node one by one, each where it was."""
+        """Splits a node into its equations, and keeps its home mesh for each of them."""
         members = node.apart()
         self.nodes.update(dict.fromkeys(members, self.nodes[node]))
         return members
@@ -49,7 +51,7 @@ def find_homes(graph: TracedGraph) -> Homes:
 
 
 def _discovered(graph: TracedGraph, given: Mapping[TracedValue, SliceMesh]) -> Homes:
-    """What follows from placed calls, and from the homes of inputs that are given."""
+    """Finds the homes that follow from placed calls and from the given homes of inputs."""
     homes = Homes(dict(given))
     while True:
         settled = len(homes.nodes)
@@ -60,7 +62,7 @@ def _discovered(graph: TracedGraph, given: Mapping[TracedValue, SliceMesh]) -> H
 
 
 def _closed(graph: TracedGraph, homes: Homes, fallback: SliceMesh | None = None) -> Homes:
-    """Everything else goes to the first node's home."""
+    """Places everything else on the home of the first node that has one."""
     if any(n not in homes.nodes for n in graph.nodes) or any(v not in homes.values for v in graph.outputs):
         fallback = _somewhere(homes, fallback)
         for node in graph.nodes:
@@ -73,7 +75,7 @@ def _closed(graph: TracedGraph, homes: Homes, fallback: SliceMesh | None = None)
 
 
 def _somewhere(homes: Homes, fallback: SliceMesh | None) -> SliceMesh:
-    """A home for what nothing places."""
+    """Returns a home for values that no data or consumer places."""
     return next(iter(homes.nodes.values()), None) or fallback or ambient_mesh() or default_mesh(implicit_slice())
 
 
@@ -91,11 +93,11 @@ def _follow_operands(graph: TracedGraph, homes: Homes) -> None:
 
 
 def _settle_branch(node: ControlFlow, homes: Homes) -> None:
-    """Homes of all that its bodies take, do and give."""
+    """Finds the homes of all values that the bodies of control flow take, make and return."""
     alone = [_discovered(body, {}) for body in node.bodies]
     first = next((h for found in alone for h in found.nodes.values()), None) or _somewhere(homes, None)
     wanted = _wanted_inside(node, alone)
-    if node.kind == "while":  # what the test compares goes to where the body has it
+    if node.kind == "while":  # the values that the test compares are placed where the body needs them
         known = [{v: w for v, w in zip(body.inputs, wanted, strict=True) if w is not None} for body in node.bodies]
         wanted = _wanted_inside(node, [_discovered(b, k) for b, k in zip(node.bodies, known, strict=True)])
     places: list[SliceMesh] = []
@@ -114,13 +116,13 @@ def _settle_branch(node: ControlFlow, homes: Homes) -> None:
 
 
 def _wanted_inside(node: ControlFlow, found: Sequence[Homes]) -> list[SliceMesh | None]:
-    """Where the first body that cares wants each value that control flow takes."""
+    """Finds the mesh on which the first body that needs one wants each value that control flow takes."""
     inside = [[h.values.get(v) for v in b.inputs] for b, h in zip(node.bodies, found, strict=True)]
     return [next((home for home in column if home is not None), None) for column in zip(*inside, strict=True)]
 
 
 def _wanted(node: GraphNode, homes: Homes) -> list[SliceMesh]:
-    """Where a node takes each of its inputs."""
+    """Finds the mesh on which a node takes each of its inputs."""
     if not isinstance(node, ControlFlow):
         return [homes.nodes[node]] * len(node.inputs)
     found = homes.bodies[node.bodies[0]].values
@@ -162,6 +164,6 @@ def _follow_consumers(graph: TracedGraph, homes: Homes) -> None:
 
 
 def aval_bytes(aval: Aval) -> int:
-    """Bytes of an array of this type; a PRNG key counts as 8."""
+    """Returns the bytes of an array of this type; a PRNG key counts as 8."""
     itemsize = 8 if is_key(aval) else aval.dtype.itemsize
     return math.prod(aval.shape) * itemsize

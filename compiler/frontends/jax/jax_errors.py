@@ -1,7 +1,7 @@
-"""What JAX says while it traces, in this project's words: a code, the user's line, what to try.
+"""Translates JAX's errors while tracing into coded errors: a code, the user's line, and advice.
 
-JAX's messages are recognized by class and by text. A text that a newer JAX words differently is not lost: the error
-then leaves as JAX's own.
+`trace.py` and the command line call it. JAX's messages are recognized by class and text. If a newer JAX changes a text,
+the error is not lost: JAX's own error is raised.
 """
 
 import contextlib
@@ -70,20 +70,20 @@ _UNTRACEABLE: tuple[tuple[type[Exception], str, str, str], ...] = (
         "mark the argument in static_argnums, or make the array as large as it may get, and mask it with jnp.where",
     ),
 )
-"""What JAX says of functions it cannot trace: the error, something of its text, what it means, what to do."""
+"""Known errors for functions that JAX cannot trace: the class, a part of its text, the meaning, and advice."""
 
 
 def untraceable(error: Exception) -> tuple[str, str] | None:
-    """Why JAX cannot trace a function, and what to do; None for any other error."""
+    """Explains why JAX cannot trace a function, with advice; None for any other error."""
     text = str(error)
     known = ((why, advice) for cls, part, why, advice in _UNTRACEABLE if isinstance(error, cls) and part in text)
     return next(known, None)
 
 
 def translate(error: Exception, where: Where | None, again: Callable[[], Any] | None = None) -> list[Diagnostic]:
-    """Our diagnostics for one of JAX's errors; none for an error that is not known here.
+    """Translates one of JAX's errors into diagnostics; returns no diagnostics for an unknown error.
 
-    `where` is used where the traceback holds no line of the user's; `again` repeats what failed.
+    `where` is used if the traceback has no line of the user's. `again` repeats the call that failed.
     """
     line = where_of_exception(error) or where
     text = str(error)
@@ -111,7 +111,7 @@ def _too_few_dimensions(found: dict[str, str], line: Where | None) -> TooFewDime
 
 
 def _unknown_axis(found: dict[str, str], line: Where | None, *, ordered: bool) -> UnknownAxis:
-    """`ordered`: JAX listed the axes in the order of the mesh, not as a set."""
+    """If `ordered`, JAX listed the axes in the order of the mesh, not as a set."""
     axis = found["axis"].strip("'\"")
     axes = re.findall(r"\w+", found.get("axes", ""))
     axes = axes if ordered else sorted(axes)
@@ -123,14 +123,14 @@ def _unknown_axis(found: dict[str, str], line: Where | None, *, ordered: bool) -
 
 
 def _unfiltered(error: Exception, again: Callable[[], Any] | None) -> Exception:
-    """The same error with JAX's own frames in its traceback, which say what it looked at."""
+    """Repeats the call, and returns its error with JAX's own frames. Their locals show the values that JAX checked."""
     if again is None:
         return error
     config: Any = jax.config
     before: str = config.jax_traceback_filtering
     config.update("jax_traceback_filtering", "off")
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # what the program itself prints, it has printed
+        with contextlib.redirect_stdout(io.StringIO()):  # the program's own output was already printed the first time
             again()
     except type(error) as repeated:
         return repeated
@@ -147,7 +147,7 @@ def _locals(error: Exception) -> Iterator[dict[str, Any]]:
 
 
 def _indivisible(error: Exception) -> Iterator[tuple[str, str]]:
-    """Every argument that does not divide, not only the one that JAX stopped at."""
+    """Yields every argument that does not divide, not only the first one, at which JAX stopped."""
     for scope in _locals(error):
         shardings, avals = scope.get("shardings"), scope.get("flat_avals")
         if shardings is None or avals is None:
@@ -168,7 +168,7 @@ def _indivisible(error: Exception) -> Iterator[tuple[str, str]]:
 
 
 def _ambiguous(text: str, line: Where | None, error: Exception) -> AmbiguousSharding:
-    """Candidates with what each would move, where JAX's frames show the operands."""
+    """Lists candidate shardings with the bytes that each one moves, if JAX's frames show the operands."""
     said = text.strip().splitlines()[0]
     advice = "say it: jnp.einsum(..., out_sharding=P(...)), or jax.sharding.reshard(x, P(...)) before"
     for scope in _locals(error):
@@ -185,7 +185,7 @@ def _ambiguous(text: str, line: Where | None, error: Exception) -> AmbiguousShar
 
 
 def _candidates(lhs: Any, rhs: Any, numbers: Any) -> list[str]:
-    """How a product over split dimensions may lie: summed everywhere, or scattered over one of its dimensions."""
+    """Lists the shardings of a product over split dimensions: all-reduced, or scattered over one of its dimensions."""
     (lc, rc), (lb, rb) = numbers
     left, right = (getattr(v, "aval", v) for v in (lhs, rhs))
     contracted = next((left.sharding.spec[d] for d in lc if left.sharding.spec[d] is not None), None)
@@ -208,7 +208,7 @@ def _candidates(lhs: Any, rhs: Any, numbers: Any) -> list[str]:
 
 
 def _axes(entry: Any) -> list[str]:
-    """The axes of one dimension of a PartitionSpec."""
+    """Returns the axes of one dimension of a PartitionSpec."""
     listed = cast("tuple[Any, ...]", entry) if isinstance(entry, tuple) else (entry,)
     return [str(a) for a in listed if a is not None]
 

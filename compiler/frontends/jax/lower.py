@@ -1,7 +1,7 @@
-"""Each distinct computation once, as a StableHLO module complete by itself.
+"""Lowers each distinct computation once, to a self-contained StableHLO module.
 
-Calls of the same traced function, on whatever slices, and groups of the same shape, are recognized before they are
-lowered; what is left is compared by content when it is called (builder.py), so that equal stages share one module.
+`emit.py` calls it. Calls of the same traced function, on any slice, and groups with the same structure are recognized
+before lowering. The builder compares the remaining computations by content, so that equal stages share one module.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from pathways.dialect.user_line import is_users
 
 
 class Lowering:
-    """Lowers for one platform, and remembers what it has lowered. `dialect` is JAX's name for it: cuda, rocm."""
+    """Lowers computations for one platform, each once. `dialect` is JAX's name for the platform: cuda, rocm."""
 
     def __init__(self, platform: str, dialect: str, sources: Sources) -> None:
         self.platform = platform
@@ -40,15 +40,15 @@ class Lowering:
         self._alive: list[Any] = []
         self._structures = Structures()
         self.seconds = 0.0
-        """Spent in JAX's own lowering."""
+        """Time spent in JAX's own lowering."""
 
     def of(self, unit: Call | Group) -> CalledComputation:
-        """The computation of a call or a group; its bytecode has locations."""
+        """Returns the computation of a call or a group; its bytecode has locations."""
         return self._group(unit) if isinstance(unit, Group) else self._call(unit)
 
     def _call(self, call: Call) -> CalledComputation:
         callee = call.callee
-        key = ("call", call.mesh.spec, *callee.key)  # the jaxpr says the types
+        key = ("call", call.mesh.spec, *callee.key)  # the jaxpr determines the types
         if key not in self._by_key:
             self._alive.append(callee.jaxpr)
             sides = (tuple(map(_on_its_slice, s)) for s in (callee.in_shardings, callee.out_shardings))
@@ -94,7 +94,10 @@ class Lowering:
         return CalledComputation(symbol, self._written(module))
 
     def _written(self, module: Module) -> bytes:
-        """Its bytecode with the user's lines; of equal ones, as stages often are, that of the first."""
+        """Returns the module's bytecode with the user's lines.
+
+        Equal modules, as stages often are, share the bytecode of the first.
+        """
         digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
         if digest not in self._by_content:
             rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
@@ -103,13 +106,13 @@ class Lowering:
 
 
 def _as_parsed(module: Module) -> Module:
-    """The module as its dump gives it back: a reduction printed in short loses the locations inside it."""
+    """Prints and parses a module that has short reductions. Their printed form loses the locations inside."""
     printed = text(module)
     return parse(printed, module.context) if " applies " in printed else module
 
 
 def _on_its_slice(sharding: JaxSharding) -> Any:
-    """What a sharding says beside the slice that it is on: stages of one function differ in nothing else."""
+    """Returns a sharding without its slice. Stages of one function differ only in their slices."""
     if isinstance(sharding, NamedSharding):
         return sharding.spec, slice_mesh(sharding.mesh, "a sharding", None).spec
     return None if compat.is_unspecified(sharding) else sharding
@@ -142,7 +145,7 @@ def _function_of_group(group: Group) -> Callable[..., Any]:
 
 
 def _explicit_mesh(group: Group) -> Any:
-    """The mesh to lower a group under: the one that its operations name in their types; None for most."""
+    """Returns the mesh that a group's operations name in their types, to lower the group under; usually None."""
     for loose in group.operations:
         for value in loose.outputs:
             named: Any = getattr(getattr(value.aval, "sharding", None), "mesh", None)

@@ -1,4 +1,7 @@
-"""What a jaxpr says of places, at any depth: the slices it names, and whether it calls or moves."""
+"""Finds what a jaxpr mentions at any depth: the slices that it names, placed calls, moves and callbacks.
+
+`flatten.py` uses it to decide which equations are placed, and which are inlined.
+"""
 
 import contextlib
 from collections.abc import Generator
@@ -25,10 +28,10 @@ MOVES = frozenset({"device_put", "reshard", "sharding_constraint"})
 
 @dataclass
 class Mentions:
-    """What is inside: `meshes` by number of slice; `calls`: a placed jit or a move; `callback`: the first one.
+    """The placements inside a jaxpr or equation: `meshes` by slice number; `calls`: has a placed jit or a move.
 
-    `moves`: a move; `mixed`: two meshes over one slice; `chooses`: a `cond` around something placed; `strayed`: a jit
-    that has lost its shardings, see `MentionFinder`.
+    `callback` is the first host callback. `moves`: has a move. `mixed`: has two meshes over one slice. `chooses`: has a
+    `cond` around something placed. `strayed`: has a jit that has lost its shardings, see `MentionFinder`.
     """
 
     meshes: dict[int, SliceMesh] = field(default_factory=dict[int, SliceMesh])
@@ -41,12 +44,12 @@ class Mentions:
 
     @property
     def is_of_one_mesh(self) -> bool:
-        """Whether what holds this can be one computation: its calls are all on one mesh."""
+        """Whether an equation with this inside can be one computation: its calls are all on one mesh."""
         return len(self.meshes) == 1 and not (self.moves or self.mixed or self.strayed)
 
     @property
     def opens(self) -> bool:
-        """Whether what holds this must be opened: something inside has a place of its own."""
+        """Whether an equation with this inside must be inlined: something inside has a placement of its own."""
         return bool(self.meshes) or self.strayed
 
     def add(self, other: "Mentions") -> None:
@@ -62,7 +65,7 @@ class Mentions:
 
 @contextlib.contextmanager
 def located(eqn: Eqn) -> Generator[None]:
-    """Errors from inside a library's own function (pmap's, say) get the line of the user's call."""
+    """Adds the line of the user's call to errors from inside a library's own function, such as pmap's."""
     try:
         yield
     except PathwaysError as error:
@@ -72,7 +75,7 @@ def located(eqn: Eqn) -> Generator[None]:
 
 
 FunctionKey: TypeAlias = tuple[str, str]
-"""A traced function: its name, and where it is defined. Survives differentiation, unlike shardings."""
+"""The name of a traced function and its definition. Unlike shardings, they survive differentiation."""
 
 
 def function_of(eqn: Eqn) -> FunctionKey | None:
@@ -81,11 +84,11 @@ def function_of(eqn: Eqn) -> FunctionKey | None:
 
 
 class MentionFinder:
-    """Finds mentions, each jaxpr and equation once. Holds them, since it knows them by identity.
+    """Finds mentions, once per jaxpr and equation. Keeps both alive, since it identifies them by `id`.
 
-    Differentiating a scan hoists what depends on loop constants out of each jit of the body; a jit placed by the
-    sharding of its weights alone then stays in the loop with no sharding at all. Such a *strayed* jit is known by its
-    function: `places` lists the meshes on which each function is placed anywhere in the program.
+    Differentiating a scan hoists values that depend on loop constants out of each jit of the body. A jit that was
+    placed by the sharding of its weights alone then stays in the loop without any sharding. Such a *strayed* jit is
+    recognized by its function. `places` lists the meshes on which each function is placed anywhere in the program.
     """
 
     def __init__(self, program: Any) -> None:
@@ -96,7 +99,7 @@ class MentionFinder:
         self._unplaced: set[FunctionKey] = set()
         self._collect(program, set())
         self.has_strays = not self._unplaced.isdisjoint(self.places)
-        """Whether any function is placed in one place of the program and not in another."""
+        """Whether the program has a function that is placed in one call and unplaced in another."""
 
     def _collect(self, jaxpr: Any, seen: set[int]) -> None:
         if id(jaxpr) in seen:
@@ -114,7 +117,7 @@ class MentionFinder:
                     self._collect(inner, seen)
 
     def _concrete(self, mesh: Any) -> Mesh | None:
-        """The devices of a mesh; where a shard_map names none, those of the `jax.set_mesh` around the trace."""
+        """Returns the mesh with devices. If a shard_map names no devices, uses the `jax.set_mesh` around the trace."""
         if isinstance(mesh, Mesh):
             return mesh
         around: Any = ambient()
@@ -130,7 +133,7 @@ class MentionFinder:
         return self._known[id(jaxpr)][1]
 
     def in_eqn(self, eqn: Eqn) -> Mentions:
-        """What an equation says at any depth."""
+        """Finds the mentions of an equation at any depth."""
         if id(eqn) not in self._whole:
             with located(eqn):
                 found = Mentions()
@@ -146,7 +149,7 @@ class MentionFinder:
         return self.in_eqn(eqn).is_of_one_mesh and not any(self.in_jaxpr(j).chooses for j in sub_jaxprs(eqn))
 
     def own(self, eqn: Eqn) -> Mentions:
-        """What the equation itself says, its inner jaxprs left out."""
+        """Finds the mentions of the equation itself, without its inner jaxprs."""
         if id(eqn) not in self._own:
             self._own[id(eqn)] = eqn, self._find(eqn)
         return self._own[id(eqn)][1]
@@ -170,7 +173,7 @@ class MentionFinder:
 
 
 def jit_meshes(eqn: Eqn) -> dict[int, SliceMesh]:
-    """The slices that a jit's own shardings, or the mesh around it, name."""
+    """Finds the slices that a jit's own shardings, or else the mesh around it, name."""
     where, params = where_of_equation(eqn), eqn.params
     what = f"the call of {params['name']}"
     found = slices_of((*params["in_shardings"], *params["out_shardings"]), what, where)
@@ -182,9 +185,9 @@ def jit_meshes(eqn: Eqn) -> dict[int, SliceMesh]:
 
 
 def move_targets(eqn: Eqn) -> list[Any]:
-    """The sharding that each operand is moved to; None where the equation names no devices.
+    """Returns the target sharding of each operand; None if the equation names no devices.
 
-    A transposed device_put goes back to the type its operand had, on no devices in particular.
+    A transposed device_put returns to the type of its operand, which names no devices.
     """
     name, params = eqn.primitive.name, eqn.params
     if name == "device_put":

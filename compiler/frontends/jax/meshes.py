@@ -1,4 +1,7 @@
-"""From JAX's shardings to ours: which slice, which mesh on it, which axes for each dimension."""
+"""Converts JAX's shardings to slices, meshes on slices, and mesh axes per dimension.
+
+Most modules of the JAX front end use it. It raises coded errors for shardings that a program cannot have.
+"""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -17,26 +20,26 @@ JaxSharding: TypeAlias = Any
 
 @dataclass(frozen=True)
 class SliceMesh:
-    """A mesh on a slice: where a value or a computation lives."""
+    """A mesh on a slice: the placement of a value or a computation."""
 
     slice: VirtualSlice
     spec: MeshSpec
 
 
 def default_mesh(slice_: VirtualSlice) -> SliceMesh:
-    """One axis over all devices: for a slice that the user never put a mesh on."""
+    """Returns a mesh with one axis over all devices, for a slice without a mesh of the user's."""
     count = len(slice_.devices)
     return SliceMesh(slice_, MeshSpec((("devices", count),), tuple(range(count))))
 
 
 def ambient() -> Mesh | None:
-    """The mesh of the `jax.set_mesh` around the trace."""
+    """Returns the mesh of the `jax.set_mesh` around the trace."""
     mesh = jax_api.get_mesh()
     return mesh if isinstance(mesh, Mesh) and not mesh.empty else None
 
 
 def ambient_mesh() -> SliceMesh | None:
-    """The ambient mesh, where it is one of virtual devices."""
+    """Returns the ambient mesh, if its devices are virtual."""
     mesh: Any = ambient()
     virtual = mesh is not None and all(isinstance(d, VirtualDevice) for d in mesh.devices.flat)
     return slice_mesh(mesh, "jax.set_mesh", None) if virtual else None
@@ -111,7 +114,7 @@ def sharding_from_jax(sharding: JaxSharding, rank: int, what: str, where: Where 
 
 
 def undivided(value: str, shape: Shape, mesh: SliceMesh, dims: Dims, where: Where | None) -> list[NotDivisible]:
-    """PWC0203 with the arithmetic of every dimension that does not divide; empty where all do."""
+    """Reports every dimension that does not divide, as PWC0203 with the arithmetic; empty if all do."""
     sharding = Sharding(mesh.spec, dims)
     bad = [
         f"dimension {i} of {list(shape)} is {shape[i]}, over {' x '.join(dims[i])} = {parts} parts: "
@@ -122,7 +125,7 @@ def undivided(value: str, shape: Shape, mesh: SliceMesh, dims: Dims, where: Wher
 
 
 def slices_of(shardings: Any, what: str, where: Where | None) -> dict[int, SliceMesh]:
-    """The slices that some shardings name, by number; unspecified ones name none."""
+    """Finds the slices that some shardings name, by number; unspecified shardings name none."""
     found: dict[int, SliceMesh] = {}
     for sharding in shardings:
         if not is_unspecified(sharding):

@@ -1,10 +1,13 @@
-"""What a call is called: the user's name of its function."""
+"""Finds the name of a call: the user's name of its function. `flatten.py` calls it."""
 
 from pathways.compiler.frontends.jax.compat import Eqn, body_of, func_source, where_of_equation
 
 
 def call_name(eqn: Eqn) -> str:
-    """The name of a jit or of a shard_map's function. `pmap` hides it behind `_fun`: then whose lines are inside."""
+    """Returns the name of a jit or of a shard_map's function.
+
+    `pmap` hides the name as `_fun`. Then the function that contains the inner lines gives the name.
+    """
     if "jaxpr" not in eqn.params:  # cond, while
         return eqn.primitive.name
     name: str = eqn.params.get("name") or func_source(eqn.params["jaxpr"]).partition(" at ")[0]

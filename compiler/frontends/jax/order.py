@@ -1,7 +1,7 @@
-"""The program order of calls, moves and groups: as the program made them, groups where they cost least memory.
+"""Orders calls, moves and groups: program order for calls and moves, lowest memory for groups. `emit.py` calls it.
 
-A group that depends on placed calls runs as soon as its last input is there (a gradient is added when it appears); one
-that depends on arguments alone runs just before its first consumer (a microbatch is cut when it is needed).
+A group that depends on placed calls runs as soon as its last input is available: a gradient is added when it appears. A
+group that depends only on arguments runs just before its first consumer: a microbatch is sliced when it is needed.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from pathways.dialect.diagnostics import InternalError
 
 
 def order(graph: TracedGraph, units: list[Unit]) -> list[Unit]:
-    """A topological order of the units, nearest to the order of the program."""
+    """Returns a topological order of the units, as close as possible to the order of the program."""
     position: dict[GraphNode, int] = {node: i for i, node in enumerate(graph.nodes)}
     maker: dict[TracedValue, Unit] = {v: u for u in units for v in u.outputs}
     consumers: dict[Unit, list[Unit]] = {u: [] for u in units}

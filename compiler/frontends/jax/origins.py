@@ -1,7 +1,7 @@
-"""The operations of a group in an order that is the same for every stage: by what they come of, not by names.
+"""Sorts the operations of a group in the same order for every stage: by origin, not by name. `gather.py` calls it.
 
-A program treats gradients in the order of their names, and blocks 6 to 11 of a model are 10, 11, 6, 7, 8, 9 by their
-names while blocks 12 to 17 are in order. What is done with them is one computation nonetheless.
+A program processes gradients in the order of their names. Blocks 6 to 11 of a model are 10, 11, 6, 7, 8, 9 by name,
+while blocks 12 to 17 are in order. The operations on both must still be one computation.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from typing import TypeAlias
 from pathways.compiler.frontends.jax.graph import Loose, TracedGraph, TracedValue
 
 Origin: TypeAlias = tuple[int, int]
-"""The number of a placed node, and that of one of its results."""
+"""The number of a placed node, and the number of one of its results."""
 
 
 def first_origins(graph: TracedGraph) -> dict[TracedValue, Origin]:
-    """Finds, for each value, the first result of a placed node that it comes of.
+    """Finds, for each value, the first result of a placed node from which it derives.
 
-    An array comes of arrays, and of those of its own shape where there are any: a gradient that is clipped comes of a
-    stage, and not of all whose norm it was divided by. What comes of none has the number behind all nodes.
+    Arrays derive from arrays, and from arrays of their own shape if there are any. A clipped gradient thus derives from
+    its stage, and not from all gradients whose norm divided it. A value without an origin has a number after all nodes.
     """
     found: dict[TracedValue, Origin] = {}
     nothing = (len(graph.nodes), 0)
@@ -35,7 +35,7 @@ def first_origins(graph: TracedGraph) -> dict[TracedValue, Origin]:
 
 
 def in_order_of_origins(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> list[Loose]:
-    """Sorts the operations of a group, each by itself, by what they come of; equal ones stay as they are."""
+    """Splits the operations of a group into single equations, and sorts them by origin. The sort is stable."""
     alone = [one for m in members for one in m.apart()]
     maker = {v: i for i, one in enumerate(alone) for v in one.outputs}
 
@@ -44,7 +44,7 @@ def in_order_of_origins(members: Sequence[Loose], origins: dict[TracedValue, Ori
 
     found: dict[int, Loose] = {}
     left = sorted(range(len(alone)), key=urgency)[::-1]
-    while left:  # what is made of nothing stands before what reads it first
+    while left:  # operations without inputs are placed before their first reader
         i = left[-1]
         missing = [maker[v] for v in alone[i].inputs if v in maker and maker[v] not in found]
         if i in found or not missing:

@@ -1,11 +1,15 @@
-"""Replaces devices of this process that a traced program names by virtual ones.
+"""Replaces this process's own devices in a traced program by virtual ones.
 
-Libraries put values on `jax.devices()[0]`, or constrain them to a mesh of all devices of the process. In a program
-such a device stands for one of a virtual slice: of the slice that `pw.program(meshes={mesh: slice})` names; else of
-the only slice of as many devices; else, where the program has no slice, of a slice of its own. A target of a single
-device asks for nothing: a value stays where its data are. What is left raises PWC0202 when it is read (meshes.py).
+Libraries put values on `jax.devices()[0]`, or constrain them to a mesh of all devices of the process. In a program, an
+own device stands for a device of a virtual slice. The slice is chosen by the first rule that applies:
 
-`trace.py` calls this right after JAX's trace. It makes new jaxprs: those of JAX are shared with code outside.
+* the slice that `pw.program(meshes={mesh: slice})` names;
+* the program's only slice, if it has the same number of devices;
+* if the program has no slice, a new slice.
+
+A target of a single device requests nothing: a value stays where its data are. Devices that remain raise PWC0202 when
+they are read (meshes.py). `trace.py` calls this module right after JAX's trace. It makes new jaxprs, since code outside
+shares those of JAX.
 """
 
 import functools
@@ -31,11 +35,11 @@ _DEVICES: Any = (cast("Any", jax).Device, VirtualDevice)
 _PLACED = MOVES | JITS | {"shard_map"}
 """Equations that may name devices."""
 _MESHES = ("mesh", "concrete_mesh")
-"""Parameters of equations that name devices."""
+"""Parameters of equations that hold a mesh."""
 
 
 def with_virtual_devices(jaxpr: Any, meshes: Meshes) -> Any:
-    """Returns the jaxpr with virtual devices in place of this process's own; the same one where it names none."""
+    """Returns the jaxpr with virtual devices in place of own devices; the same jaxpr if it names none."""
     named = _Named()
     named.read(jaxpr)
     if not named.own:
@@ -45,7 +49,7 @@ def with_virtual_devices(jaxpr: Any, meshes: Meshes) -> Any:
 
 @dataclass
 class _Named:
-    """The meshes of own devices that a jaxpr names, and the virtual slices."""
+    """The meshes of own devices that a jaxpr names, and the virtual slices that it names."""
 
     own: dict[tuple[Any, ...], None] = field(default_factory=dict[tuple[Any, ...], None])
     slices: dict[int, VirtualSlice] = field(default_factory=dict[int, VirtualSlice])
@@ -66,7 +70,7 @@ class _Named:
 
 
 def _targets(eqn: Eqn) -> Iterator[Any]:
-    """Yields what an equation names of devices."""
+    """Yields the devices, shardings and meshes that an equation names."""
     if eqn.primitive.name not in _PLACED:
         return
     for name in (*_SHARDINGS, *_MESHES):
@@ -75,7 +79,7 @@ def _targets(eqn: Eqn) -> Iterator[Any]:
 
 
 def _devices_of(target: Any) -> tuple[Any, ...]:
-    """Returns the devices that a device, sharding or mesh names, in order; none for what names no devices."""
+    """Returns the devices that a device, sharding or mesh names, in order; empty if it names none."""
     if isinstance(target, NamedSharding):
         target = target.mesh
     if isinstance(target, Mesh):
@@ -86,7 +90,7 @@ def _devices_of(target: Any) -> tuple[Any, ...]:
 
 
 def _stand_ins(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
-    """Chooses the virtual device for each own device; those that are named alone may have none."""
+    """Chooses the virtual device for each own device. Own devices that are only named singly may have none."""
     found: dict[Any, VirtualDevice] = {}
     for mesh, slice_ in meshes.items():
         found.update(zip(mesh.devices.flat, slice_.devices, strict=True))
@@ -103,7 +107,7 @@ def _stand_ins(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
 
 
 def check_meshes(meshes: Meshes) -> None:
-    """Raises PWC0201 for a mesh that has not as many devices as the slice that it stands for."""
+    """Raises PWC0201 if a mesh and the slice that it stands for have different numbers of devices."""
     for mesh, slice_ in meshes.items():
         if mesh.devices.size != len(slice_.devices):
             have, rule = f"{mesh} of {mesh.devices.size} devices", f"one device for each of {slice_.described}"
@@ -113,9 +117,9 @@ def check_meshes(meshes: Meshes) -> None:
 
 @functools.cache
 def _own_slice(devices: tuple[Any, ...]) -> VirtualSlice:
-    """Returns the slice of these devices, the same for every program of the process.
+    """Returns the slice for these own devices; the same slice for every program of the process.
 
-    Its devices have the platform and the kind of these devices, since types in the body of a `shard_map` name both.
+    Its devices have the platform and kind of the own devices, since types in the body of a `shard_map` name both.
     """
     made = implicit_slice() if len(devices) == 1 else VirtualSlice(len(devices))
     for virtual, own in zip(made.devices, devices, strict=True):
@@ -125,7 +129,7 @@ def _own_slice(devices: tuple[Any, ...]) -> VirtualSlice:
 
 @functools.cache
 def _unspecified() -> Any:
-    """Returns what JAX writes for a sharding that is left to it; there is no public name."""
+    """Returns JAX's marker for a sharding that is left to JAX; it has no public name."""
 
     def same(x: Any) -> Any:
         return x
@@ -135,7 +139,7 @@ def _unspecified() -> Any:
 
 
 class _Replacer:
-    """Makes jaxprs anew, each once."""
+    """Rebuilds jaxprs with virtual devices, each once."""
 
     def __init__(self, found: Mapping[Any, VirtualDevice]) -> None:
         self._found = found
@@ -151,7 +155,7 @@ class _Replacer:
         return self._made[id(jaxpr)][1]
 
     def _equation(self, eqn: Eqn, known: dict[Any, Any]) -> Eqn | None:
-        """Makes an equation anew; None for a constraint that asks for nothing, whose result is its operand."""
+        """Rebuilds an equation; returns None for a constraint that requests nothing, whose result is its operand."""
         invars = [_now(atom, known) for atom in eqn.invars]
         params = {name: self._inner(value) for name, value in eqn.params.items()}
         if eqn.primitive.name in _PLACED:
@@ -164,7 +168,7 @@ class _Replacer:
         return eqn.replace(invars=invars, params=params)
 
     def _inner(self, value: Any) -> Any:
-        """Replaces jaxprs among the values of a parameter."""
+        """Replaces the jaxprs inside a parameter's value."""
         if isinstance(value, tuple):
             given = cast("tuple[Any, ...]", value)
             fields = [self._inner(one) for one in given]
@@ -175,14 +179,14 @@ class _Replacer:
         return self.jaxpr(value) if is_jaxpr or hasattr(getattr(value, "jaxpr", None), "eqns") else value
 
     def _targets(self, named: Any, none: Any) -> Any:
-        """Replaces all that a parameter names; `none` is written for a single own device without stand-in."""
+        """Replaces all devices that a parameter names. A single own device without a virtual one becomes `none`."""
         if isinstance(named, tuple | list):
             return tuple(self._targets(one, none) for one in cast("Sequence[Any]", named))
         moved = self._target(named)
         return none if moved is None and named is not None else moved
 
     def _target(self, target: Any) -> Any:
-        """Returns what an equation names in place of own devices; None in place of a single one without stand-in."""
+        """Returns the replacement of a target; None for a single own device without a virtual one."""
         devices = _devices_of(target)
         if not devices or isinstance(devices[0], VirtualDevice):
             return target
@@ -195,7 +199,7 @@ class _Replacer:
         return SingleDeviceSharding(self._found[devices[0]])
 
     def _typed_mesh(self, mesh: Any) -> Any:
-        """Returns the mesh in place of one that types in the jaxpr name: of devices of the same kind alone."""
+        """Replaces a mesh that types in the jaxpr name. The mesh is kept if device kinds would change."""
         devices = _devices_of(mesh)
         if len(devices) == 1 and not isinstance(devices[0], VirtualDevice) and devices[0] not in self._found:
             return mesh_of_others(mesh, _own_slice(devices).devices)

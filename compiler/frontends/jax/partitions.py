@@ -1,9 +1,14 @@
-"""Which arrays of a program are better held in pieces: stacks of which every stage takes its own part.
+"""Finds the arrays of a program that are better held in pieces: stacks from which every stage takes its own piece.
 
-It begins with *windows*: slices of a value, and zero-padded parts of one (the gradients of slices). Equations that can
-be applied piece by piece tie values together, in both directions: an optimizer's moments are cut as the gradients are.
-Where the windows of values that are tied make up one axis, go to different slices of devices, and an argument or a
-result of the program is among them, all of these are cut there.
+`pieces.py` calls `find_partitions`. The search starts at *windows*: slices of a value, and zero-padded values (the
+gradients of slices). Equations that can be applied piece by piece tie values together, in both directions. An
+optimizer's moments are thus cut like the gradients.
+
+Tied values are cut if three conditions hold:
+
+* their windows cover one axis;
+* the windows go to different slices of devices;
+* an argument or a result of the program is among the values.
 """
 
 from collections import defaultdict
@@ -31,7 +36,7 @@ _Axis: TypeAlias = tuple[TracedValue, int]
 
 @dataclass(frozen=True)
 class Window:
-    """A part of one axis of a value that a slice reads, or a pad fills. `part` is the value of that part alone."""
+    """A range of one axis of a value that a slice reads or a pad fills. `part` is the value of that range alone."""
 
     whole: TracedValue
     axis: int
@@ -46,7 +51,7 @@ class Window:
 
 
 def windows_of(eqn: Eqn, operands: Sequence[Operand], outputs: Sequence[TracedValue]) -> Iterator[Window]:
-    """The windows of one axis that an equation reads or fills; none of one that does anything else."""
+    """Yields the windows that an equation reads or fills along one axis; none for other equations."""
     if eqn.primitive.name not in WINDOWS or not isinstance(operands[0], TracedValue):
         return
     params, given, made = eqn.params, operands[0], outputs[0]
@@ -81,7 +86,7 @@ def _is_zero(operand: Operand) -> bool:
 
 
 def find_partitions(graph: TracedGraph) -> dict[TracedValue, Partition]:
-    """How values are cut; those that stay whole are not in it."""
+    """Decides how values are cut. Values that stay whole are not in the result."""
     slices = {n.mesh.slice.number for n in graph.nodes if isinstance(n, Call | ExplicitMove)}
     if len(slices) < 2 or not any(
         e.primitive.name in WINDOWS for n in graph.nodes if isinstance(n, Loose) for e in n.eqns
@@ -92,7 +97,7 @@ def find_partitions(graph: TracedGraph) -> dict[TracedValue, Partition]:
 
 @dataclass
 class _Tied:
-    """Axes of values that can only be cut alike, and the windows of them."""
+    """Axes of values that can only be cut in the same way, and the windows on them."""
 
     axes: dict[_Axis, None] = field(default_factory=dict[_Axis, None])
     windows: list[Window] = field(default_factory=list[Window])
@@ -149,7 +154,7 @@ class _Finder:
         return tied
 
     def _near(self, value: TracedValue, axis: int) -> Iterator[_Axis]:
-        """The axes that one equation ties to this one."""
+        """Yields the axes that one equation ties to this axis."""
         for _, eqn, number, made in self._users.get(value, ()):
             if eqn is not None and made is not None and (out := followed(eqn, number, axis)) is not None:
                 yield made, out
@@ -160,7 +165,7 @@ class _Finder:
                 yield operand, at
 
     def _sizes(self, tied: _Tied) -> tuple[int, ...] | None:
-        """The sizes of the pieces that windows make up; None where they do not, or all go to one slice."""
+        """Returns the piece sizes that the windows give; None if they do not cover the axis, or all go to one slice."""
         value, axis = next(iter(tied.axes))
         chain = _chain({w.interval for w in tied.windows}, value.aval.shape[axis])
         if chain is None or len(chain) < 2:
@@ -173,7 +178,7 @@ class _Finder:
         return tuple(stop - start for start, stop in chain) if len(wanted) > 1 else None
 
     def _place(self, value: TracedValue, *, forward: bool) -> int | None:
-        """The slice of the first call or move that a value goes to, or comes from; None where there is none."""
+        """Returns the slice of the first call or move that a value goes to or comes from; None if there is none."""
         key = value, forward
         if key not in self._places:
             self._places[key] = self._search(value, forward)
@@ -195,7 +200,7 @@ class _Finder:
         return None
 
     def _beside(self, value: TracedValue, forward: bool) -> list[TracedValue]:
-        """What the equations around a value make of it, or make it of."""
+        """Returns the results of the equations that read a value, or the operands of the equation that made it."""
         if forward:
             return [made for *_, made in self._users.get(value, ()) if made is not None]
         operands: Any = self._makers.get(value, (None, None, ()))[2]
@@ -203,7 +208,7 @@ class _Finder:
 
 
 def _chain(intervals: set[tuple[int, int]], length: int) -> list[tuple[int, int]] | None:
-    """Intervals that make up an axis without overlapping, larger ones first; None where there are none."""
+    """Selects intervals that cover an axis without overlap, larger ones first; None if there are none."""
     by_start: dict[int, list[int]] = defaultdict(list)
     for start, stop in sorted(intervals):
         if stop > start:

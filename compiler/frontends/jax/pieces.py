@@ -1,9 +1,13 @@
-"""Stacks in pieces: an array of which every stage takes its own part is one value a part, from argument to result.
+"""Rewrites the graph so that a stack is held in pieces, one value per piece, from argument to result.
 
-A stacked argument would lie on one slice, be sent to every stage in each step, and its gradient would come back padded
-with zeros. Here the graph is walked again with such arrays as lists of their pieces (partitions.py says which): a slice
-is a piece, a padded gradient is a piece beside others that are zero and are not built, and what is computed element by
-element is computed piece by piece, where the piece lives (homes.py). What needs the array whole joins it.
+A whole stacked argument would be on one slice, and be sent to every stage in each step. Its gradient would return
+padded with zeros. `trace.py` calls `cut_into_pieces`, which walks the graph again with such arrays as lists of pieces.
+`partitions.py` decides which arrays are cut.
+
+* A slice is a piece.
+* A padded gradient is a piece; its other pieces are zero, and are not built.
+* Elementwise operations are computed piece by piece, on the home mesh of the piece (homes.py).
+* Operations that need the whole array join the pieces.
 """
 
 from collections.abc import Sequence
@@ -33,7 +37,7 @@ from pathways.dialect.jax_api import numpy
 
 @dataclass(eq=False)
 class Pieces:
-    """An array in pieces; a piece that is None is zero."""
+    """An array in pieces. A piece that is None is zero."""
 
     aval: Aval
     cuts: Partition
@@ -42,7 +46,7 @@ class Pieces:
 
 @dataclass(eq=False)
 class PartialResults:
-    """A reduction over the axis of the pieces: what each piece gives, not combined yet."""
+    """A reduction over the cut axis: one partial result per piece, not combined yet."""
 
     aval: Aval
     combine: str
@@ -54,18 +58,18 @@ _Known: TypeAlias = TracedValue | Pieces | PartialResults
 
 @dataclass
 class InPieces:
-    """How the arguments and the results of a program are cut; None for those that are whole. Empty: all are whole."""
+    """The cuts of a program's arguments and results; None for a whole one. If both lists are empty, all are whole."""
 
     inputs: list[Partition | None] = field(default_factory=list[Partition | None])
     outputs: list[Partition | None] = field(default_factory=list[Partition | None])
     joined: int = 0
-    """How many arrays had to be put together, since something needs them whole."""
+    """Number of arrays that were joined, since an operation needs them whole."""
     split: int = 0
-    """How many whole arrays had to be taken apart."""
+    """Number of whole arrays that were split."""
 
 
 def cut_into_pieces(graph: TracedGraph) -> InPieces:
-    """Rewrites the graph, in place, so that stacks are in pieces; says which arguments and results are."""
+    """Rewrites the graph in place so that stacks are in pieces, and returns the cuts of its arguments and results."""
     partitions = find_partitions(graph)
     if not partitions:
         return InPieces()
@@ -74,7 +78,7 @@ def cut_into_pieces(graph: TracedGraph) -> InPieces:
 
 @dataclass
 class _Source:
-    """Where an equation came from."""
+    """The scope and line of an equation."""
 
     scope: str
     where: Where | None
@@ -85,7 +89,7 @@ class _Walk:
     graph: TracedGraph
     partitions: dict[TracedValue, Partition]
     known: dict[TracedValue, _Known] = field(default_factory=dict[TracedValue, _Known])
-    """What became of the values of the graph, where they are not what they were."""
+    """The new form of the graph's values, if it differs."""
     wholes: dict[TracedValue, TracedValue] = field(default_factory=dict[TracedValue, TracedValue])
     cut: dict[tuple[TracedValue, Partition], list[TracedValue]] = field(
         default_factory=dict[tuple[TracedValue, Partition], list[TracedValue]]
@@ -130,7 +134,7 @@ class _Walk:
         return [self._zeros(value.aval, cuts, i) if p is None else p for i, p in enumerate(parts)]
 
     def _equation(self, eqn: Eqn, operands: Sequence[Operand], outputs: Sequence[TracedValue]) -> None:
-        """Does what an equation does: by pieces where it can be, else with all that it takes put together."""
+        """Adds an equation to the new graph: by pieces if possible, otherwise on whole operands."""
         cuts = self.partitions.get(outputs[0]) if len(outputs) == 1 else None
         if self._windows(eqn, operands, outputs) or self._reduced(eqn, operands, outputs):
             return
@@ -176,7 +180,7 @@ class _Walk:
         return parts
 
     def _windows(self, eqn: Eqn, operands: Sequence[Operand], outputs: Sequence[TracedValue]) -> bool:
-        """A slice of pieces is a piece, or a part of one; a value that is padded with zeros is a piece."""
+        """Replaces a slice of pieces by a piece or a part of one, and a zero-padded value by a piece."""
         windows = list(windows_of(eqn, operands, outputs))
         cuts = self.partitions.get(windows[0].whole) if windows else None
         if cuts is None or cuts.axis != windows[0].axis:
@@ -195,7 +199,7 @@ class _Walk:
         return True
 
     def _window(self, window: Window, cuts: Partition) -> TracedValue | None:
-        """The value of a window of pieces; None where it goes over a cut."""
+        """Returns the value of a window of pieces; None if the window crosses a cut."""
         parts = self._pieces(window.whole, cuts)
         for number, (start, stop) in enumerate(cuts.intervals):
             if start <= window.start and window.stop <= stop:
@@ -207,7 +211,7 @@ class _Walk:
         return None
 
     def _reduced(self, eqn: Eqn, operands: Sequence[Operand], outputs: Sequence[TracedValue]) -> bool:
-        """What a reduction over the cut axis gives for each piece; sums of such are kept apart as long as they can."""
+        """Reduces each piece over the cut axis. Sums of such results stay in pieces as long as possible."""
         name, first = eqn.primitive.name, operands[0] if operands else None
         if name in REDUCTIONS and isinstance(first, TracedValue):
             cuts = self.partitions.get(first)
@@ -239,13 +243,13 @@ class _Walk:
                 return False
 
     def _value(self, operand: Operand) -> TracedValue:
-        """A literal that stands for an array."""
+        """Returns an operand as a value; a literal becomes a constant."""
         if isinstance(operand, TracedValue):
             return operand
         return Constant(operand.aval, np.asarray(operand.val, dtype=operand.aval.dtype), str(operand.val))
 
     def _pieces(self, value: TracedValue, cuts: Partition) -> Sequence[TracedValue | None]:
-        """A value in these pieces: as it is, or cut here."""
+        """Returns a value in these pieces, and cuts it here if it is whole."""
         known = self.known.get(value)
         if isinstance(known, Pieces) and known.cuts == cuts:
             return known.parts
@@ -256,7 +260,7 @@ class _Walk:
         return self.cut[whole, cuts]
 
     def _whole(self, value: TracedValue) -> TracedValue:
-        """A value as one array, put together where it was in pieces."""
+        """Returns a value as one array, and joins it if it is in pieces."""
         known = self.known.get(value, value)
         if isinstance(known, TracedValue):
             return known
@@ -283,14 +287,14 @@ class _Walk:
         return self._do(("zeros", str(made)), lambda: [numpy.zeros(made.shape, made.dtype)], [])[0]
 
     def _of_piece(self, eqn: Eqn, axis: int, size: int) -> Eqn:
-        """One equation for equal pieces: they are then known to compute the same."""
+        """Returns one equation object for equal pieces, so that they are recognized as the same computation."""
         key = id(eqn), axis, size
         if key not in self.equations:
             self.equations[key] = eqn, piece_equation(eqn, axis, size)
         return self.equations[key][1]
 
     def _do(self, key: tuple[Any, ...], function: Any, operands: Sequence[TracedValue]) -> list[TracedValue]:
-        """Adds what a function does, as equations without a place."""
+        """Traces a function, and adds its equations as unplaced ones."""
         full = *key, *(str(v.aval) for v in operands)
         if full not in self.traced:
             self.traced[full] = compat.traced_jaxpr(function, *(compat.struct(v.aval) for v in operands))

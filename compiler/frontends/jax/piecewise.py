@@ -1,4 +1,7 @@
-"""Equations that can be applied to an array piece by piece: along which axis, and what each becomes for one piece."""
+"""Applies equations to an array piece by piece: how operands are cut, and the equation of one piece.
+
+`partitions.py` and `pieces.py` use it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -22,9 +25,9 @@ ELEMENTWISE = frozenset(
 )  # fmt: skip
 REDUCTIONS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul",
               "reduce_and": "and", "reduce_or": "or"}  # fmt: skip
-"""Reductions, and what makes one result of those of two pieces."""
+"""Reductions, and the operation that combines the results of two pieces."""
 KEEP_ZERO = frozenset({"convert_element_type", "copy", "copy_p", "neg", "reshape", "squeeze", "transpose"})
-"""What makes zeros of zeros: a piece that is zero is not built."""
+"""Operations that map zeros to zeros. Their zero pieces are never built."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +46,22 @@ class Partition:
         return [(a, a + n) for a, n in zip(self.starts, self.sizes, strict=True)]
 
     def moved(self, axis: int) -> "Partition":
-        """The same cuts of another axis."""
+        """Returns the same cuts of another axis."""
         return self if axis == self.axis else Partition(axis, self.sizes)
 
 
 def piece_aval(aval: Aval, axis: int, size: int) -> Aval:
-    """The type of a piece of so many elements along an axis."""
+    """Returns the type of a piece with `size` elements along an axis."""
     shape = list(aval.shape)
     shape[axis] = size
     return compat.array_aval(tuple(shape), aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
 
 
 def along(eqn: Eqn, axis: int) -> tuple[int | None, ...] | None:
-    """Where to cut the operands of an equation whose only result is cut along an axis.
+    """Finds the axis to cut in each operand of an equation whose only result is cut along an axis.
 
-    An axis for each operand, None for one that every piece takes whole; None where pieces of the result do not follow
-    from pieces of the operands.
+    An operand's axis is None if every piece takes it whole. Returns None if pieces of the result do not follow from
+    pieces of the operands.
     """
     name: str = eqn.primitive.name
     if len(eqn.outvars) != 1 or eqn.effects:
@@ -99,7 +102,7 @@ def _kept(rank: int, dropped: Sequence[int]) -> list[int]:
 
 
 def _reshaped(shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], axis: int) -> tuple[int | None, ...] | None:
-    """A reshape keeps an axis that has as many elements before it and behind it as it had."""
+    """Finds the axis that a reshape keeps: it has the same number of elements before and after it."""
     (given,) = shapes
     before = math.prod(out[:axis])
     for i, size in enumerate(given):
@@ -109,7 +112,7 @@ def _reshaped(shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], axis: int
 
 
 def followed(eqn: Eqn, operand: int, axis: int) -> int | None:
-    """The axis of the result that is cut as this axis of an operand is; None where pieces end here."""
+    """Returns the axis of the result that is cut like this axis of an operand; None if pieces end here."""
     if len(eqn.outvars) != 1:
         return None
     for out in range(len(eqn.outvars[0].aval.shape)):
@@ -120,7 +123,7 @@ def followed(eqn: Eqn, operand: int, axis: int) -> int | None:
 
 
 def piece_equation(eqn: Eqn, axis: int, size: int) -> Eqn:
-    """The equation that computes so many elements of the result along an axis."""
+    """Returns the equation that computes `size` elements of the result along an axis."""
     aval = piece_aval(eqn.outvars[0].aval, axis, size)
     cut = along(eqn, axis) or ()
     invars = [

@@ -1,7 +1,7 @@
-"""Numbers made of arguments alone are computed wherever they are used: a learning rate, corrections by Adam's count.
+"""Copies scalars that depend only on arguments to every mesh that uses them: a learning rate, Adam's corrections.
 
-Were they computed on one slice, the optimizers of all others would wait for it, and so be two computations each: what
-can be done before the number comes, and what needs it.
+If one slice computed them, the optimizers of all others would wait for it. Each would become two computations: one
+before the scalar arrives, and one that needs it. `trace.py` calls `copy_scalars` after homes are known.
 """
 
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.compiler.frontends.jax.sink import substitute
 
 MOST_OPERATIONS = 32
-"""Operations in one number that is still worth computing again."""
+"""Maximum number of operations of a scalar that is computed again on each mesh."""
 
 
 @dataclass
 class _Scalars:
-    """Numbers that can be made anywhere: how, of how many operations; and their copies elsewhere."""
+    """Scalars that can be computed anywhere: their nodes, operation counts, and copies on other meshes."""
 
     free: set[TracedValue]
     makers: dict[TracedValue, Loose] = field(default_factory=dict[TracedValue, Loose])
@@ -29,7 +29,7 @@ class _Scalars:
 
 
 def copy_scalars(graph: TracedGraph, homes: Homes) -> None:
-    """Copies numbers made of arguments to each home whose loose operations use them, in place."""
+    """Copies scalars made of arguments to each home mesh whose unplaced operations use them, in place."""
     found = _Scalars({v for v in graph.inputs if not v.aval.shape})
     nodes: list[GraphNode] = []
     for node in graph.nodes:
@@ -50,7 +50,7 @@ def copy_scalars(graph: TracedGraph, homes: Homes) -> None:
 
 
 def _size(node: Loose, found: _Scalars) -> int:
-    """How many operations make this number of arguments; 0: too many, or something else."""
+    """Counts the operations that make this scalar from arguments; 0 if they are too many, or of another kind."""
     if len(node.eqns) != 1 or len(node.outputs) != 1 or node.outputs[0].aval.shape or node.follows is not None:
         return 0
     if not all(v in found.free or v in found.makers or _is_number(v) for v in node.inputs):
@@ -67,7 +67,7 @@ def _is_number(value: TracedValue) -> bool:
 
 
 def _copy(value: TracedValue, home: SliceMesh, found: _Scalars, homes: Homes, nodes: list[GraphNode]) -> TracedValue:
-    """The number at a home: its copy, which is added where it is used first."""
+    """Returns the scalar on a home mesh. Its copy is added before its first use."""
     if value not in found.makers:
         return value
     if (value, home) not in found.copies:

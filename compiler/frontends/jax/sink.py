@@ -1,7 +1,8 @@
-"""Operations that depend on nothing but numbers in the program are copied to each of their consumers.
+"""Copies operations that depend only on literals to each of their consumers.
 
-`jnp.zeros`, an iota or a scaled one costs less to make again than to keep, to move, or to make two calls depend on
-one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py).
+`jnp.zeros`, an iota or a scaled iota is cheaper to compute again than to keep or to move. A shared one would also make
+two calls depend on one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py). `trace.py`
+and `branches.py` call `sink`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,12 +41,12 @@ NEGLIGIBLE = frozenset(
 )
 
 LARGEST_COPIED = 8
-"""Operations in one expression that is still worth copying."""
+"""Maximum number of operations of an expression that is copied."""
 
 
 @dataclass(frozen=True)
 class _Expression:
-    """A negligible operation, and how many operations its value takes."""
+    """A negligible operation, and the number of operations that its value takes."""
 
     node: Loose
     size: int
@@ -55,7 +56,7 @@ _Made: TypeAlias = dict[TracedValue, _Expression]
 
 
 def sink(graph: TracedGraph) -> None:
-    """Copies negligible operations to their consumers, in place; unused originals are pruned."""
+    """Copies negligible operations to their consumers, in place, and prunes unused originals."""
     made: _Made = {}
     nodes: list[GraphNode] = []
     for node in _readers_apart(graph, made):
@@ -77,7 +78,7 @@ def sink(graph: TracedGraph) -> None:
 
 
 def _readers_apart(graph: TracedGraph, made: _Made) -> Iterator[GraphNode]:
-    """The nodes of a graph; equations of which some read what is made of nothing one by one, each with its copies."""
+    """Yields the nodes of a graph. Splits joined equations that read a copied value: each needs its own copies."""
     for node in graph.nodes:
         if isinstance(node, Loose) and len(node.eqns) > 1 and any(v in made for v in node.inputs):
             yield from node.apart()
@@ -86,7 +87,7 @@ def _readers_apart(graph: TracedGraph, made: _Made) -> Iterator[GraphNode]:
 
 
 def _size(node: Loose, made: _Made) -> int:
-    """How many operations make this value out of nothing; 0: too many, or not of nothing."""
+    """Counts the operations that make this value from literals; 0 if they are too many, or of another kind."""
     if node.eqns[0].primitive.name not in NEGLIGIBLE or any(v not in made for v in node.inputs):
         return 0
     size = 1 + sum(made[v].size for v in node.inputs)
@@ -96,7 +97,7 @@ def _size(node: Loose, made: _Made) -> int:
 def _copy(
     value: TracedValue, made: _Made, follows: Loose | None, nodes: list[GraphNode], done: dict[TracedValue, TracedValue]
 ) -> TracedValue:
-    """Adds copies of all that `value` is made of, and gives its copy."""
+    """Adds copies of all operations that `value` is made of, and returns its copy."""
     if value in done:
         return done[value]
     original = made[value].node
@@ -110,7 +111,7 @@ def _copy(
 
 
 def substitute(node: GraphNode, copies: Mapping[TracedValue, TracedValue]) -> None:
-    """Reads other values in place of some."""
+    """Replaces some of the values that a node reads."""
     match node:
         case Loose():
             node.read([copies.get(o, o) if isinstance(o, TracedValue) else o for o in node.operands])

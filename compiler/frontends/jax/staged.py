@@ -1,6 +1,7 @@
-"""A program under a transformation of JAX: one operation that has a type, and neither derivative, batch nor code.
+"""Represents a program under a JAX transformation as one operation with a type, but no derivative, batch rule or code.
 
-So `jax.eval_shape` and `jax.make_jaxpr` work, and whatever would have to look inside of a program is refused by name.
+`pathways/api/program.py` calls `stage`. `jax.eval_shape` and `jax.make_jaxpr` thus work. Transformations that need the
+inside of a program are refused by name.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ _primitive.multiple_results = True
 
 
 def stage(name: str, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-    """The program `name` of traced `operands`, as traced values of the types of `results`."""
+    """Returns the results of program `name` on traced `operands`, as traced values of the types of `results`."""
     avals = tuple(ShapedArray(r.shape, r.dtype, weak_type=bool(r.weak_type)) for r in results)
     return _primitive.bind(*operands, name=name, avals=avals)
 

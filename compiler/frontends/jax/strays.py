@@ -1,8 +1,8 @@
-"""Bringing jits home that lost their shardings in differentiation (see `MentionFinder`).
+"""Places jits that lost their shardings in differentiation (see `MentionFinder`). `flatten.py` calls it.
 
-A stray goes to a mesh on which its function is placed elsewhere, if what it reads says which: an operand that a placed
-call was given with a sharding there, or that a call of the same function made there. Where nothing says so, it stays
-unplaced and follows its data.
+A stray goes to a mesh on which its function is placed elsewhere, if its operands identify the mesh. An operand does so
+if a placed call took it there with a sharding, or if a call of the same function made it there. Otherwise the stray
+stays unplaced and follows its data.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from pathways.compiler.frontends.jax.meshes import JaxSharding, SliceMesh
 
 
 class Strays:
-    """Remembers who was given what where, in program order."""
+    """Remembers, in program order, the shardings of placed calls' operands, and the calls that made each value."""
 
     def __init__(self) -> None:
         self._given: dict[TracedValue, dict[SliceMesh, JaxSharding]] = {}
@@ -33,13 +33,13 @@ class Strays:
     def home(
         self, finder: MentionFinder, eqn: Eqn, operands: Sequence[Operand]
     ) -> tuple[SliceMesh, tuple[JaxSharding, ...]] | None:
-        """The mesh of a stray and the shardings its operands were given there; None where nothing tells."""
+        """Returns the mesh of a stray and its operands' shardings there; None if the operands identify no mesh."""
         function = function_of(eqn)
         votes: Counter[SliceMesh] = Counter()
         for mesh in finder.places.get(function, ()) if function else ():
             for operand in operands:
                 if isinstance(operand, TracedValue):
-                    # What a call was given there says more than what was made there: that may be a neighbor's.
+                    # A sharding that a call took there counts more than a result made there: it may be another stage's.
                     votes[mesh] += 2 * (mesh in self._given.get(operand, ()))
                     votes[mesh] += self._made.get(operand) == (function, mesh)
         ranked = [(mesh, n) for mesh, n in votes.most_common(2) if n]

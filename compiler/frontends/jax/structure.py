@@ -1,4 +1,7 @@
-"""Whether groups of loose operations compute the same: operations with operands numbered in order of appearance."""
+"""Compares groups of unplaced operations by structure, with operands numbered in order of appearance.
+
+`lower.py` and `common_parts.py` use it to recognize groups that compute the same.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +13,13 @@ from pathways.dialect.memo import remembered_by_identity
 
 
 class Structures:
-    """Says what groups compute. Remembers what was said of equations: most occur in many groups."""
+    """Describes the computation of groups. Keeps the descriptions of equations, since most occur in many groups."""
 
     def __init__(self) -> None:
         self._said: Callable[[compat.Eqn], tuple[Any, ...]] = remembered_by_identity(_said)
 
     def of(self, group: Group) -> tuple[Any, ...]:
-        """Equal for groups that compute the same."""
+        """Returns a key that is equal for groups that compute the same."""
         numbers: dict[TracedValue, int] = {}
         for value in group.inputs:
             numbers[value] = len(numbers)
@@ -29,7 +32,7 @@ class Structures:
 
 
 def _said(eqn: compat.Eqn) -> tuple[Any, ...]:
-    """What an equation says beside its operands; equal for equations that compute the same."""
+    """Describes an equation without its operands; equal for equations that compute the same."""
     params = tuple((k, _hashable(v)) for k, v in sorted(eqn.params.items()))
     return eqn.primitive.name, params, tuple(aval_text(v.aval) for v in eqn.outvars)
 
@@ -42,7 +45,7 @@ def _operand(operand: Operand, numbers: dict[TracedValue, int]) -> Any:
 
 @remembered_by_identity
 def aval_text(aval: compat.Aval) -> str:
-    """A type with all that makes code differ, as JAX writes it."""
+    """Returns JAX's text of a type, with every detail that affects code."""
     return str(aval)
 
 

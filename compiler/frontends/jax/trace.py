@@ -1,4 +1,7 @@
-"""Phase `trace`: a Python function over virtual devices becomes a module of phase `trace`."""
+"""Traces a Python function over virtual devices into a module of phase `trace`.
+
+`pathways/api` calls `trace_program`. It runs all steps of the JAX front end in order.
+"""
 
 import functools
 import time
@@ -38,7 +41,7 @@ from pathways.dialect.user_line import where_of_exception
 
 @dataclass(frozen=True)
 class Traced:
-    """The program with its constants and slices, and what the pytree of results looks like."""
+    """The program, its constants and slices, and the pytree of its results."""
 
     program: ProgramIR
     constants: dict[str, bytes]
@@ -47,7 +50,7 @@ class Traced:
     timing: dict[str, float]
     """Seconds of JAX's own tracing, of its lowering, and of the rest of the phase."""
     pipelines: tuple[StageTable, ...] = ()
-    """How the losses in it were cut into stages."""
+    """The stage tables of the losses in the program."""
     in_types: tuple[jax.ShapeDtypeStruct, ...] = ()
     out_types: tuple[jax.ShapeDtypeStruct, ...] = ()
 
@@ -67,13 +70,13 @@ def trace_program(
 ) -> Traced:
     """Traces `function(*arguments)`, whose arguments are pytrees of `ShapeDtypeStruct`s.
 
-    `leaf_names` names each leaf; `donated` are positions of leaves that the caller gives up; `parameters` say how it is
-    called; `meshes` names the slices that meshes of this process's own devices stand for. Raises coded errors at the
-    user's line.
+    `leaf_names` names each leaf. `donated` are positions of leaves that the caller donates. `parameters` state how the
+    function is called. `meshes` maps meshes of this process's own devices to the slices that they stand for. Raises
+    coded errors at the user's line.
     """
     trees: list[Any] = []
 
-    @functools.wraps(function)  # JAX names the function it traces in its messages: the user's
+    @functools.wraps(function)  # JAX's messages name the function that it traces: this is the user's name
     def flat(*args: Any) -> list[Any]:
         out = function(*args)
         leaves, tree = tree_util.tree_flatten_with_path(out)
@@ -123,7 +126,7 @@ def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
 
 
 def _emitted(jaxpr: Any, names: Names, lowering: Lowering) -> Emitted:
-    """From the jaxpr to the program, verified."""
+    """Turns the jaxpr into the verified program."""
     graph = flatten(jaxpr, names.program, names.where)
     names = replace(names, cut=cut_into_pieces(graph))
     drop_added_zeros(graph)
@@ -143,7 +146,7 @@ class Outline:
 
 
 def outline(function: Callable[..., Any], arguments: Sequence[Any], *, name: str, where: Where | None) -> Outline:
-    """Traces `function(*arguments)` for the types of its results. Raises as `trace_program`."""
+    """Traces `function(*arguments)` to find the types of its results. Raises the same errors as `trace_program`."""
     trees: list[Any] = []
 
     @functools.wraps(function)
@@ -160,7 +163,7 @@ def _make_jaxpr(flat: Callable[..., Any], arguments: Sequence[Any], name: str, w
     try:
         return compat.traced_jaxpr(flat, *arguments)
     except PathwaysError as error:
-        vars(error).pop("__notes__", None)  # JAX's, on frames of its own that it removed: the error has the user's line
+        vars(error).pop("__notes__", None)  # JAX's, on its own removed frames: the error has the user's line
         raise
     except RecursionError as error:
         have = f"calls that are nested deeper than Python allows: {error}"

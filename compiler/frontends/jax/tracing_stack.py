@@ -1,7 +1,7 @@
-"""Which programs are being traced here: a program that another one calls is a part of it.
+"""Tracks the programs that are being traced in this context: a called program becomes a part of its caller.
 
-JAX's own jit keeps what it traced. What it traces inside of a program, where programs are opened, it must not take for
-what it traces outside, where they are not: the context tells them apart.
+`pathways/api/program.py` and `pw.pipeline` use it. JAX's jit caches its traces. A program is inlined only inside
+another program, so JAX must not reuse such a trace outside. A user context of JAX separates the two cases.
 """
 
 import contextlib
@@ -12,15 +12,15 @@ from typing import Any
 from pathways.dialect.jax_api import make_user_context
 
 around: ContextVar[tuple[Any, ...]] = ContextVar("pathways_around", default=())
-"""The calls of programs that are being traced in this context, the innermost last."""
+"""The calls of programs that are being traced in this context, innermost last."""
 meshes_named: ContextVar[dict[Any, Any]] = ContextVar("pathways_meshes_named")
-"""The slices that meshes stand for, as the program that is being traced says, and the programs that it calls."""
+"""The slices that meshes stand for, as stated by the program that is being traced and the programs that it calls."""
 _inside: Any = make_user_context(False)
 
 
 @contextlib.contextmanager
 def tracing(call: Any, meshes: dict[Any, Any] | None = None) -> Generator[None]:
-    """While it lasts, a call of a program is being traced. The programs that it calls add to `meshes`, if given."""
+    """Marks a call of a program as being traced, inside a `with` block. Called programs add to `meshes`, if given."""
     before = around.set((*around.get(), call))
     meshes_before = meshes_named.set(meshes_named.get({}) if meshes is None else meshes)
     try:

@@ -1,7 +1,7 @@
-"""Unrolling loops over placed calls: what a loop stacks is kept as a list until the array is needed.
+"""Unrolls loops over placed calls. A loop's stacked results stay a list until the array is needed.
 
-A forward scan stacks the residuals that the backward scan takes apart again. Built as arrays, the stack would make
-every backward step wait for every forward step; as lists, microbatches stay independent.
+`flatten.py` uses it. A forward scan stacks the residuals that the backward scan slices again. As an array, the stack
+would make every backward step wait for every forward step. As lists, microbatches stay independent.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from pathways.dialect.jax_api import numpy
 
 
 class UnrollTracer(Protocol):
-    """What unrolling needs of the walk that it is part of."""
+    """The methods that unrolling needs from the graph walk in `flatten.py`."""
 
     def constant(self, array: Any, name: str = "") -> Constant: ...
     def as_value(self, operand: Operand) -> TracedValue: ...
@@ -26,7 +26,7 @@ class UnrollTracer(Protocol):
 
 @dataclass(eq=False)
 class Stacked:
-    """An array whose leading dimension is one element an iteration, not built yet."""
+    """An array with one element per iteration in its leading dimension, not built yet."""
 
     aval: Aval
     elements: list[Operand]
@@ -39,7 +39,7 @@ def unrolled_order(length: int, reverse: bool) -> Sequence[int]:
 
 
 def index_of(tracer: UnrollTracer, xs: Operand, t: int, scope: str) -> Operand:
-    """Element t of what a scan runs over; t is an operand, not part of the code (one computation for all t)."""
+    """Returns element t of a scanned array. t is an operand, not part of the code, so one computation serves all t."""
     if isinstance(xs, Stacked):
         return xs.elements[t]
     index = tracer.constant(np.uint32(t), name=f"index {t}")
@@ -48,7 +48,7 @@ def index_of(tracer: UnrollTracer, xs: Operand, t: int, scope: str) -> Operand:
 
 
 def _element(xs: Any, t: Any) -> Any:
-    """An unsigned index needs no code for counting from the end."""
+    """Extracts one element. An unsigned index needs no code for negative indices."""
     starts = [t] + [np.uint32(0)] * (xs.ndim - 1)
     return lax.squeeze(lax.dynamic_slice(xs, starts, (1, *xs.shape[1:])), [0])
 

@@ -1,4 +1,4 @@
-"""Adding zeros is dropped: a loop begins its sums with them, and what it adds first is the sum."""
+"""Removes additions of zeros. A loop starts its sums with zeros, so its first sum equals the first summand."""
 
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.graph import GraphNode, Loose, Operand, TracedGraph, TracedValue
@@ -8,7 +8,7 @@ _ADDITIONS = frozenset({"add_any", "add"})
 
 
 def drop_added_zeros(graph: TracedGraph) -> None:
-    """Reads what is added to zeros in place of the sum; XLA would do the same inside of a computation."""
+    """Replaces sums with zeros by the other summand, in place. XLA would do the same inside a computation."""
     zeros: set[TracedValue] = set()
     same: dict[TracedValue, TracedValue] = {}
     nodes: list[GraphNode] = []
@@ -40,7 +40,7 @@ def _is_zero(operand: Operand) -> bool:
 
 
 def _added_to_zeros(node: Loose, zeros: set[TracedValue]) -> TracedValue | None:
-    """What a sum is equal to, if all else that it adds are zeros: a value of the same type."""
+    """Returns the value that a sum equals, if the other summand is zero and the types match; otherwise None."""
     others = [v for v in node.inputs if v not in zeros]
     if len(others) != 1 or len(node.operands) != 2 or len(node.inputs) != 2:
         return None

@@ -1,8 +1,8 @@
-"""Which action of a pipeline each fragment is: its stage, forward or backward, and its microbatch.
+"""Finds the pipeline action of each fragment: its stage, forward or backward, and its microbatch. `read.py` uses it.
 
-Before PARTITION fragments say it in attributes; where users assign meshes and no stages, each mesh is one. After it,
-only the names of their functions do, and equal ones share one: `p2_stage1_bwd_calls1to3.step` is called for microbatch
-1 first, and for 3 last.
+Before PARTITION, attributes of fragments state the action. If users assign meshes but no stages, each mesh is a stage.
+After PARTITION, only function names state it, and equal fragments share a function. For example,
+`p2_stage1_bwd_calls1to3.step` is called for microbatch 1 first, and for microbatch 3 last.
 """
 
 import re
@@ -21,7 +21,10 @@ STAGE = "stage_id"
 
 
 def uncounted(said: Iterable[tuple[str, str]]) -> str | None:
-    """Says why actions, each on a mesh, are of no pipeline: a part of one, a stage in two places; None if they are."""
+    """Explains why actions, each with its mesh, are not of one pipeline; None if they are.
+
+    Examples: a stage or a microbatch is missing, or a stage is on two meshes.
+    """
     homes: dict[int, str] = {}
     microbatches: set[int] = set()
     for text, mesh in said:
@@ -39,15 +42,15 @@ def uncounted(said: Iterable[tuple[str, str]]) -> str | None:
 
 
 class Actions:
-    """Names of fragments, and their actions; calls must be asked for in their order."""
+    """Names and actions of fragments. Calls must be passed in program order."""
 
     def __init__(self, stages: Mapping[str, int] | None = None) -> None:
-        """`stages` of meshes by name, for a program whose fragments state no stages of their own."""
+        """`stages` maps meshes to stages, for a program whose fragments state no stages."""
         self._stages = stages or {}
         self._called: Counter[str] = Counter()
 
     def of_fragment(self, attributes: Any, mesh: str) -> tuple[str, str | None]:
-        """The name of a fragment, and its action as `2F3`; None for what is of no stage, or of all microbatches."""
+        """Returns a fragment's name and its action as `2F3`; None if it has no stage, or is for all microbatches."""
         stage, counter = (attributes[k].value if k in attributes else None for k in (STAGE, "call_counter"))
         if counter is not None and stage is None:
             stage = self._stages.get(mesh)
@@ -58,7 +61,7 @@ class Actions:
         return name, None if counter is None else f"{stage}{BACKWARD if backward else FORWARD}{counter}"
 
     def of_call(self, callee: str, attributes: Any) -> tuple[str, str | None]:
-        """The same of a call of a function: what this project has written beside it, or else by the function's name."""
+        """Returns the name and action of a call: from this project's attribute, or from the function's name."""
         name, action = self.of_callee(callee)
         if ACTIONS not in attributes:
             return name, action
@@ -66,7 +69,7 @@ class Actions:
         return name, None if others or first == NO_ACTION else first
 
     def of_callee(self, callee: str) -> tuple[str, str | None]:
-        """The same, by the name of the function that a fragment calls."""
+        """Returns the name and action of a call, from the name of the called function."""
         number = self._called[callee]
         self._called[callee] += 1
         name = callee.partition(".")[0]

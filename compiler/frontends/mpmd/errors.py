@@ -21,7 +21,7 @@ class NotMpmd(Diagnostic):
 
 @dataclass(frozen=True)
 class WrongMpmdPhase(Explained):
-    """What Shardy's phase IMPORT would have removed is left, or a program's order is decided and another is asked."""
+    """An operation that Shardy's phase IMPORT removes is left, or the order of an ordered program would change."""
 
     code: ClassVar[str] = "PWC0121"
     title: ClassVar[str] = "{problem}"

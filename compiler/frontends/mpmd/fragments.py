@@ -1,7 +1,8 @@
-"""Computations of MPMD programs: the regions of fragments, and the functions that fragments call, as modules.
+"""Builds the computations of MPMD programs as modules: from regions of fragments, and from functions that they call.
 
-A program has one fragment for each stage of each microbatch, and most are equal. They are compared as bytecode without
-locations, so that each distinct one is made once, and one of a thousand costs no more than its bytes.
+`read.py` uses it. A program has one fragment for each stage of each microbatch, and most fragments are equal. They are
+compared as bytecode without locations. Each distinct one is built once, and an equal one costs no more than its
+bytecode.
 """
 
 import hashlib
@@ -22,13 +23,13 @@ from pathways.dialect.sdy import Placed, create_mesh, mesh_ops_of, meshes_of, wr
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
 
 MESH = "mesh"
-"""The symbol that a computation has for its mesh."""
+"""The symbol of a computation's own mesh."""
 _LEFT_OUT = ("mesh_shape", "reserved_hbm_bytes", "arg_attrs", "res_attrs", "xla_tpu_user_reserved_hbm_bytes")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a computation is made for: its mesh, and the shardings of what it takes and makes, where decided."""
+    """The mesh of a computation, and the shardings of its inputs and results; None if undecided."""
 
     axes: Axes
     ins: tuple[Dims | None, ...]
@@ -36,10 +37,10 @@ class Signature:
 
 
 class Computations:
-    """The distinct computations of one program, made when they are first called."""
+    """The distinct computations of one program, each built at its first call."""
 
     def __init__(self, module: Module, bare: Module, callbacks: tuple[int, ...] | None) -> None:
-        """`bare`: the module without locations; `callbacks`: its Python functions, None if they are not known."""
+        """`bare` is the module without locations. `callbacks` are its Python functions; None if unknown."""
         self._functions, self._bare = functions_of(module.operation), functions_of(bare.operation)
         self._meshes, self._mesh_ops = meshes_of(module.operation), mesh_ops_of(module.operation)
         self._callbacks = callbacks
@@ -47,7 +48,7 @@ class Computations:
         self._by_content: dict[tuple[str, Signature], CalledComputation] = {}
 
     def of_callee(self, callee: str, name: str, signature: Signature) -> CalledComputation:
-        """The computation of a `mpmd.fragment_call`."""
+        """Returns the computation of a `mpmd.fragment_call`."""
         key = callee, signature
         if key not in self._by_callee:
             bare = _cloned(self._bare[callee])
@@ -55,9 +56,9 @@ class Computations:
         return self._by_callee[key]
 
     def stated(self, callee: str, signature: Signature) -> Signature:
-        """The signature as the function states it, where it does so over another mesh of the same devices.
+        """Returns the function's own signature if it states one over another mesh of the same devices.
 
-        A program may see the devices of a mesh as 4 in one fragment, and as 2 x 2 in another.
+        A program may use the devices of a mesh as 4 in one fragment, and as 2 x 2 in another.
         """
         function = self._functions[callee]
         named = self._named_in(function)
@@ -76,7 +77,7 @@ class Computations:
         return Signature(axes, *sides)
 
     def of_region(self, op: Any, bare: Any, name: str, signature: Signature) -> CalledComputation:
-        """The computation of a `mpmd.fragment`; `bare` is the same without locations, whose region is used up."""
+        """Returns the computation of a `mpmd.fragment`. `bare` is `op` without locations; its region is consumed."""
         return self._shared(_outlined(bare), lambda: _outlined(op), name, signature)
 
     def _shared(
@@ -99,12 +100,12 @@ class Computations:
         return CalledComputation(name, raw)
 
     def _named_in(self, operation: Operation) -> set[str]:
-        """The meshes that shardings inside of it name."""
+        """Returns the meshes that shardings inside an operation name."""
         printed = str(operation)
         return {symbol for symbol in self._meshes if re.search(_reference(symbol), printed)}
 
     def _add_helpers(self, scratch: Module, function: Operation, added: dict[str, Any]) -> None:
-        """Adds the functions that it calls, and those that they call."""
+        """Adds the functions that a function calls, recursively."""
         for name in functions_called_by(function):
             if name not in added:
                 helper = self._functions[name].clone(ip=ir.InsertionPoint(scratch.body))
@@ -113,7 +114,10 @@ class Computations:
                 self._add_helpers(scratch, helper, added)
 
     def _with_its_mesh(self, scratch: Module, named: set[str], name: str, axes: Axes, where: Where | None) -> Module:
-        """The module with the one mesh that it has `named`. Two equal meshes of different names would not compile."""
+        """Adds the computation's mesh, and renames its `named` meshes to it.
+
+        Two equal meshes with different names do not compile.
+        """
         empty = {m for m in named if not self._meshes[m]}
         if others := {m for m in named - empty if not _agree(self._meshes[m], axes)}:
             rule, advice = f"the mesh of the fragment, {_shown(axes)}", "one mesh a fragment: let Shardy partition it"
@@ -122,7 +126,7 @@ class Computations:
             raise PathwaysError(MpmdUnsupported(what=what, have_=have, rule=rule, advice=advice, where=where))
         top = ir.InsertionPoint.at_block_begin(scratch.body)
         create_mesh(MESH, axes, top)
-        for symbol in sorted(empty):  # those of one device name it, and have no axes
+        for symbol in sorted(empty):  # shardings on one device name them; they have no axes
             self._mesh_ops[symbol].clone(ip=top)
         renamed = named - empty - {MESH}
         if not renamed:
@@ -132,7 +136,7 @@ class Computations:
         return parse(text, scratch.context, name)
 
     def _calling_back(self, raw: bytes, name: str, context: Context, where: Where | None) -> bytes:
-        """The module with the numbers of the Python functions that it calls. Raises PWC0122 where none are known."""
+        """Adds the numbers of the Python functions that a module calls. Raises PWC0122 if they are unknown."""
         if not self._callbacks:
             rule = "the lowered object, which has the functions"
             advice = "pw.from_mpmd(mpmd.jit(f, config).lower(...)), in the process that has traced it"
@@ -145,9 +149,10 @@ class Computations:
 
 
 def call_signature(axes: Axes, ins: tuple[MeshTensor, ...], outs: tuple[MeshTensor, ...], decided: bool) -> Signature:
-    """The signature of a call: `decided` after Shardy's PARTITION, where what states no sharding is replicated.
+    """Returns the signature of a call.
 
-    Before it that is open, and what is stated is where propagation starts.
+    If `decided` (after Shardy's PARTITION), values without a sharding are replicated. Before it, such values are open,
+    and stated shardings are the start of propagation.
     """
     if not decided:
         return Signature(axes, tuple(v.dims for v in ins), tuple(v.dims for v in outs))
@@ -169,7 +174,7 @@ def _cloned(function: Operation) -> _Drafted:
 
 
 def _outlined(op: Any) -> _Drafted:
-    """The region of a fragment as a function: the block moves, as the region is isolated from what is above."""
+    """Moves the region of a fragment into a function. The region is isolated from values above."""
     scratch = ir.Module.create()
     block = op.operation.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
@@ -183,12 +188,12 @@ def _outlined(op: Any) -> _Drafted:
 
 
 def strip_locations(module: Module) -> None:
-    """Removes all locations: what is equal then computes the same, wherever it stands."""
+    """Removes all locations, so that equal text means equal computations."""
     passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
 
 
 def _sign(main: Operation, signature: Signature) -> None:
-    """Writes the name, and the shardings that are decided beside those that the function has of its own."""
+    """Writes the name and the decided shardings. Undecided values keep the function's own shardings."""
     sides = (("arg_attrs", signature.ins), ("res_attrs", signature.outs))
     own = {key: described(main.opview, key, len(dims)) for key, dims in sides}
     for name in _LEFT_OUT:
@@ -208,19 +213,19 @@ def _signed(own: Any, dims: Dims | None) -> Any:
 
 
 def _stated(own: Any, dims: Dims | None) -> Dims | None:
-    """The sharding that a function states of an argument or result; of one that is replicated it may state none."""
+    """Returns the sharding that a function states for a value. A replicated value may have none in the text."""
     if SHARDING in own:
         return dims_of(own[SHARDING])
     return None if dims is None or any(dims) else dims
 
 
 def _reference(symbol: str) -> str:
-    """A pattern of how shardings name a mesh, with quotes where its symbol needs them; needs a context."""
+    """Returns a pattern for references to a mesh in shardings, quoted if its symbol needs quotes; needs a context."""
     return re.escape(str(ir.FlatSymbolRefAttr.get(symbol))) + r"(?=[,>\s])"
 
 
 def _agree(one: Axes, other: Axes) -> bool:
-    """Whether two meshes are the same; an axis of size 1 splits nothing."""
+    """Whether two meshes are the same. Axes of size 1 split nothing, and are ignored."""
     return [a for a in one if a[1] > 1] == [a for a in other if a[1] > 1]
 
 

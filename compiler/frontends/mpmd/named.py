@@ -1,4 +1,7 @@
-"""What text by itself says of arguments and results: names in locations and attributes, and no structure."""
+"""Describes a program that is only text: argument and result names from locations and attributes, no structure.
+
+`read.py` calls it if the source has no description of its own.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +16,7 @@ RESULT_INFO = "jax.result_info"
 
 
 def described_by(main: Any) -> Described:
-    """Describes what there is: flat arguments and results, by their names where those tell them apart."""
+    """Describes flat arguments and results. Uses their names if these are distinct."""
     block = main.regions[0].blocks[0]
     *_, end = block.operations
     types = [read_mesh_tensor(value.type).type for value in block.arguments]
@@ -30,7 +33,7 @@ def described_by(main: Any) -> Described:
 
 
 def _names(said: Sequence[str], otherwise: str) -> list[str]:
-    """The names, if all are there and no two are the same; else numbers."""
+    """Returns the names if all exist and are distinct; otherwise numbered names."""
     if all(said) and len(set(said)) == len(said):
         return list(said)
     return [f"{otherwise}{i}" for i in range(len(said))]

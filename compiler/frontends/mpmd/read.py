@@ -1,8 +1,9 @@
-"""Programs of Shardy's MPMD dialect become programs of phase `trace`: a slice a mesh, a call a fragment.
+"""Imports programs of Shardy's MPMD dialect as programs of phase `trace`: one slice per mesh, one call per fragment.
 
-After Shardy's phase PARTITION (`mpmd.fragment_call`) every sharding is decided, and the order of the calls, which stays
-as it is. After IMPORT or OPTIMIZE (`mpmd.fragment` with regions) the user's shardings are all that is known: this
-compiler's own propagation and schedules do the rest, and stages and microbatches are said by the fragments.
+The driver and `pw.from_mpmd` call `read_mpmd`. After Shardy's phase PARTITION (`mpmd.fragment_call`), every sharding
+and the order of the calls are decided; the order is kept. After IMPORT or OPTIMIZE (`mpmd.fragment` with regions), only
+the user's shardings are known. This compiler then does propagation and scheduling; the fragments state stages and
+microbatches.
 """
 
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ _DONATED = ("jax.buffer_donor", "tf.aliasing_output")
 
 @dataclass(frozen=True)
 class ImportedProgram:
-    """A program of Shardy's, what it takes and gives, and what its user should know of how it runs here."""
+    """An imported program, the description of its arguments and results, and notes for the user on how it runs here."""
 
     built: Built
     known: Described
@@ -53,7 +54,7 @@ class ImportedProgram:
 
 
 def read_mpmd(source: MpmdSource, platform: str) -> ImportedProgram:
-    """Reads a program. Raises PWC0702 for what is no MLIR, PWC0120-PWC0122, PWC0125, and PWC0701 with lines."""
+    """Imports a program. Raises PWC0702 if it is not MLIR, PWC0120-PWC0122, PWC0125, and PWC0701 with lines."""
     context = make_context()
     register(context)
     module = parsed(source, context)
@@ -64,7 +65,7 @@ def read_mpmd(source: MpmdSource, platform: str) -> ImportedProgram:
 
 
 def is_mpmd(text: str) -> bool:
-    """Whether text is a program of Shardy's MPMD dialect, and no dump of this compiler."""
+    """Whether text is a program of Shardy's MPMD dialect, and not a dump of this compiler."""
     return "#mpmd.topology<" in text and "pw.phase" not in text
 
 
@@ -75,7 +76,7 @@ def parsed(source: MpmdSource, context: Context) -> Module:
 
 
 class _Reader:
-    """One program on its way; its context must be entered."""
+    """Imports one program; its context must be entered."""
 
     def __init__(self, source: MpmdSource, module: Module, platform: str) -> None:
         self.main = _main_of(module, source.name)
@@ -91,18 +92,18 @@ class _Reader:
         labels = list(_labels(self.block, Actions(stages)))
         problem = uncounted((action, mesh) for _, action, mesh in labels if action is not None)
         self.labels = iter([(name, action if problem is None else None) for name, action, _ in labels])
-        """The name and the action of each fragment, in their order."""
+        """The name and the action of each fragment, in program order."""
         self.decided = is_partitioned(self.main)
         self.builder = ProgramBuilder(program_name(source.name), platform, where=where_of(self.main.operation))
         self.slices = {m: SliceSpec(i, size_of_axes(axes)) for i, (m, axes) in enumerate(self.meshes.items())}
         self.symbols = {m: self._mesh(m, axes) for m, axes in self.meshes.items()}
         self.of: dict[Any, MeshTensor] = {}
-        """The types of values, with what their function's attributes say."""
+        """The types of values, completed by the function's attributes."""
         self.env: dict[Any, Value] = {}
         self.notes = [] if problem is None else [f"stages and microbatches of its fragments are left out: {problem}"]
 
     def _mesh(self, mesh: str, axes: Axes) -> str:
-        """The symbol of a mesh of the topology, or of the same devices under other axes."""
+        """Returns the symbol of a mesh of the topology, or of the same devices under other axes."""
         return self.builder.mesh(self.slices[mesh], MeshSpec(axes, tuple(range(size_of_axes(axes)))))
 
     def read(self) -> Built:
@@ -120,7 +121,7 @@ class _Reader:
         return self.builder.finish(in_tree, out_tree, positions, ordered=self.decided)
 
     def _arguments(self) -> list[tuple[Argument, ArrayType]]:
-        """All arguments of the function that was traced; one that nothing takes lives nowhere."""
+        """Returns all arguments of the traced function. An unused argument has no mesh."""
         known = self.known
         arguments = list(known.inputs)
         attributes = described(self.main, "arg_attrs", len(self.block.arguments))
@@ -137,7 +138,7 @@ class _Reader:
         return arguments
 
     def _returned(self, body: FunctionBuilder, values: list[Any]) -> list[Value]:
-        """The results, each split as the function says: where a fragment makes it otherwise, it is moved there."""
+        """Returns the results. Before PARTITION, moves them to the shardings that the function states."""
         attributes = described(self.main, "res_attrs", len(values))
         returned: list[Value] = []
         for value, given in zip(values, attributes, strict=True):
@@ -157,7 +158,7 @@ class _Reader:
         return self.of[value]
 
     def _dims(self, type_: MeshTensor) -> Dims | None:
-        """How a value is split: after PARTITION what is not written is replicated, before it is open."""
+        """Returns how a value is split. Without a stated sharding it is replicated after PARTITION, and open before."""
         return closed_dims(type_) if self.decided else type_.dims
 
     def _check_mesh(self, type_: MeshTensor, op: Any) -> None:
@@ -180,7 +181,7 @@ class _Reader:
             raise _left_over(op)
 
     def _transfer(self, body: FunctionBuilder, op: Any) -> None:
-        """A move to a mesh. Memories of hosts are places to wait in: here a value waits on its devices."""
+        """Adds a move to a mesh. Shardy uses host memory as a waiting place; here a value waits on its devices."""
         (operand,), (result,) = op.operation.operands, op.operation.results
         where = where_of(op.operation)
         (target,) = split_as_stated(op.operation.attributes, (SHARDING,), [self._type(result, op)], where)
@@ -212,19 +213,19 @@ class _Reader:
 
 
 def program_name(name: str) -> str:
-    """The name of a program: of a file x.mpmd.mlir it is x."""
+    """Returns the name of a program; for a file x.mpmd.mlir it is x."""
     return symbol_of(PurePath(name).name.partition(".")[0])
 
 
 def is_partitioned(main: Any) -> bool:
-    """Whether Shardy's PARTITION is over. A program of transfers alone has no calls, but its types say it."""
+    """Whether Shardy's PARTITION has run. A program of transfers alone has no calls, but its types have shardings."""
     block = main.regions[0].blocks[0]
     kinds = {op.operation.name for op in block.operations}
     return CALL in kinds or (FRAGMENT not in kinds and any("sharding=" in str(a.type) for a in block.arguments))
 
 
 def _labels(block: Any, actions: Actions) -> Iterator[tuple[str, str | None, str]]:
-    """The name of each fragment, the action that it says, and its mesh."""
+    """Yields the name of each fragment, its stated action, and its mesh."""
     for op in block.operations:
         kind, attributes = op.operation.name, op.operation.attributes
         if kind == CALL:
@@ -235,7 +236,7 @@ def _labels(block: Any, actions: Actions) -> Iterator[tuple[str, str | None, str
 
 
 def _check_straight(main: Any, name: str) -> None:
-    """Raises PWC0120 for a function without a body, PWC0121 for one with branches."""
+    """Raises PWC0120 if the function has no body, PWC0121 if it has branches."""
     blocks = list(main.regions[0].blocks)
     if not blocks:
         advice = "hand in the module that has it"
@@ -253,7 +254,7 @@ def _left_over(op: Any) -> PathwaysError:
 
 
 def _main_of(module: Module, name: str) -> Any:
-    """The function with a topology. Raises PWC0120 where there is none, or more than one."""
+    """Returns the only function with a topology. Raises PWC0120 if there is none, or more than one."""
     found = [f for f in functions_of(module.operation).values() if "topology" in f.attributes]
     if len(found) != 1:
         have = f"{len(found) or 'no'} functions with a topology"

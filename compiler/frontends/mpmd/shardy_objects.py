@@ -1,8 +1,9 @@
-"""What `mpmd.jit(f, config).lower(...)` and `.trace(...)` give, by their attributes: Shardy is never imported here.
+"""Reads results of `mpmd.jit(f, config).lower(...)` and `.trace(...)` by attributes, without importing Shardy.
 
-The compat module for Shardy's Python package. Of a lowered program all is public. A traced one stops after Shardy's
-phase IMPORT by two names of its own, `_prepare_partitioning_args` and `_apply_partitioning`, as no public verb does;
-where they are missing, PWC0123 says to hand in the lowered program, or its text.
+`pathways/api/mpmd.py` calls it. This is the compat module for Shardy's Python package. All attributes of a lowered
+program are public. A traced program must stop after Shardy's phase IMPORT, which no public function does. The module
+uses two private names, `_prepare_partitioning_args` and `_apply_partitioning`. If they are missing, PWC0123 tells the
+user to pass the lowered program, or its text.
 """
 
 import sys
@@ -31,12 +32,12 @@ def is_traced(program: Any) -> bool:
 
 
 def of_lowered(program: Any, owner: object) -> MpmdSource:
-    """The program after all of Shardy's phases. `owner` keeps the Python functions that it calls back."""
+    """Returns the program after all of Shardy's phases. `owner` keeps its Python callbacks alive."""
     return _source(program.compiler_ir("mpmd"), program.name, program, owner)
 
 
 def of_traced(program: Any, owner: object, where: Where | None) -> MpmdSource:
-    """The program after Shardy's phase IMPORT. Raises PWC0123, PWC0125."""
+    """Returns the program after Shardy's phase IMPORT. Raises PWC0123, PWC0125."""
     apply = getattr(sys.modules.get(type(program).__module__), _PARTITION, None)
     if apply is None:
         have, rule = f"{type(program).__qualname__} without {_PARTITION} beside it", "Shardy's mpmd.jit as of 2026"
@@ -75,7 +76,7 @@ def _paths(tree: Any) -> Sequence[Any]:
 
 
 def _stored(name: str, aval: Any) -> tuple[Argument, ArrayType]:
-    """What the user sees, and how it is stored: keys as their data."""
+    """Returns the argument that the user sees, and the type in which it is stored: keys as their data."""
     weak = bool(getattr(aval, "weak_type", False))
     if dtypes.issubdtype(aval.dtype, dtypes.prng_key):
         data = eval_shape(key_data, ShapeDtypeStruct(aval.shape, aval.dtype))

@@ -1,4 +1,4 @@
-"""What is known of an MPMD program beside its module: names, structures, types, and functions that it calls."""
+"""Metadata of an imported MPMD program: argument names, pytree structures, types, called functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pathways.dialect.ir.program import Argument
 
 @dataclass(frozen=True)
 class Described:
-    """What the function that was traced takes and gives: arguments in order, used or not, and results.
+    """The arguments of a traced function, used or not, in order, and its results.
 
     `kept` are the numbers of the arguments that the module takes; the trees are `PyTreeDef`s.
     """
@@ -24,9 +24,9 @@ class Described:
 
 @dataclass(frozen=True)
 class MpmdSource:
-    """A module as text or bytecode. `described` is None for text by itself, which has its names only in places.
+    """A module as text or bytecode. `described` is None if there is only text, whose names are in locations.
 
-    `callbacks`: the numbers of the Python functions that it calls, by index; None where they are not known.
+    `callbacks` are the numbers of the Python functions that it calls, by index; None if they are unknown.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Types of Shardy's MPMD dialect: a tensor, the mesh that it is on, and how it is split there.
+"""Parses types of Shardy's MPMD dialect: a tensor, its mesh, and how it is split there.
 
-jaxlib has no Python bindings of the types: they are read as they are printed, each once.
+jaxlib has no Python bindings for these types. The module parses their printed form, each type once.
 """
 
 import re
@@ -24,12 +24,12 @@ _MEMORY = re.compile(r', memory_kind="(?P<memory>[^"]+)"$')
 _NAMED_MESH = re.compile(r'<("(?:[^"\\]|\\.)*") ?: ?(<\[.*?\]>)>')
 SHARDING = "sdy.sharding"
 DEVICE_MEMORY = ("device", "")
-"""The memory kinds of values on devices; `pinned_host` and others are of hosts."""
+"""The memory kinds of values on devices; `pinned_host` and others are kinds of host memory."""
 
 
 @dataclass(frozen=True)
 class MeshTensor:
-    """A value: its mesh, its type, how it is split where that is said, and the memory that it is in."""
+    """The type of a value: its mesh, its array type, its split if stated, and its memory kind."""
 
     mesh: str
     type: ArrayType
@@ -41,7 +41,7 @@ class MeshTensor:
         return self.memory in DEVICE_MEMORY
 
     def split(self, dims: Dims | None) -> "MeshTensor":
-        """The same, split so where its type does not say how."""
+        """Returns the same type with this split, if it has none yet."""
         return self if self.dims is not None or dims is None else replace(self, dims=dims)
 
 
@@ -49,7 +49,7 @@ class MeshTensor:
 def read_mesh_tensor(type_: Any) -> MeshTensor:
     """Reads `!mpmd.mesh_tensor<"m0", tensor<4x8xf32>, sharding=<@mesh, [{"data"}, {}]>>`; needs its context.
 
-    Raises PWC0121 for a value that is on no mesh, PWC0122 for a sharding that a program cannot state.
+    Raises PWC0121 if the value is on no mesh, PWC0122 if a program cannot state its sharding.
     """
     printed = str(type_)
     found = _MESH_TENSOR.match(printed)
@@ -67,7 +67,7 @@ def read_mesh_tensor(type_: Any) -> MeshTensor:
 
 
 def _array_type(type_: Any) -> ArrayType:
-    """Reads the tensor. Raises PWC0122 for what no array is: of unknown sizes, quantized, encoded, too large."""
+    """Reads a tensor type. Raises PWC0122 if no array has it: unknown sizes, quantized, encoded, too large."""
     rule, problem = "sizes that are known, and an element type of JAX", None
     if is_array_type(type_) and type_.encoding is None:
         if (problem := type_problem(from_mlir(type_))) is None:
@@ -78,7 +78,7 @@ def _array_type(type_: Any) -> ArrayType:
 
 
 def stated_dims(sharding: Attribute, where: Where | None = None) -> Dims | None:
-    """Reads a sharding that propagation may go on from: None where it says nothing. Raises PWC0122."""
+    """Reads a sharding as a start of propagation; None if it is open and splits nothing. Raises PWC0122."""
     dims = dims_of(sharding, where)
     return dims if any(dims) or is_closed(sharding) else None
 
@@ -86,7 +86,7 @@ def stated_dims(sharding: Attribute, where: Where | None = None) -> Dims | None:
 def split_as_stated(
     attributes: Any, names: tuple[str, ...], values: list[MeshTensor], where: Where | None
 ) -> tuple[MeshTensor, ...]:
-    """The values, split as an attribute of their op says where their types do not. Raises PWC0122."""
+    """Completes types that have no split from an attribute of their op. Raises PWC0122."""
     found = next((attributes[name] for name in names if name in attributes), None)
     if found is None:
         return tuple(values)
@@ -104,7 +104,7 @@ def dims_of(sharding: Attribute, where: Where | None = None) -> Dims:
 
 
 def read_meshes(attribute: Attribute, name: str) -> dict[str, Axes]:
-    """Reads the meshes of a program, in their order; needs its context. Raises PWC0120."""
+    """Reads the meshes of a program, in order; needs its context. Raises PWC0120."""
     meshes = {
         ir.Attribute.parse(mesh).value: read_axes(ir.Attribute.parse(f"#sdy.mesh{axes}"))
         for mesh, axes in _NAMED_MESH.findall(str(attribute))

@@ -1,6 +1,6 @@
-"""Checks the calls in a module: no circles, no missing functions, and no more than XLA can write out.
+"""Checks the calls in a module: no cycles, no missing functions, and no more operations than XLA can inline.
 
-XLA writes every call out where it stands. Forty functions that call the next one twice are 2^40 operations.
+check.py calls it. XLA inlines every call. Forty functions that each call the next one twice become 2^40 operations.
 """
 
 from collections import Counter
@@ -12,13 +12,13 @@ from pathways.dialect.bare_mlir import Operation, bare_ir
 from pathways.dialect.plan.modules.stated_module import Refused
 from pathways.dialect.plan.modules.walk import MOST_DEPTH
 
-MOST_INLINED = 1_000_000
-"""The most operations with all calls written out. The largest models that were compiled here have some 10,000."""
+MAX_INLINED_OPS = 1_000_000
+"""The most operations with all calls inlined. The largest models compiled with this project have about 10,000."""
 
 
 @dataclass
 class CalledFunction:
-    """Counts of a function: its own operations, their depth, and its calls of each other function, with their depth."""
+    """Counts of a function: its operations, their depth, and its calls of each other function, with their depth."""
 
     operations: int = 0
     depth: int = 1
@@ -34,7 +34,7 @@ class CalledFunction:
 
 
 def called_by(operation: Operation) -> list[str]:
-    """Names the functions that an operation calls."""
+    """Returns the names of the functions that an operation calls."""
     match operation.name:
         case "func.call":
             return [operation.attributes["callee"].value]
@@ -47,7 +47,7 @@ def called_by(operation: Operation) -> list[str]:
 
 
 def check_calls(functions: Mapping[str, CalledFunction]) -> None:
-    """Raises Refused for circles, missing functions, and modules that are too large or too deep when written out."""
+    """Raises Refused for cycles, missing functions, and modules that are too large or too deep after inlining."""
     for name, function in functions.items():
         for callee in function.calls:
             if callee not in functions:
@@ -63,7 +63,7 @@ def check_calls(functions: Mapping[str, CalledFunction]) -> None:
         function = functions[name]
         sizes[name] = function.operations + sum(n * sizes[c] for c, n in function.calls.items())
         depths[name] = max([function.depth, *(at + depths[c] for c, at in function.deepest.items())])
-        if sizes[name] > MOST_INLINED:
-            raise Refused(f"has {sizes[name]} operations with all calls written out, more than {MOST_INLINED}")
+        if sizes[name] > MAX_INLINED_OPS:
+            raise Refused(f"has {sizes[name]} operations with all calls written out, more than {MAX_INLINED_OPS}")
         if depths[name] > MOST_DEPTH:
             raise Refused(f"has calls in calls and regions, more than {MOST_DEPTH} deep")

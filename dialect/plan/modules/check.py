@@ -1,4 +1,7 @@
-"""Applies all rules to one module, before XLA sees it. Pure: of a parsed module and its statement in the plan."""
+"""Applies all rules to one module before XLA compiles it. Pure: it needs the module and the plan's statement only.
+
+check_modules.py calls it in this process, and vetting_process.py in the process that reads foreign plans.
+"""
 
 from pathways.dialect.bare_mlir import Context, Module, Operation, bare_ir, read_portable
 from pathways.dialect.plan.modules.calls import CalledFunction, check_calls
@@ -9,12 +12,12 @@ from pathways.dialect.plan.modules.walk import operations
 
 _BYTECODE = b"ML\xefR"
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""Exceptions of the bindings for attributes of the wrong kind, and for strings that are no text."""
+"""Exceptions of the bindings for attributes of the wrong kind, and for strings that are not UTF-8."""
 _COUNTS = {"mhlo.num_partitions", "mhlo.num_replicas"}
 
 
 def read_module(raw: bytes, context: Context) -> Module:
-    """Parses and verifies a module. Raises Refused where that fails."""
+    """Parses and verifies a module. Raises Refused if that fails."""
     if not raw.startswith(_BYTECODE):
         raise Refused(f"cannot be read: it begins with {raw[:4]!r}, bytecode with {_BYTECODE!r}")
     try:
@@ -25,7 +28,7 @@ def read_module(raw: bytes, context: Context) -> Module:
 
 
 def check_module(module: Module, stated: Stated, size: int, allowed: str = "") -> None:
-    """Checks a module; raises Refused. `size`: its bytes in the file; `allowed`: custom calls beside those of JAX."""
+    """Raises Refused if a module breaks a rule. `size`: its bytes in the file; `allowed`: further custom calls."""
     try:
         _check(module.operation, stated, Checker(stated.partitions, stated.platform, allowed, size))
     except _UNREADABLE as error:

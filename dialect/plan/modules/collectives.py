@@ -1,4 +1,7 @@
-"""Checks the devices of collectives: each exists, appears once, and none is missing; XLA would not check."""
+"""Checks the devices of collectives: each exists and appears once, and none is missing. XLA does not check this.
+
+operations.py calls it.
+"""
 
 from collections.abc import Iterable
 
@@ -9,11 +12,11 @@ _GROUPED = {
     f"stablehlo.{name}" for name in ("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "reduce_scatter")
 }
 _PADDING = -1
-"""Fills the short rows where groups are not of one size."""
+"""Fills the short rows if groups have different sizes."""
 
 
 def check_collective(operation: Operation, partitions: int) -> None:
-    """Raises Refused where groups or pairs are not of the devices of the module."""
+    """Raises Refused if groups or pairs do not consist of the module's devices."""
     name: str = operation.name
     if name in _GROUPED and "replica_groups" in operation.attributes:
         listed = [int(d) for d in operation.attributes["replica_groups"] if int(d) != _PADDING]

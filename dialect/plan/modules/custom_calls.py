@@ -1,4 +1,7 @@
-"""Which custom calls a plan may name: those that JAX makes on its platform, and what the user allows beside them."""
+"""Decides which custom calls a plan may use: those that JAX emits on its platform, and those that the user allows.
+
+operations.py and check_modules.py call it.
+"""
 
 import os
 import re
@@ -6,16 +9,16 @@ import re
 from pathways.dialect.platforms import platform_named
 
 SETTING = "PATHWAYS_CUSTOM_CALLS"
-"""Names of further targets, with commas between them; a star at the end stands for any rest."""
+"""Environment variable with further targets, separated by commas; `*` matches any characters."""
 
 
 def allowed_by_user() -> str:
-    """Reads the custom calls that the environment allows."""
+    """Returns the custom calls that the environment variable allows."""
     return os.environ.get(SETTING, "")
 
 
 def is_known(target: str, platform: str, allowed: str) -> bool:
-    """Returns whether a plan for `platform` may call `target`; `allowed` as in the environment."""
+    """Returns whether a plan for `platform` may call `target`; `allowed` is written as in the environment variable."""
     if target in platform_named(platform).custom_calls:
         return True
     patterns = [re.escape(a.strip()).replace(r"\*", ".*") for a in allowed.split(",") if a.strip()]

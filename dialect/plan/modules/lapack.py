@@ -1,8 +1,10 @@
-"""The calls of LAPACK that JAX makes on CPU, by the shapes of their operands and results.
+"""Checks the shapes of the LAPACK calls that JAX emits on CPU. operations.py calls it.
 
-The functions behind them are handed addresses, and believe what the first operand says of all others: a result that is
-too small is written beyond its end. So the shapes are held to what JAX writes. A letter is a dimension, behind those
-of a batch that all have in front: `k` is the smaller one of `m` and `n`, `d` is `n - 1`, `t` at most the smaller one.
+The native functions receive addresses, and derive the shape of every array from the first operand. They write beyond
+the end of a result that is too small. So each call must have the shapes that JAX emits.
+
+In the tables a letter is one dimension, after the batch dimensions that all arrays share. `k` is the smaller of `m` and
+`n`, `d` is `n - 1`, and `t` is at most the smaller one.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ _ALL, _SOME, _NONE, _LEFT = (ord(c) for c in "ASNL")
 
 
 def check_lapack(operation: Operation, target: str) -> None:
-    """Raises Refused where operands and results are not of the shapes that `target` works on."""
+    """Raises Refused if operands and results do not have the shapes that `target` needs."""
     letter, name = target[len("lapack_")], target[len("lapack_") + 1 : -len("_ffi")]
     name = _COMPLEX.get(name, name)
     described = _OF_REALS.get(name, _SHAPES[name]) if letter in "sd" else _SHAPES[name]
@@ -56,7 +58,7 @@ def check_lapack(operation: Operation, target: str) -> None:
 
 
 def _complete(sizes: dict[str, int], config: dict[str, int], name: str) -> None:
-    """Adds the dimensions that follow from others, and from the configuration of the call."""
+    """Adds the dimensions that are derived from others, and from the configuration of the call."""
     m, n = sizes.get("m", sizes.get("n", -1)), sizes.get("n", -1)
     sizes |= {"k": min(m, n), "d": n - 1}
     if name in ("gesdd", "gesvd"):
@@ -78,7 +80,7 @@ def _shapes(values: Sequence[Any]) -> list[Shape]:
 
 
 def _config(operation: Operation) -> dict[str, int]:
-    """Reads the numbers of its configuration, from where JAX or StableHLO writes it; not both may be there."""
+    """Reads the integers of the call's configuration, from JAX's attribute or StableHLO's; both may not be present."""
     found = [a for a in ("mhlo.backend_config", "backend_config") if a in operation.attributes]
     configs = [c for a in found if isinstance(c := operation.attributes[a], bare_ir.DictAttr)]
     if len(configs) > 1:

@@ -1,4 +1,7 @@
-"""Checks single operations: of a known dialect, on arrays that could exist, and none that waits for a host."""
+"""Checks single operations: each is of a known dialect, on arrays of a possible size, and does not wait for a host.
+
+check.py calls it.
+"""
 
 from dataclasses import dataclass, field
 
@@ -10,10 +13,10 @@ from pathways.dialect.plan.modules.custom_calls import is_known
 from pathways.dialect.plan.modules.lapack import check_lapack
 from pathways.dialect.plan.modules.stated_module import Refused
 
-MOST_VALUE_BYTES = 1 << 40
-"""The most bytes of one array, on each device that it may be split over: more than any device has."""
-MOST_CONSTANTS = 1 << 26
-"""The most bytes of all constants of a module as XLA writes them out; more only where the module is as large."""
+MAX_VALUE_BYTES = 1 << 40
+"""The most bytes of one array on each of its devices: more than any device has."""
+MAX_CONSTANT_BYTES = 1 << 26
+"""The most bytes of all constants of a module after XLA expands them; a module may have 8 times its own size."""
 
 _SDY = {"manual_computation", "named_computation", "propagation_barrier", "return", "sharding_constraint"}
 _DIALECTS: dict[str, set[str] | None] = {
@@ -22,7 +25,7 @@ _DIALECTS: dict[str, set[str] | None] = {
     "func": {"call", "return"},
     "sdy": {*_SDY, "sharding_group"},
 }
-"""Operations that JAX writes, by dialect; None: all but those listed below."""
+"""Operations that JAX emits, by dialect; None: all except those listed below."""
 _HOST = {f"stablehlo.{name}" for name in ("infeed", "outfeed", "recv", "send")}
 _DYNAMIC_NAMES = """
 dynamic_broadcast_in_dim dynamic_conv dynamic_gather dynamic_iota dynamic_pad dynamic_reshape get_dimension_size
@@ -34,7 +37,7 @@ _TOKEN = "!stablehlo.token"
 
 @dataclass
 class Checker:
-    """Checks operations one by one. Raises Refused."""
+    """Checks the operations of a module one by one. Raises Refused."""
 
     partitions: int
     platform: str
@@ -45,7 +48,7 @@ class Checker:
     _types: dict[Type, int] = field(default_factory=dict[Type, int])
 
     def check_function(self, function: Operation) -> None:
-        """Checks a function's arguments and attributes; its operations are checked one by one."""
+        """Checks a function's arguments and attributes, but not its operations."""
         name: str = function.attributes["sym_name"].value
         if name.startswith("xla.sdy"):
             raise Refused(f"has a function @{name[:80]}, a name that XLA keeps for itself")
@@ -87,10 +90,10 @@ class Checker:
         check_frontend(operation.attributes, name)
 
     def bytes_of(self, type_: Type) -> int:
-        """Counts the bytes of a value, all shards together."""
+        """Returns the bytes of a value, all shards together."""
         found = self._types.get(type_)
         if found is None:
-            found = self._types[type_] = _bytes(type_, MOST_VALUE_BYTES * self.partitions)
+            found = self._types[type_] = _bytes(type_, MAX_VALUE_BYTES * self.partitions)
         return found
 
     def _arguments(self, operation: Operation) -> None:
@@ -101,13 +104,13 @@ class Checker:
 
     def _constant(self, operation: Operation) -> None:
         self._constants += self.bytes_of(operation.results[0].type)
-        most = max(MOST_CONSTANTS, 8 * self.size)
+        most = max(MAX_CONSTANT_BYTES, 8 * self.size)
         if self._constants > most:
             raise Refused(f"has constants of {self._constants} bytes, more than {most}")
 
 
 def check_frontend(attributes: Attribute, what: str) -> None:
-    """Checks frontend attributes, where XLA reads shardings, too, after ours. Raises Refused."""
+    """Raises Refused if frontend attributes contain shardings, which XLA would read in addition to the checked ones."""
     if "mhlo.frontend_attributes" in attributes:
         frontend = attributes["mhlo.frontend_attributes"]
         if not isinstance(frontend, bare_ir.DictAttr) or any(named.name.startswith("xla.sdy") for named in frontend):

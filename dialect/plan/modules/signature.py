@@ -1,7 +1,7 @@
-"""Checks that @main has the arguments and results that the plan states, in types, layouts and donation.
+"""Checks that the types, layouts and donation of @main are those that the plan states. check.py calls it.
 
-XLA compiles a module for the shardings that stand in it, and PJRT compares byte sizes only: a module that is laid out
-otherwise than its plan says gives wrong numbers, or reads beyond its buffers.
+XLA compiles a module for the shardings in the module itself, and PJRT compares byte sizes only. If the layout differs
+from the plan's, the module computes wrong numbers, or reads beyond its buffers.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _DEFAULTS = {"mhlo.layout_mode": "default", "mhlo.memory_kind": "device"}
 
 
 def check_signature(main: Operation, meshes: dict[str, Axes], stated: Stated) -> None:
-    """Raises Refused where @main is not what the plan states. `meshes` are those with all devices in their order."""
+    """Raises Refused if @main differs from the plan's statement. `meshes` are those with all devices in order."""
     if len(stated.inputs) != len(stated.in_layouts) or len(stated.outputs) != len(stated.out_layouts):
         raise Refused("has layouts for another number of arrays than the plan states")
     type_ = bare_ir.FunctionType(main.attributes["function_type"].value)
@@ -44,7 +44,7 @@ def check_signature(main: Operation, meshes: dict[str, Axes], stated: Stated) ->
 
 
 def meshes_stated(module: Operation, partitions: int) -> dict[str, Axes]:
-    """Finds the meshes of all devices in their order. Raises Refused for meshes of devices outside of the module."""
+    """Finds the meshes of all devices in order. Raises Refused for a mesh with devices outside the module."""
     found: dict[str, Axes] = {}
     for op in module.regions[0].blocks[0].operations:
         if op.operation.name != "sdy.mesh":
@@ -56,7 +56,7 @@ def meshes_stated(module: Operation, partitions: int) -> dict[str, Axes]:
         for _, length in axes:
             size *= length
         if not axes and len(devices) <= 1 and all(0 <= d < partitions for d in devices):
-            continue  # Shardy's own: no mesh at all, or one device of it
+            continue  # an empty mesh or a mesh of one device, which Shardy adds
         if size != partitions or (devices and sorted(devices) != list(range(partitions))):
             raise Refused(f"has a mesh @{name} of {size} devices, its partitions are {partitions}")
         if not devices:
@@ -65,7 +65,7 @@ def meshes_stated(module: Operation, partitions: int) -> dict[str, Axes]:
 
 
 def _described(main: Operation, key: str, count: int) -> list[Any]:
-    """Lists the attributes of arguments or results; MLIR leaves out a list of empty ones."""
+    """Lists the attributes of arguments or results. MLIR omits a list in which all are empty."""
     if key in main.attributes:
         return list(main.attributes[key])
     return [bare_ir.DictAttr.get({}, context=main.context)] * count
@@ -113,5 +113,5 @@ def _check_layout(
     if meshes.get(placed.mesh) != stated.axes:
         raise Refused(f"has {what} on a mesh that is not the plan's: @{placed.mesh}")
     rank = len(array.shape)
-    if placed.dims + ((),) * (rank - len(placed.dims)) != dims:  # a PRNG key is stored with one dimension more
+    if placed.dims + ((),) * (rank - len(placed.dims)) != dims:  # a PRNG key is stored with one more dimension
         raise Refused(f"has {what} split otherwise than the plan says: {str(sharding)[:120]}")

@@ -1,4 +1,7 @@
-"""The statement of a plan about one of its modules, and the exception of a broken rule."""
+"""The statement of a plan about one of its modules, and the exception for a broken rule.
+
+All checks of modules share them, in this process and in the vetting process.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,7 +12,7 @@ from pathways.dialect.sharding import Axes, Dims, size_of_axes
 
 @dataclass(frozen=True)
 class Stated:
-    """The signature that a module must have, and the platform that it is for."""
+    """The signature that a module must have, and its platform."""
 
     inputs: tuple[ArrayType, ...]
     in_layouts: tuple[Dims, ...]
@@ -45,7 +48,7 @@ def _dims(rows: list[list[str]]) -> Dims:
 
 
 class Refused(Exception):
-    """A module breaks a rule; `problem` goes on after its name. `target`: a custom call that is not on the list."""
+    """A module breaks a rule. `problem` is a text put after the module's name; `target`: an unknown custom call."""
 
     def __init__(self, problem: str, target: str = "") -> None:
         super().__init__(problem)

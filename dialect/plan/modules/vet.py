@@ -1,7 +1,7 @@
-"""Vets a plan of another user: a separate process reads its modules and dumps before this one does.
+"""Vets a plan of another user: a separate process reads its modules and dumps before this process does.
 
-The other process costs a quarter of a second, more for large plans (`bench/loading.py`). Its death is a refusal that
-names what it read.
+plan_file.py calls it. The vetting process costs 0.25 s, and more for large plans (`bench/loading.py`). If it crashes,
+the plan is refused, and the error names the item that it was reading.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from pathways.dialect.plan.modules.stated_module import Stated, as_json
 from pathways.dialect.plan.nouns import Computation, Plan
 
 VET_SECONDS = 20
-"""Seconds of processor time, and one more for each MiB: a module of 1 MiB takes about 0.2 s."""
+"""Limit of processor time; each MiB read adds 1 s. A module of 1 MiB takes about 0.2 s."""
 MEMORY = 4 << 30
-"""Bytes of address space, and 64 times the bytes read: libraries alone take 1 GiB of it."""
-_ANSWERED = 1 << 20
+"""Limit of the address space in bytes; 64 times the bytes read are added. Libraries alone take 1 GiB of it."""
+_MAX_ANSWER_BYTES = 1 << 20
 _START = """
 import sys, types
 package = types.ModuleType("pathways")
@@ -40,13 +40,13 @@ sys.path.extend(sys.argv[2:])
 from pathways.dialect.plan.modules.vetting_process import answer
 answer()
 """
-"""The package as a name alone: to import it is to import JAX."""
+"""Starts the vetting process with an empty `pathways` package, because importing the real one imports JAX."""
 MODULE_RULE = "modules that XLA can be given: see docs/programs.md, Files"
 
 
 @dataclass(frozen=True)
 class _Item:
-    """An item to read: a module with its signature, or a dump without."""
+    """An item to read: a module with its signature, or a dump without one."""
 
     name: str
     raw: bytes
@@ -55,17 +55,17 @@ class _Item:
 
 @dataclass(frozen=True)
 class Limits:
-    """The time and memory that the other process may use."""
+    """The time and memory that the vetting process may use."""
 
     seconds: int
     memory: int
 
 
 def vetted(plan: Plan, path: str, limits: Limits | None = None) -> Plan:
-    """Returns the plan without its modules for one device, once another process has read all others and its dumps.
+    """Has a separate process read all modules and dumps, then returns the plan without its modules for one device.
 
-    No rule can check a module for one device: it is derived again from the whole one, or done without.
-    Raises PWC0604 and PWC0611 for modules that break a rule, PWC0609 for what cannot be read, PWC0612 where no process
+    No rule can check a module for one device, so it is removed. It is derived again from the whole module, or not used.
+    Raises PWC0604 or PWC0611 for a module that breaks a rule, PWC0609 for an unreadable item, and PWC0612 if no process
     can be started.
     """
     items = list(_items(plan))
@@ -78,7 +78,7 @@ def vetted(plan: Plan, path: str, limits: Limits | None = None) -> Plan:
 
 
 def stated_of(computation: Computation, platform: str) -> Stated:
-    """Returns the statement of a plan for `platform` about one of its modules."""
+    """Returns what a plan for `platform` states about the module of one of its computations."""
     return Stated(
         computation.inputs,
         computation.in_layouts,
@@ -113,7 +113,7 @@ def _read_apart(items: Sequence[_Item], path: str, platform: str, limits: Limits
         except OSError as error:
             raise _cannot(path, error.strerror or str(error)) from None
         answers = list(_answers(_head(answered)))
-        if not answers:  # it did not even announce an item
+        if not answers:  # the process did not even announce an item
             last = _head(said).decode(errors="replace").strip().splitlines()[-1:]
             raise _cannot(path, f"it ended with {_ending(code, limits)}: {''.join(last)[:200]}")
     last, reading = answers[-1], [a["reading"] for a in answers if isinstance(a.get("reading"), int)]
@@ -134,13 +134,14 @@ def _refused(item: _Item, path: str, platform: str, last: dict[str, Any], ending
 
 
 def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits) -> int:
-    """Runs the other process; returns its exit code. Files, not pipes: no end waits for the other to read.
+    """Runs the vetting process and returns its exit code. Uses files, not pipes, so that neither end blocks the other.
 
-    A process that waits for ever is killed. Seconds are counted, not measured: time while this one was stopped is none.
+    A process that waits forever is killed. The wait counts single seconds and reads no clock, so that time in which
+    this process was stopped does not count.
     """
     folders = dict.fromkeys(str(Path(str(m.__file__)).parent.parent) for m in (jaxlib, np, ml_dtypes))
     package = str(Path(str(modules.__file__)).parents[3])
-    # -I: nothing of the environment; -S: nothing of the site, which may start anything
+    # -I: ignores the environment; -S: ignores site-packages' startup files, which may run any code
     command = [sys.executable, "-I", "-S", "-c", _START, package, *folders]
     with subprocess.Popen(command, stdin=asked, stdout=answered, stderr=said) as process:
         try:
@@ -148,17 +149,17 @@ def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     return process.wait(timeout=1)
         finally:
-            process.kill()  # does nothing where it has ended
+            process.kill()  # has no effect if the process has exited
     return process.returncode
 
 
 def _head(file: IO[bytes]) -> bytes:
     file.seek(0)
-    return file.read(_ANSWERED)
+    return file.read(_MAX_ANSWER_BYTES)
 
 
 def _answers(raw: bytes) -> Iterator[dict[str, Any]]:
-    """Reads the answers of the other process, as far as they make sense: hostile bytes may have taken it over."""
+    """Yields the answers of the vetting process up to the first invalid one: hostile bytes may control the process."""
     for line in raw.splitlines():
         try:
             answer = json.loads(line)

@@ -1,11 +1,12 @@
-"""The process that reads modules first: it parses, verifies and checks them, and says what it found.
+"""The vetting process, which vet.py starts: it parses, verifies and checks modules, and reports the result.
 
-MLIR's readers are not safe against hostile bytes: they corrupt the heap, recurse without end, or never return. Here
-that does no harm. It starts without JAX and without the package's own `__init__`, has little memory, time and stack,
-and leaves no core file. It announces each item before it reads it, so that its parent knows what it died of.
+MLIR's readers are not safe against hostile bytes: they corrupt the heap, recurse without end, or never return. In this
+process that does no harm. It starts without JAX and without the package's own `__init__`, and must not import them. Its
+memory, time and stack are limited, and it leaves no core file. It announces each item before it reads it, so that its
+parent knows which item crashed it.
 
-Standard input: a line of JSON (`Order`), then the bytes of all items. The answer: a line of JSON each, {"reading": i}
-before item i; {"problem": ..., "target": ...} and the end, or {"done": n}.
+Standard input is a line of JSON (items, allowed custom calls, limits), then the bytes of all items. Each answer is a
+line of JSON: {"reading": i} before item i, and at the end {"problem": ..., "target": ...} or {"done": n}.
 """
 
 import json
@@ -18,10 +19,10 @@ from pathways.dialect.bare_mlir import Context, bare_ir, make_bare_context, read
 from pathways.dialect.plan.modules.check import check_module, read_module
 from pathways.dialect.plan.modules.stated_module import Refused, from_json
 
-MOST_ANSWERED = 1 << 20
-"""The most bytes of an answer, which is a file: hostile code must not fill a disk."""
-_STACK = 1 << 21
-"""A quarter of what the process that reads afterwards has."""
+MAX_ANSWER_BYTES = 1 << 20
+"""The largest file that this process may write: hostile code must not fill a disk."""
+_STACK_BYTES = 1 << 21
+"""The limit of the stack: a quarter of the stack of the process that reads the module afterwards."""
 
 
 def answer() -> None:
@@ -40,11 +41,11 @@ def answer() -> None:
     else:
         _say(answers, done=len(order["items"]))
     answers.flush()
-    os._exit(0)  # to free a hostile module may crash
+    os._exit(0)  # skips the destructor of a hostile module, which may crash
 
 
 def _read(item: dict[str, Any], raw: bytes, context: Context, allowed: str) -> None:
-    """Reads an item; raises Refused. One without a signature is a dump of a phase: text."""
+    """Reads an item, and raises Refused if it is invalid. An item without a signature is a phase dump, as text."""
     if item["stated"] is not None:
         module = read_module(raw, context)
         check_module(module, from_json(item["stated"]), len(raw), allowed)
@@ -57,7 +58,7 @@ def _read(item: dict[str, Any], raw: bytes, context: Context, allowed: str) -> N
 
 
 def _private_answers() -> BinaryIO:
-    """Keeps standard output for answers alone: output of libraries is dropped."""
+    """Reserves standard output for answers, and discards output of libraries."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -69,12 +70,12 @@ def _limit(seconds: int, memory: int) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_STACK, _STACK),
-        (resource.RLIMIT_FSIZE, MOST_ANSWERED),
+        (resource.RLIMIT_STACK, _STACK_BYTES),
+        (resource.RLIMIT_FSIZE, MAX_ANSWER_BYTES),
     ):
         hard = resource.getrlimit(what)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        more = most + (what == resource.RLIMIT_CPU)  # SIGXCPU comes at the first limit, and names the reason
+        more = most + (what == resource.RLIMIT_CPU)  # the soft limit sends SIGXCPU, which shows the reason
         resource.setrlimit(what, (most, more if hard == resource.RLIM_INFINITY else min(more, hard)))
 
 

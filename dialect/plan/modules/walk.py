@@ -1,4 +1,7 @@
-"""Walks all operations of a function without recursion: a hostile module may be as deep as it is long."""
+"""Walks all operations of a function without recursion, because a hostile module may be nested extremely deep.
+
+check.py calls it.
+"""
 
 from collections.abc import Iterator
 
@@ -6,11 +9,11 @@ from pathways.dialect.bare_mlir import Operation
 from pathways.dialect.plan.modules.stated_module import Refused
 
 MOST_DEPTH = 100
-"""The most regions in each other, calls counted as the regions that they become: XLA recurses on small stacks."""
+"""The deepest nesting of regions, with calls inlined: XLA recurses on threads with small stacks."""
 
 
 def operations(function: Operation) -> Iterator[tuple[Operation, int]]:
-    """Yields every operation of a function with its depth, outer ones first. Raises Refused where it is too deep."""
+    """Yields every operation of a function with its depth, outer ones first. Raises Refused if it is too deep."""
     within = [(function, 1)]
     while within:
         outer, depth = within.pop()

@@ -1,1 +1,1 @@
-"""Values from host to host: the transports, and which of them carries what."""
+"""Moves values between hosts: the transports, and the choice of a transport for each value."""

@@ -1,4 +1,7 @@
-"""Interface of a transport, which moves arrays between two hosts. A new one is a file, and rows in `link.py`."""
+"""The interface of a transport, which moves arrays between two hosts.
+
+`link.py` calls it. A new transport is a file with this interface, and rows in `link.py`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +19,14 @@ from pathways.runtime.host.devices import pjrt
 
 @dataclass(frozen=True, eq=False)
 class ArrayGroup:
-    """Describes arrays that go to another host together, or come from one; prepared once, when a plan is loaded."""
+    """Arrays that are sent to another host, or received from it, together. Prepared once, when a plan is loaded."""
 
     types: Sequence[ArrayType]
     shardings: Sequence[Any]
 
     @cached_property
     def bytes(self) -> int:
-        """Counts the bytes of all shards; copies on several devices count each."""
+        """Counts the bytes of all shards, of each copy on several devices, too."""
         return sum(
             prod(s.shard_shape(t.shape)) * numpy_dtype(t.dtype).itemsize * len(s.device_set)
             for t, s in zip(self.types, self.shardings, strict=True)
@@ -31,8 +34,8 @@ class ArrayGroup:
 
     @cached_property
     def structs(self) -> Sequence[Any]:
-        """Describes the arrays for JAX. Making these takes longer than asking for the arrays."""
-        with jax.enable_x64(True):  # or 64 bits would be 32
+        """Describes the arrays for JAX. Cached, because making the structs takes longer than requesting the arrays."""
+        with jax.enable_x64(True):  # else 64-bit types would become 32-bit types
             return [
                 jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype), sharding=s)
                 for t, s in zip(self.types, self.shardings, strict=True)
@@ -40,7 +43,7 @@ class ArrayGroup:
 
     @cached_property
     def _placers(self) -> Sequence[tuple[Callable[[Sequence[Any]], pjrt.DeviceArray], tuple[int, ...], Any, int]]:
-        """For each array: what puts its shards on devices, their shape, element type and number."""
+        """For each array: a function that puts its shards on devices, and their shape, element type and number."""
         found: list[tuple[Callable[[Sequence[Any]], pjrt.DeviceArray], tuple[int, ...], Any, int]] = []
         for type_, sharding in zip(self.types, self.shardings, strict=True):
             devices = _devices_in_order(sharding)
@@ -49,7 +52,7 @@ class ArrayGroup:
         return found
 
     def put(self, data: memoryview) -> list[pjrt.DeviceArray]:
-        """Puts bytes, shard by shard, on the devices. Raises ValueError where the arrays have more or fewer."""
+        """Puts bytes on the devices, shard by shard. Raises ValueError if the arrays have more or fewer bytes."""
         arrays: list[pjrt.DeviceArray] = []
         begin = 0
         for place, shape, dtype, count in self._placers:
@@ -62,7 +65,7 @@ class ArrayGroup:
 
 
 def _devices_in_order(sharding: Any) -> list[pjrt.Device]:
-    """Lists the devices of a sharding on a mesh, in its order; or of one on a device."""
+    """Lists the devices of a sharding on a mesh, in mesh order, or the device of a single-device sharding."""
     mesh: Any = getattr(sharding, "mesh", None)
     return list(sharding.device_set if mesh is None else mesh.devices.flat)
 
@@ -71,47 +74,47 @@ class Unsent(Protocol):
     """Arrays that were offered and are not sent yet."""
 
     def send(self) -> None:
-        """Waits for the arrays, and sends them: where nothing else that the caller waits for can come before."""
+        """Waits for the arrays, and sends them. Only for callers that can receive nothing that they await before."""
         ...
 
     def leave(self) -> None:
-        """Has another thread send them when they are there."""
+        """Has another thread send the arrays when they are computed."""
         ...
 
 
 class DataPlane(Protocol):
-    """The sending end of a transport to one other host. Nothing here waits, for the other host or for an array.
+    """The sending end of a transport to one other host. No method waits for the other host or for an array.
 
-    A number is that of one offer and of one fetch. What is offered must not be donated before it was fetched.
+    A number identifies one offer and one fetch. Offered arrays must not be donated before they are fetched.
     """
 
     @property
     def has_open_port(self) -> bool:
-        """Whether it listens at a port without keys, which ends this process if it is sent garbage."""
+        """Whether it listens at a port without keys. Garbage that is sent to such a port ends this process."""
         ...
 
     def begin(self, outbox: Outbox) -> None:
-        """Takes the outbox for the host that is there now, until `drop` says that it is lost."""
+        """Takes the outbox for the current process of the other host, until `drop` reports its loss."""
         ...
 
     def open(self) -> None:
-        """Gets ready to offer: called when a plan is loaded that will, once."""
+        """Prepares to offer arrays. Called once, when a plan that offers arrays is loaded."""
         ...
 
     def where(self) -> str:
-        """Tells the receiving end how to fetch, at each connection anew; empty: it need not be told."""
+        """Returns the address that the receiving end needs, at each new connection; empty if it needs none."""
         ...
 
     def offer(self, number: int, arrays: Sequence[pjrt.DeviceArray], devices: Sequence[pjrt.Device]) -> Unsent | None:
-        """Offers arrays, which `devices` make. Returns what is not sent yet, which the caller must see to."""
+        """Offers arrays, which `devices` compute. The caller must `send` or `leave` what this returns."""
         ...
 
     def fail(self, number: int, why: str, values: ArrayGroup) -> None:
-        """Says why nothing will be offered under a number: to fetch that raises one of FAILURES with the text."""
+        """Offers a failure in place of arrays. A fetch of the number then raises one of FAILURES with the text."""
         ...
 
     def drop(self, *, is_lost: bool) -> None:
-        """Drops what was offered and not fetched: the other host `is_lost`, or connects anew."""
+        """Drops all offers that were not fetched: the other host `is_lost`, or reconnects."""
         ...
 
 
@@ -119,12 +122,12 @@ class DataSource(Protocol):
     """The receiving end of a transport from one other host."""
 
     def fetch(self, number: int, values: ArrayGroup) -> Sequence[Any]:
-        """Asks for arrays, which may not exist yet; gives them, or what is waited for as they are.
+        """Requests arrays, which may not exist yet; returns them, or objects that are waited for like arrays.
 
-        Raises one of FAILURES where it is closed.
+        Raises one of FAILURES if the source is closed.
         """
         ...
 
     def close(self) -> None:
-        """Ends all that was not fetched with an error."""
+        """Fails all requested arrays that were not received."""
         ...

@@ -1,4 +1,7 @@
-"""Pushes small values to other hosts as soon as they are computed; `inbox.py` receives them there."""
+"""Pushes small values to other hosts as soon as they are computed; `inbox.py` receives them there.
+
+`link.py` makes an outbox for each other host.
+"""
 
 import contextlib
 import hmac
@@ -29,11 +32,11 @@ from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.peer import Peer
 
 MAX_STRANGERS = 64
-"""The most connections that have not shown a key; for one more, the oldest is dropped."""
+"""Maximum number of connections that have not shown a key. For one more, the oldest is dropped."""
 
 
 class EagerServer:
-    """Listens for the hosts that receive the values of this one."""
+    """Listens for the hosts that receive values of this host."""
 
     def __init__(self, ip: str, loop: Loop) -> None:
         self._loop = loop
@@ -74,7 +77,7 @@ class EagerServer:
             peer.end("it has not said who it is")
 
     def _meet(self, peer: Peer, kind: int, payload: bytes | bytearray) -> None:
-        """Gives a stream to the outbox whose key it shows; ends any other."""
+        """Assigns a stream to the outbox whose key it shows; ends a stream without such a key."""
         if kind != HELLO or len(payload) != KEY_AND_TIME.size or peer not in self._strangers:
             peer.end("it does not show a key")
             return
@@ -85,7 +88,7 @@ class EagerServer:
             return
         del self._strangers[peer]
         meeting = threading.Thread(target=outbox.take, args=(peer, number), name="pathways-meet", daemon=True)
-        if not started(meeting):  # it asks JAX's transfer server where it listens: not on the thread of the loop
+        if not started(meeting):  # it may ask JAX's transfer server for its address: not on the loop's thread
             peer.end("no thread could be started")
 
 
@@ -100,20 +103,20 @@ class Outbox:
         self.eager_address = eager_address
         self._ended = ended
         self.anew = 0
-        """How often the two hosts were told to reconnect."""
+        """Number of times that the controller has made the two hosts reconnect: their reconnect count."""
         self._peer: Peer | None = None
         """The stream in use."""
         self._peers: dict[int, Peer] = {}
-        """By that count: the stream in use, and any of a receiver that heard of the reconnection first."""
+        """By reconnect count: the stream in use, and any of a receiver that was notified of a reconnection first."""
         self._waiting: list[Sequence[bytes | memoryview]] = []
         self._where: dict[int, Callable[[], str]] = {}
-        """By transport, returns how it is reached; called for each stream."""
+        """By transport: returns its address; called for each stream."""
         self._is_over = False
         self._lock = threading.Lock()
-        """Guards those; no thread waits for the other host while it has this lock."""
+        """Guards the fields above. No thread waits for the other host while holding it."""
 
     def send(self, number: int, data: bytes, kind: int = VALUE, *, anew: int = -1) -> None:
-        """Sends a value. With `anew`, drops it if the hosts were told to reconnect since that count.
+        """Sends a value. With `anew`, drops the value if the reconnect count is no longer that.
 
         A value that is sent while its stream breaks is lost; the receiver reports that (`PATHWAYS_TRANSFER_TIMEOUT`).
         """
@@ -122,18 +125,18 @@ class Outbox:
             if anew not in (-1, self.anew):
                 return
             if self._peer is not None:
-                with contextlib.suppress(ConnectionEnded):  # the other host sees that, too, and comes again
+                with contextlib.suppress(ConnectionEnded):  # the other host detects this, too, and reconnects
                     self._peer.post_pieces(frame)
                     return
             if not self._is_over:
                 self._waiting.append(frame)
 
     def fail(self, number: int, why: str, *, anew: int = -1) -> None:
-        """Sends a failure in place of a value. `anew` is as of `send`."""
+        """Sends a failure in place of a value. `anew` is as for `send`."""
         self.send(number, why.encode(errors="replace")[:MOST_TEXT], FAILURE, anew=anew)
 
     def say_where(self, transport: int, said: Callable[[], str]) -> None:
-        """Sends how a transport is reached, now and on each new stream."""
+        """Sends the address of a transport, now and on each new stream."""
         with self._lock:
             self._where[transport] = said
             with contextlib.suppress(ConnectionEnded):  # as above
@@ -144,7 +147,7 @@ class Outbox:
             self._peer.post_pieces(frame_of(WHERE, NUMBER.pack(transport), said.encode()))
 
     def take(self, peer: Peer, anew: int) -> None:
-        """Takes a stream of the other host, in place of an earlier one of the same count."""
+        """Takes a stream of the other host, in place of an earlier stream with the same reconnect count."""
         with self._lock:
             if self._is_over or anew < self.anew:
                 peer.close()
@@ -155,7 +158,7 @@ class Outbox:
                 self._begin(peer)
 
     def begin_anew(self, anew: int) -> None:
-        """Drops all values that wait, and goes on with the stream of this count, which may have connected already."""
+        """Drops all waiting values, and continues with the stream of this reconnect count, if it is connected yet."""
         with self._lock:
             self._waiting.clear()
             for before in [n for n in self._peers if n < anew]:

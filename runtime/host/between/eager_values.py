@@ -1,4 +1,7 @@
-"""The eager transport: small arrays are sent, as bytes, as soon as they are there (`eager_server.py`, `inbox.py`)."""
+"""The eager transport: sends small arrays, as bytes, as soon as they are computed (`eager_server.py`, `inbox.py`).
+
+`link.py` uses it for values up to its size limit.
+"""
 
 import queue
 import threading
@@ -22,25 +25,26 @@ class Parcel:
 
     outbox: Outbox
     anew: int
-    """How often the two hosts had been told to reconnect: after the next time the arrays are dropped."""
+    """The reconnect count of the two hosts. The arrays are dropped after the next reconnection."""
     number: int
     arrays: Sequence[pjrt.DeviceArray]
 
     def send(self) -> None:
-        """Waits for the arrays, and sends them under their number, or the failure in their place."""
+        """Waits for the arrays, and sends them under their number. Sends their failure instead if they failed."""
         try:
             for array in self.arrays:
                 array.block_until_ready()
             found = [np.asarray(shard).tobytes() for array in self.arrays for shard in pjrt.shards_of(array)]
             self.outbox.send(self.number, b"".join(found), anew=self.anew)
-        except Exception as error:  # whatever it is, the other end must hear of it
+        except Exception as error:  # the other end must be notified of any error
             self.outbox.fail(self.number, str(error), anew=self.anew)
 
 
 class Sender:
     """Pushes the values of one set of devices in order, each when it is computed.
 
-    One set of devices computes its values in that order, too. Each set has a sender of its own, and waits for no other.
+    A set of devices computes its values in that order, too. Each set has its own sender, so that no set waits for
+    another.
     """
 
     def __init__(self) -> None:
@@ -50,7 +54,10 @@ class Sender:
         weakref.finalize(self, self._given.put, None).atexit = False
 
     def take(self, parcel: Parcel) -> None:
-        """Sends arrays when they are computed; in the calling thread if they are, or if no thread could be started."""
+        """Sends arrays when they are computed.
+
+        Sends on the calling thread if they already are, or if no sender thread could be started.
+        """
         if self._has_thread and not all(map(_is_there, parcel.arrays)):
             self._given.put(parcel)
         else:
@@ -84,7 +91,7 @@ class EagerOffer(NamedTuple):
 
 
 class Sent:
-    """An array of a pushed value, which is waited for as an array is."""
+    """One array of a pushed value. Callers wait for it as for an array."""
 
     __slots__ = ("_landed", "_number")
 
@@ -134,7 +141,7 @@ class EagerPlane:
     has_open_port = False
 
     def __init__(self, sender: Callable[[Sequence[pjrt.Device]], Sender]) -> None:
-        """`sender` finds the thread for arrays of some devices."""
+        """`sender` returns the sender for the arrays of given devices."""
         self._sender = sender
         self._outbox: Outbox | None = None
 

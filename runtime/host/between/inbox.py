@@ -1,8 +1,8 @@
-"""Receives the small values that another host pushes: their bytes, before anything here asks for them.
+"""Receives the small values that another host pushes, as bytes, before this host requests them.
 
-That is the eager protocol of message passing; larger values are pulled (`transfer_server.py`). The host that is to
-receive connects, with a key that it was given, and says at which time the two were told to connect anew. It is let in
-when that is so for the one that sends, too (`eager_server.py`): nothing of before comes after.
+This is the eager protocol of message passing; larger values are pulled (`transfer_server.py`). The receiver connects
+with the key that it was sent, and sends its reconnect count. The sender (`eager_server.py`) uses the connection once
+its own count is the same. So no value from before a reconnection arrives after it.
 """
 
 import contextlib
@@ -19,35 +19,35 @@ from pathways.runtime.wire.addresses import end_socket, read_address, undelayed
 from pathways.runtime.wire.frames import HEADER, frame_of
 
 _KINDS = READY, VALUE, FAILURE, WHERE = range(4)
-"""Kinds of frames: both ends are ready; a value; why a value failed; how another transport is reached. Each begins with
-a number: that of the value, or of the transport."""
+"""Kinds of frames: both ends are ready; a value; the failure of a value; the address of another transport. Each frame
+begins with a number: that of the value, or of the transport."""
 HELLO = 4
 """The kind of the frame that the receiver sends first."""
 KEY_BYTES = 16
 KEY_AND_TIME = struct.Struct(f"<{2 * KEY_BYTES}sQ")
-"""Layout of that frame: the key of the receiver, and how often the two hosts were told to reconnect."""
+"""Layout of the `HELLO` frame: the receiver's key, and the reconnect count of the two hosts."""
 NUMBER = struct.Struct("<Q")
 CONNECT_TIMEOUT_S = 10.0
 """Limits the time to connect, and the time in which a process must show a key."""
-AGAIN = 0.2
+RECONNECT_INTERVAL_S = 0.2
 """Seconds between two attempts to connect."""
 MOST_TEXT = 1 << 20
-"""The longest text of a failure."""
+"""Maximum size of the text of a failure, in bytes."""
 MAX_WHERE_BYTES = 256
-"""The longest text that says how a transport is reached."""
+"""Maximum size of the address of a transport."""
 MAX_TRANSPORTS = 8
-"""The most transports."""
-_MOST = {READY: 0, FAILURE: MOST_TEXT, WHERE: MAX_WHERE_BYTES}
-"""The most bytes after that number, by kind of frame; the limit of values is that of the sender."""
-_READ = 1 << 16
-"""The most bytes of one read: values are small, and one read takes many."""
+"""Maximum number of transports."""
+_MAX_BYTES = {READY: 0, FAILURE: MOST_TEXT, WHERE: MAX_WHERE_BYTES}
+"""Maximum number of bytes after that number, by kind of frame. The limit for values is that of the sender."""
+_READ_BYTES = 1 << 16
+"""Maximum size of one read. Values are small, so that one read receives many of them."""
 
 
 @dataclass(frozen=True)
 class EagerAddress:
-    """Where a host accepts the receiver that has a key: HOST:PORT, and on Linux the name of an abstract Unix socket.
+    """The address at which a host accepts the receiver with a key: HOST:PORT, and on Linux an abstract Unix socket.
 
-    On one machine a hop by that socket takes a tenth less. The name is empty on other systems.
+    On one machine a hop through that socket takes a tenth less time. Its name is empty on other systems.
     """
 
     address: str
@@ -79,7 +79,7 @@ class EagerAddress:
         sock = socket.socket(socket.AF_UNIX)
         try:
             sock.connect(abstract(self.name))
-        except OSError:  # it is on another machine
+        except OSError:  # the host is on another machine
             sock.close()
             return None
         return sock
@@ -91,7 +91,7 @@ def abstract(name: str) -> str:
 
 
 class EagerMessage:
-    """One pushed value, as bytes, that has been received or will be; or the failure in its place."""
+    """One pushed value as bytes, received or not yet received, or the failure in its place."""
 
     __slots__ = ("_data", "_failure", "_gates", "_is_there", "inbox")
 
@@ -132,7 +132,7 @@ class EagerMessage:
                 self.inbox.wait_at_gates(-1)
 
     def block_until_ready(self) -> None:
-        """Waits for the value, and reads the socket meanwhile if no other thread does. Raises as `read`."""
+        """Waits for the value. Reads the socket meanwhile if no other thread does. Raises as `read`."""
         if not self._is_there and not wait_for_first([self]):
             gate = Gate()
             self.add(gate)
@@ -146,7 +146,7 @@ class EagerMessage:
         return self._data
 
     def come(self, data: memoryview, failure: str) -> None:
-        """Stores the value or its failure, and opens the gates. The caller has the lock of the inbox."""
+        """Stores the value or its failure, and opens the gates. The caller holds the lock of the inbox."""
         self._data, self._failure, self._is_there = data, failure, True
         gates, self._gates = self._gates, set()
         self.inbox.wait_at_gates(-len(gates))
@@ -155,9 +155,9 @@ class EagerMessage:
 
 
 def wait_for_first(messages: Sequence[EagerMessage]) -> bool:
-    """Waits until one of these is received, and reads the sockets itself. A wake by another thread costs a tenth hop.
+    """Waits until one of these is received, and reads the sockets itself: another thread's wakeup costs a tenth hop.
 
-    Returns False at once if another thread reads one of them, or one is not connected.
+    Returns False at once if another thread reads one of the sockets, or one is not connected.
     """
     boxes = list(dict.fromkeys(message.inbox for message in messages))
     with contextlib.ExitStack() as reading:
@@ -185,10 +185,10 @@ def _take_any(boxes: "Sequence[Inbox]") -> None:
 
 
 class Inbox:
-    """Receives what another host pushes to this one.
+    """Receives the values that another host pushes to this one.
 
-    A thread that waits for values of this inbox alone reads the socket itself. For threads that also wait for other
-    things, the thread of the inbox reads. That thread connects first, and again when the connection is lost.
+    A thread that waits only for values of this inbox reads the socket itself. For threads that also wait for other
+    things, the thread of the inbox reads. That thread also connects, and reconnects when the connection is lost.
     """
 
     def __init__(self, eager_address: EagerAddress, most: int, anew: int = 0) -> None:
@@ -197,15 +197,15 @@ class Inbox:
         self.lock = threading.Lock()
         """Guards the messages; no thread waits while it has this lock."""
         self.reading = threading.Lock()
-        """Held by the thread that reads the socket. Other threads than that of the inbox only try it."""
+        """Held by the thread that reads the socket. Threads other than that of the inbox never wait for this lock."""
         self._messages: dict[int, EagerMessage] = {}
-        """Those received and not yet expected, and those expected and not yet received."""
+        """Messages that are received but not yet expected, or expected but not yet received."""
         self._at_gates = 0
         """The number of waits at gates."""
         self._over = ""
-        """Why the inbox was closed."""
+        """The reason for which the inbox was closed; empty while it is open."""
         self._sock: socket.socket | None = None
-        """Set and cleared by the thread of the inbox alone."""
+        """Set and cleared only by the thread of the inbox."""
         self.is_cut = False
         """Whether the connection is lost."""
         self._rest = b""
@@ -214,7 +214,7 @@ class Inbox:
         self.ready = EagerMessage(self)
         """Received when both hosts are ready."""
         self._where: dict[int, EagerMessage] = {}
-        """By transport, how it is reached; sent when a plan needs it."""
+        """By transport: the message with its address, which is sent when a plan needs the transport."""
         self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
         if not self.has_helper:
             self._end("no thread could be started that connects", for_good=True)
@@ -232,7 +232,7 @@ class Inbox:
             return message
 
     def where(self, transport: int) -> EagerMessage:
-        """Returns the message that says how a transport is reached, received or not."""
+        """Returns the message with the address of a transport, received or not."""
         with self.lock:
             return self._where_to(transport)
 
@@ -276,7 +276,7 @@ class Inbox:
         if self._sock is None:
             return
         try:
-            data = self._sock.recv(_READ, flags)
+            data = self._sock.recv(_READ_BYTES, flags)
         except BlockingIOError:
             return
         except OSError as error:
@@ -291,7 +291,7 @@ class Inbox:
             self._end(f"what came is no value: {error}")
 
     def wait_at_gates(self, more: int) -> None:
-        """Counts so many more waits at gates. The caller has the lock."""
+        """Adds to the number of waits at gates. The caller holds the lock."""
         self._at_gates += more
         if more > 0:
             self._wanted.set()
@@ -302,7 +302,7 @@ class Inbox:
         with self.lock:
             while len(data) - begin >= HEADER.size:
                 size, kind = HEADER.unpack_from(data, begin)
-                if kind not in _KINDS or size > _MOST.get(kind, self.most) + NUMBER.size:
+                if kind not in _KINDS or size > _MAX_BYTES.get(kind, self.most) + NUMBER.size:
                     raise ValueError(f"{size:,} bytes of kind {kind}")
                 body, end = begin + HEADER.size, begin + HEADER.size + size
                 if end > len(data):
@@ -319,7 +319,7 @@ class Inbox:
         message = own or self._messages.get(number)
         if message is None:
             self._messages[number] = message = EagerMessage(self)
-        elif message.is_there():  # said twice: the first counts
+        elif message.is_there():  # sent twice: the first one counts
             return
         elif own is None:
             del self._messages[number]
@@ -327,7 +327,7 @@ class Inbox:
         message.come(data, failure)
 
     def _end(self, why: str, *, for_good: bool = False) -> None:
-        """Fails the expected values: the connection is lost. Values expected later may come by the next connection."""
+        """Fails the expected values: the connection is lost. The next connection may bring values expected later."""
         with self.lock:
             if for_good:
                 self._over = self._over or why
@@ -344,7 +344,7 @@ class Inbox:
         while not self._closed.is_set():
             if self._connect():
                 self._read_for_others()
-            self._closed.wait(AGAIN)
+            self._closed.wait(RECONNECT_INTERVAL_S)
 
     def _read_for_others(self) -> None:
         """Reads while others wait at gates, until the connection is lost."""
@@ -367,6 +367,6 @@ class Inbox:
             return False
         with self.lock:
             self.is_cut = self._closed.is_set()
-            self._wanted.set()  # some may wait already
+            self._wanted.set()  # threads may already wait at gates
         self._sock = sock
         return True

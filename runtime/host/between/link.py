@@ -1,8 +1,8 @@
-"""Both directions between this host and one other: which transport carries what, and what a loss of the other drops.
+"""Links this host with one other host in both directions: chooses transports, and drops values when that host is lost.
 
-The other host connects to the port of the eager transport (`eager_server.py`), and is told there how the others are
-reached. A new transport is a `DataPlane` and a `DataSource`, a limit in `transport_for`, and a row in `Outbound.planes`
-and in `Outbound.connect`.
+`load/neighbors.py` uses it. The other host connects to the port of the eager transport (`eager_server.py`), which
+sends the addresses of the other transports. A new transport is a `DataPlane` and a `DataSource`, a limit in
+`transport_for`, and a row in `Outbound.planes` and in `Outbound.connect`.
 """
 
 import os
@@ -21,9 +21,9 @@ from pathways.runtime.host.between.transfer_server import PulledSource, Transfer
 from pathways.runtime.host.devices import pjrt
 
 EAGER_LIMIT = "PATHWAYS_EAGER_LIMIT"
-"""The environment variable for the most bytes of a value that a host sends without being asked."""
-_EAGER_LIMIT, MOST_EAGER = "65536", 1 << 20
-"""What it is where it is not set; and the most that it may be, since the other end holds what it did not ask for."""
+"""The environment variable for the maximum size in bytes of a value that a host pushes."""
+_DEFAULT_EAGER_BYTES, MAX_EAGER_BYTES = "65536", 1 << 20
+"""Its default and its maximum. It has a maximum because the receiver stores values that it has not requested."""
 
 
 EAGER, PULLED = range(2)
@@ -31,22 +31,22 @@ EAGER, PULLED = range(2)
 
 
 def eager_limit() -> int:
-    """Reads the most bytes of a value that this process sends unasked. Raises PWC0707 for a setting that is none."""
-    text = os.environ.get(EAGER_LIMIT, _EAGER_LIMIT)
-    if text.isdecimal() and int(text) <= MOST_EAGER:
+    """Reads the maximum size of a value that this process pushes. Raises PWC0707 for an invalid setting."""
+    text = os.environ.get(EAGER_LIMIT, _DEFAULT_EAGER_BYTES)
+    if text.isdecimal() and int(text) <= MAX_EAGER_BYTES:
         return int(text)
-    rule, example = f"bytes, at most {MOST_EAGER:,}, 0 for none", f"{EAGER_LIMIT}={_EAGER_LIMIT}"
+    rule, example = f"bytes, at most {MAX_EAGER_BYTES:,}, 0 for none", f"{EAGER_LIMIT}={_DEFAULT_EAGER_BYTES}"
     raise PathwaysError(BadSetting(source=EAGER_LIMIT, value=text, rule=rule, example=example))
 
 
 def transport_for(values: ArrayGroup, max_eager_bytes: int) -> int:
-    """Chooses the transport that carries values from a host, by its limit: the number of a row of both lists."""
+    """Returns the index of the transport that carries values from a host, by the size limit of that host."""
     return EAGER if values.bytes <= max_eager_bytes else PULLED
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """Tells a host how to take what another sends unasked: where it connects, and the most bytes of a value."""
+    """Tells a host how to receive pushed values: the address to connect to, and the maximum size of a value."""
 
     eager_address: EagerAddress
     max_eager_bytes: int
@@ -61,7 +61,7 @@ class Invitation:
 
 
 class Outbound:
-    """What goes to one other host. A transport is named by its number."""
+    """Sends values to one other host. A transport is named by its index."""
 
     def __init__(
         self,
@@ -71,20 +71,20 @@ class Outbound:
         max_eager_bytes: int,
         sender: Callable[[Sequence[pjrt.Device]], Sender],
     ) -> None:
-        """`max_eager_bytes`: of the largest value that is sent unasked; `sender` finds what waits for arrays."""
+        """`max_eager_bytes`: the size of the largest pushed value. `sender` returns the sender for given devices."""
         self._server, self._max_eager_bytes = server, max_eager_bytes
         self._pulled = TransferServer(device, ip)
         self.planes: Sequence[DataPlane] = (EagerPlane(sender), self._pulled)
         self._open: set[int] = set()
-        """The transports that a plan needs: the other host is told how to reach them."""
+        """The transports that plans need. The other host is sent their addresses."""
         self._outbox: Outbox | None = None
         self._losses = 0
-        """Counts the losses of the other that have not ended: runs sent before them may still be enqueued."""
+        """Counts the losses of the other host that have not ended: runs sent before them may still be enqueued."""
         self._lock = threading.Lock()
-        """Guards those: plans are loaded while hosts come and go."""
+        """Guards the fields above: plans are loaded while hosts connect and are lost."""
 
     def invite(self) -> Invitation:
-        """Returns what the other must know: the same, until it is lost."""
+        """Returns the invitation for the other host, which is the same until that host is lost."""
         with self._lock:
             if self._outbox is None:
                 self._outbox = self._server.outbox()
@@ -95,7 +95,7 @@ class Outbound:
             return Invitation(self._outbox.eager_address, self._max_eager_bytes)
 
     def prepare(self, values: ArrayGroup) -> int:
-        """Chooses the transport of values, when a plan is loaded, and gets it ready."""
+        """Chooses the transport of values when a plan is loaded, and opens it."""
         number = transport_for(values, self._max_eager_bytes)
         with self._lock:
             if number not in self._open:
@@ -108,28 +108,28 @@ class Outbound:
     def offer(
         self, transport: int, number: int, arrays: Sequence[pjrt.DeviceArray], devices: Sequence[pjrt.Device]
     ) -> Unsent | None:
-        """Offers arrays (`DataPlane.offer`); does nothing where the host that was to have them is gone."""
+        """Offers arrays (`DataPlane.offer`). Does nothing if the host that should receive them is lost."""
         with self._lock:
             if self._losses or self._outbox is None:
                 return None
             return self.planes[transport].offer(number, arrays, devices)
 
     def fail(self, transport: int, number: int, why: str, values: ArrayGroup) -> None:
-        """Says why there is nothing under a number (`DataPlane.fail`)."""
+        """Offers a failure in place of arrays (`DataPlane.fail`)."""
         with self._lock:
             if not self._losses and self._outbox is not None:
                 self.planes[transport].fail(number, why, values)
 
     def connect(self, invitation: Invitation, anew: int = 0) -> "Inbound":
-        """Connects with the other, as invited by it. `anew`: how often both were told to connect anew."""
+        """Connects to the other host, as its invitation says. `anew`: the reconnect count of the two hosts."""
         inbox = Inbox(invitation.eager_address, invitation.max_eager_bytes, anew)
         return Inbound(inbox, (EagerSource(inbox), PulledSource(self._pulled, inbox.where(PULLED))))
 
     def lose(self) -> None:
-        """Drops what is offered, and ends what is sent: the other is gone.
+        """Drops all offers, and closes the outbox: the other host is lost.
 
-        Until `end_loss` runs that were sent before the loss send and offer nothing. `end_loss` must not drop offers:
-        that would drop those for the host in the other's place, too.
+        Until `end_loss`, runs that were sent before the loss send and offer nothing. `end_loss` must not drop offers:
+        it would also drop offers for the host that replaces the lost one.
         """
         with self._lock:
             self._losses += 1
@@ -146,7 +146,7 @@ class Outbound:
             self._losses -= 1
 
     def begin_anew(self, anew: int) -> None:
-        """Drops what has not come to the other, and goes on when it connects anew."""
+        """Drops all values that the other host has not received, and continues when it reconnects."""
         with self._lock:
             for plane in self.planes:
                 plane.drop(is_lost=False)
@@ -155,20 +155,20 @@ class Outbound:
 
 
 class Inbound:
-    """What comes from one other host, until it is lost or connects anew."""
+    """Receives values from one other host, until that host is lost or reconnects."""
 
     def __init__(self, inbox: Inbox, sources: Sequence[DataSource]) -> None:
         self._max_eager_bytes, self._sources = inbox.most, sources
         self.ready = inbox.ready
-        """Whether both ends have begun."""
+        """Received when both ends are ready."""
         self.lost: Diagnostic | None = None
-        """Why the host is gone."""
+        """The cause of the loss of the host; None if it is not lost."""
 
     def fetch(self, number: int, values: ArrayGroup) -> Sequence[Any]:
-        """Asks for arrays (`DataSource.fetch`). Raises one of FAILURES where it is closed."""
+        """Requests arrays (`DataSource.fetch`). Raises one of FAILURES if the source is closed."""
         return self._sources[transport_for(values, self._max_eager_bytes)].fetch(number, values)
 
     def close(self) -> None:
-        """Ends all that has not come with an error."""
+        """Fails all values that were not received."""
         for source in self._sources:
             source.close()

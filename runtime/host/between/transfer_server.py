@@ -1,12 +1,12 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""The transport for arrays of any size, which are pulled from JAX's transfer server, also before they exist.
+"""The transport for arrays of any size, which are pulled from JAX's transfer server, also before they are computed.
 
-The compat module for `jax.experimental.transfer`: for its flat forms, which do no work on trees, and for two private
-names. `_poison_connection` ends the pulls of a connection whose other end is frozen; without it a frozen process would
-keep its neighbors waiting. `_reset_rendevous_table` frees what was offered to a process that is gone; without it that
-would stay for as long as this process does (dropping the server frees nothing while its peer is frozen).
+This is the compat module for `jax.experimental.transfer`; `link.py` uses it. It needs the flat forms, which do no work
+on pytrees, and two private names. `_poison_connection` ends the pulls of a connection whose other end is frozen:
+otherwise peer hosts would wait for a frozen process. `_reset_rendevous_table` frees arrays offered to a lost process:
+otherwise they would stay until this process exits. Dropping the server frees nothing while its peer is frozen.
 
-Nothing here checks types: what is pulled must be what was offered, piece by piece (dialect/plan/part.py).
+Nothing here checks types: pulled arrays must match the offered arrays, shard by shard (dialect/plan/part.py).
 """
 
 import contextlib
@@ -28,31 +28,31 @@ from pathways.runtime.host.devices.waits import wait_at_most
 from pathways.runtime.wire.addresses import show_address
 
 CONNECT_S = 5.0
-"""Limits the wait for the address of another host's transfer server, in seconds; then the pull fails."""
+"""Time limit for the address of another host's transfer server to arrive, in seconds; then the pull fails."""
 CONNECT_AGAIN_S = 0.2
-"""Limits that wait for the later pulls from a host that has not said its address in `CONNECT_S`."""
+"""The same limit for later pulls from a host whose address has not arrived within `CONNECT_S`."""
 MEETING_S = 2.0
-"""Limits the wait until both ends of a connection are ready, in seconds; then they are taken to be."""
+"""Time limit until both ends of a connection are ready, in seconds; then they are assumed to be ready."""
 _transfer: Any = importlib.import_module("jax.experimental.transfer")
 _TRANSPORTS = 2
-"""Connections that the data of one pair of processes is spread over; with none, offering kills the process."""
+"""Number of connections for the data of one pair of processes. Without any, an offer kills the process."""
 
 
 class TransferServer:
-    """Offers arrays to one other host, by a transfer server of JAX.
+    """Offers arrays to one other host through a transfer server of JAX.
 
-    It listens at an address of this machine from the first plan on that has arrays for it. It asks for no keys, and
-    encrypts nothing: a process that reaches it may read what it guesses the number of, and can end this one. So can
-    another host that ends in the moment in which this one connects with it, at the first pull.
+    The server listens at an address of this machine once a plan that offers arrays is loaded. It requires no keys, and
+    encrypts nothing. A process that reaches it can end this process, and can read any array whose number it guesses.
+    Another host also ends this process if it exits while this one connects to it, at the first pull.
     """
 
     def __init__(self, device: pjrt.Device, ip: str) -> None:
         self._device, self._ip = device, ip
         self._server: Any = None
         self._greeting = 0
-        """The number of a byte that the other pulls to see that both ends are ready; 0 before it is told."""
+        """The number of a byte that the other host pulls to check that both ends are ready; 0 until it is sent."""
         self._lock = threading.Lock()
-        """Guards those: plans are loaded while hosts come and go."""
+        """Guards the fields above: plans are loaded while hosts connect and are lost."""
 
     @property
     def has_open_port(self) -> bool:
@@ -63,7 +63,7 @@ class TransferServer:
         """Does nothing: arrays are pulled."""
 
     def open(self) -> None:
-        """Begins to listen for pulls; again it does nothing."""
+        """Starts to listen for pulls. A second call does nothing."""
         with self._lock:
             self._start()
 
@@ -73,10 +73,12 @@ class TransferServer:
             self._server = _transfer.start_transfer_server(self._device.client, address, [address] * _TRANSPORTS)
 
     def where(self) -> str:
-        """Offers a byte, which the other pulls to see that both ends are ready; gives its number, and the address.
+        """Offers a byte, which the other host pulls to check that both ends are ready.
 
-        Connecting returns before that, and the rest of it ends the process where the other is gone meanwhile. The
-        number is one that no value has: theirs are of 62 bits. What is offered is pulled once.
+        Returns the number of the byte, and the address of the server.
+
+        The call that connects returns before both ends are ready. The rest of the connect ends the calling process if
+        the other end is lost meanwhile. No value has this number: theirs have 62 bits. Each offer is pulled once.
         """
         with self._lock:
             self._greeting = 1 << 62 | secrets.randbits(62)
@@ -87,7 +89,7 @@ class TransferServer:
         self._server._await_pull_flat(self._greeting, [jax.device_put(np.zeros((1,), np.uint8), self._device)])
 
     def connect_to(self, address: str, greeting: int) -> tuple[Any, Sequence[pjrt.DeviceArray]]:
-        """Connects with the other's transfer server; returns the connection, and the byte that it pulls."""
+        """Connects to the other host's transfer server; returns the connection, and the byte pulled over it."""
         with self._lock:
             self._start()
             connection = self._server.connect(address)
@@ -95,12 +97,12 @@ class TransferServer:
         return connection, connection._pull_flat(greeting, self._device.client, byte.structs)
 
     def offer(self, number: int, arrays: Sequence[pjrt.DeviceArray], devices: Sequence[pjrt.Device]) -> None:
-        """Offers arrays under a number, in this order; what counts are their shards, one after another."""
+        """Offers arrays under a number, as one sequence of their shards in this order."""
         with self._lock:
             self._server._await_pull_flat(number, list(arrays))
 
     def fail(self, number: int, why: str, values: ArrayGroup) -> None:
-        """Offers arrays whose values never come: to wait for one raises one of FAILURES with the text."""
+        """Offers arrays without values: waiting for one raises one of FAILURES with the text."""
         self.offer(number, [_transfer.make_error_array(struct, why) for struct in values.structs], ())
 
     def drop(self, *, is_lost: bool) -> None:
@@ -110,7 +112,7 @@ class TransferServer:
                 self._greeting = 0
             if self._server is not None:
                 self._server._reset_rendevous_table()
-                if self._greeting:  # the other may have to pull it yet
+                if self._greeting:  # the other host may not have pulled it yet
                     self._greet()
 
 
@@ -118,30 +120,30 @@ class PulledSource:
     """Pulls arrays from the transfer server of another host."""
 
     def __init__(self, server: TransferServer, where: EagerMessage) -> None:
-        """`where` comes from the other host, which says it when it loads a plan that offers arrays."""
+        """`where`: the address, which the other host sends when it loads a plan that offers arrays."""
         self._server, self._where = server, where
         self._connection: Any = None
         self._is_closed = False
         self._lock = threading.Lock()
-        """Guards those."""
+        """Guards both fields above."""
         self._patience_s = CONNECT_S
-        """How long the next pull waits for the address of the other's transfer server."""
+        """Time limit for the address of the other host's transfer server at the next pull."""
 
     def fetch(self, number: int, values: ArrayGroup) -> Sequence[pjrt.DeviceArray]:
         client = next(iter(values.shardings[0].device_set)).client
         return self._connected()._pull_flat(number, client, values.structs)
 
     def _connected(self) -> Any:
-        """Returns the connection with the other's transfer server, which is made at the first pull.
+        """Returns the connection to the other host's transfer server, which is made at the first pull.
 
-        Waits for its address, and until both ends are ready. Raises RuntimeError where it is not said.
+        Waits for the address, and until both ends are ready. Raises RuntimeError if the address does not arrive.
         """
         if self._connection is None:
             wait_at_most([self._where], self._patience_s)
             if not self._where.is_there():
-                self._patience_s = CONNECT_AGAIN_S  # runs of other clients wait after each pull
+                self._patience_s = CONNECT_AGAIN_S  # each pull delays runs of other clients
                 raise RuntimeError("the other host has not said where its values are pulled")
-            if self._is_closed:  # to connect with a process that is gone ends this one
+            if self._is_closed:  # connecting to a lost process ends this one
                 raise RuntimeError("the connection was closed")
             greeting, _, address = bytes(self._where.read()).decode().partition(" ")
             connection, greeted = self._server.connect_to(address, int(greeting))

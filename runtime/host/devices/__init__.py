@@ -1,1 +1,1 @@
-"""Devices: PJRT, which devices an island has, compiled code, copies between them, and limits of what is in flight."""
+"""Devices: the PJRT layer, island binding, compiled code, transfers, and limits on executions in flight."""

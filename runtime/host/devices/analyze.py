@@ -1,11 +1,14 @@
-"""The compiler's Analyzer: asks XLA, on the devices of this host, how much memory executables need."""
+"""The compiler's Analyzer: compiles computations with XLA on this host and reads how much memory they need.
+
+`pathways/api/process.py` creates it for the compiler. It never runs a computation.
+"""
 
 from pathways.dialect.platforms import platform_named
 from pathways.runtime.host.devices import pjrt
 
 
 class XlaAnalyzer:
-    """Compiles a computation and reads its memory statistics; each computation once."""
+    """Compiles each computation once and reads its memory statistics."""
 
     def __init__(self, platform: str) -> None:
         self.platform = platform
@@ -13,7 +16,10 @@ class XlaAnalyzer:
         self._made: list[pjrt.Device] = []
 
     def temporaries(self, module: bytes, devices: int) -> int | None:
-        """Returns the bytes on one device beside arguments and results; None where this host has too few devices."""
+        """Returns the bytes of temporaries on one device, without arguments and results.
+
+        Returns None if this host has too few devices.
+        """
         key = module, devices
         if key not in self._known:
             chosen = self._devices(devices)

@@ -1,7 +1,9 @@
-"""Host callbacks (`jax.pure_callback` and its like): functions of this process that computations call.
+"""Wraps host callbacks (`jax.pure_callback` and similar), so that the watchdog sees them and exceptions are kept.
 
-A module holds only their index; the functions are known by number, to this process alone. That is why a plan with
-callbacks cannot be saved, and why everything that calls back may fail: see `progress.py`.
+`host/run/fallible.py` creates the wrappers; the watchdog and hang reports read the callbacks that are running.
+
+A module holds only the index of a callback. Only this process knows the functions, by number. So a plan with callbacks
+cannot be saved, and every computation with callbacks may fail (see `host/run/progress.py`).
 """
 
 import threading
@@ -22,17 +24,20 @@ from pathways.dialect.mlir import from_portable, ir
 
 @dataclass(frozen=True)
 class Inside:
-    """A callback that is running: it has not returned."""
+    """A callback that has started and not returned."""
 
     computation: str
     launch: str
-    """The name of the computation in whose launch it is."""
+    """The name of the computation whose launch called it."""
     thread: int
     native: int = field(default_factory=threading.get_native_id)
-    """The operating system's number of the thread."""
+    """The operating system's id of the thread."""
     since: float = field(default_factory=time.monotonic)
     progress: Callable[[], object] | None = None
-    """Says what changes while it gets on, where another process executes it; None: this thread's CPU time shows it."""
+    """Returns a value that changes while the callback makes progress, if another process executes it.
+
+    None: the CPU time of this thread shows the progress.
+    """
 
     @property
     def seconds(self) -> float:
@@ -43,18 +48,18 @@ _inside: dict[int, Inside] = {}
 
 
 def inside() -> Iterator[Inside]:
-    """Yields all callbacks that run now, oldest first."""
+    """Yields all callbacks that are running, oldest first."""
     yield from sorted(list(_inside.values()), key=lambda i: i.since)
 
 
 def running_here() -> Inside | None:
-    """Returns the callback that this thread is running."""
+    """Returns the callback that this thread is running, if any."""
     return _inside.get(threading.get_ident()) if _inside else None
 
 
 @contextmanager
 def running(call: Inside) -> Generator[None]:
-    """Notes that this thread runs a callback, in which there may be another."""
+    """Registers a callback that this thread runs. Callbacks may be nested."""
     before = _inside.get(call.thread)
     _inside[call.thread] = call
     try:
@@ -67,17 +72,17 @@ def running(call: Inside) -> Generator[None]:
 
 
 class RaisedElsewhere(Exception):
-    """An exception that a callback has raised in another process, as text."""
+    """An exception, as text, that a callback raised in another process."""
 
 
 MAX_REMEMBERED_TYPES = 256
-"""The most classes of exceptions that are remembered by their texts."""
+"""Maximum number of exception classes that are kept by their texts."""
 _types_raised: OrderedDict[str, type[Exception]] = OrderedDict()
-"""Classes of exceptions that callbacks of this process have raised, by what `said_of` says of them."""
+"""Classes of exceptions that callbacks of this process raised, by the text that `said_of` returned."""
 
 
 def said_of(raised: BaseException) -> str:
-    """Describes an exception of a callback, and where it was raised; `type_raised` finds its class by this text."""
+    """Formats an exception of a callback and its source line. `type_raised` finds the class by this text."""
     if isinstance(raised, RaisedElsewhere):
         return str(raised)
     frames = traceback.extract_tb(raised.__traceback__)
@@ -96,14 +101,14 @@ def type_raised(text: str) -> type[Exception] | None:
 
 
 class CallbackRecord:
-    """Records what the callbacks of a computation do in one launch: their exceptions, and the longest time of one."""
+    """Records, for one launch, the exceptions of a computation's callbacks and the duration of the longest one."""
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
         self.longest_s = 0.0
 
     def begin(self) -> list[BaseException]:
-        """Starts a launch, when all before are done; returns the list that will hold its exceptions."""
+        """Starts a launch after all earlier ones completed; returns the list that will hold its exceptions."""
         self.errors = []
         self.longest_s = 0.0
         return self.errors
@@ -112,10 +117,10 @@ class CallbackRecord:
 class Watched:
     """A callback that the watchdog sees while it runs, and whose exceptions are kept.
 
-    With `results`, the types that it returns, an exception does not reach XLA, which would fail one device and leave
-    the others in the next collective for ever: it returns zeros instead, and the run that awaits it finds the
-    exception, so that the zeros are never seen. No callback of the launch is called after that: its arguments may
-    follow from the zeros.
+    `results` are the types that the callback returns. If they are given, the callback returns zeros after an exception.
+    The exception must not reach XLA, which would fail one device and leave the others in the next collective forever.
+    The run that awaits the callback finds the exception, so the zeros are never seen. After an exception, no other
+    callback of the launch is called, since its arguments may depend on the zeros.
     """
 
     def __init__(
@@ -129,7 +134,7 @@ class Watched:
         self.computation = self.launch = computation
         self.results = results
         self.record = record or CallbackRecord()
-        """The record of the last launch, which all callbacks of the computation share."""
+        """The record of the last launch, shared by all callbacks of the computation."""
 
     def __call__(self, *args: Any) -> Any:
         record, errors, begin = self.record, self.record.errors, time.perf_counter()
@@ -139,7 +144,7 @@ class Watched:
         try:
             with running(Inside(self.computation, self.launch, threading.get_ident(), progress=progress)):
                 return self.function(*args)
-        except BaseException as error:  # SystemExit, too: a device must not stay inside for ever
+        except BaseException as error:  # also SystemExit: a device must not wait forever
             errors.append(error)
             if self.results is None:
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
@@ -153,7 +158,7 @@ def _zeros(types: Sequence[ArrayType]) -> tuple[Any, ...]:
 
 
 def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:
-    """Returns the result types of each callback of a module, on one device, by its index."""
+    """Returns the result types on one device of each callback of a module, by the callback's index."""
     found: dict[int, tuple[ArrayType, ...]] = {}
 
     def look(op: Any) -> None:
@@ -170,8 +175,8 @@ def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:
 
 
 def _index_of(call: Any) -> int:
-    """Returns the index of a custom call's callback; -1: it states none, so it is no callback of this process."""
-    for name in ("mhlo.backend_config", "backend_config"):  # the first where JAX wrote it, the second is StableHLO's
+    """Returns the callback index of a custom call; -1 if it has none, so that it calls no function of this process."""
+    for name in ("mhlo.backend_config", "backend_config"):  # JAX writes the first, StableHLO the second
         if name in call.attributes and isinstance(config := call.attributes[name], ir.DictAttr) and "index" in config:
             return int(config["index"].value)
     return -1

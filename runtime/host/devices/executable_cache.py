@@ -1,8 +1,11 @@
-"""Compiled code by module and devices, shared by all plans of a process; read instead of compiled where it can be.
+"""Caches compiled code by module and devices, for all plans of a process, and loads ready code if it exists.
 
-Ready code comes from a plan (`pwc compile --with-executables`) or from the folder that PATHWAYS_CACHE names. It is
-named by its module, the number of devices, and a fingerprint of platform, jaxlib, our compile options and the kind of
-device; code for another machine, of another user (`signing.py`), or that cannot be read is compiled again.
+The controller and each host have one `Executables`. The loader (`host/load/`) and transfers get all code from it.
+
+Ready code comes from a plan (`pwc compile --with-executables`) or from the folder named by PATHWAYS_CACHE. Its name
+contains the module's hash, the number of devices, and a fingerprint. The fingerprint covers platform, jaxlib, compile
+options and device kind. A module is compiled again if its ready code is for another machine, is signed by another user
+(`signing.py`), or cannot be read.
 """
 
 import contextlib
@@ -30,33 +33,33 @@ from pathways.runtime.host.devices.callbacks import Watched
 from pathways.runtime.threads import started
 
 _OPTIONS = "spmd shardy 1"
-"""Changes with the options that `pjrt.py` compiles with."""
+"""Part of the fingerprint. Must change whenever the compile options in `pjrt.py` change."""
 Wanted: TypeAlias = tuple[bytes | str, tuple[pjrt.Device, ...]]
-"""A module, and the devices that run it together."""
+"""A module and the devices that run it together."""
 Owner: TypeAlias = tuple[str, Where | None]
-"""The name of the computation that a module is, and the user's line."""
+"""The name of the computation that a module implements, and the user's source line."""
 _OURS: Owner = ("a program that moves arrays", None)
 MOST_IDLE = 1024
-"""How much code is kept for later plans, beside that of loaded plans: code that is not run any more must go."""
+"""Maximum number of executables kept for later plans. Loaded plans hold their own. The limit frees unused code."""
 
 
 class Executables:
-    """Compiles each module once; other devices of the same number take the code that is there."""
+    """Compiles each module once. Another set of as many devices reuses the compiled code."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = _private(folder or _folder())
         self.compiled = 0
-        """How many modules this process compiled itself."""
+        """Number of modules that this process compiled itself."""
         self._loaded: dict[Wanted, pjrt.Executable] = {}
         self._first: dict[tuple[bytes | str, int], pjrt.Executable] = {}
         self._raw: dict[tuple[bytes | str, int], bytes] = {}
-        """Code that was serialized once. Code that was read back must not be serialized: it loses its functions."""
+        """Serialized code, kept because deserialized code must not be serialized again: it loses its functions."""
         self._ready: dict[str, bytes] = {}
         self._lock = threading.RLock()
         self._serializing = threading.Lock()
         self._recording = threading.local()
         self._calling: list[pjrt.Executable] = []
-        """Code that calls back to the host is never freed: a callback must not be freed while a device runs it."""
+        """Code with host callbacks. It is never freed: a callback must not be freed while a device runs it."""
 
     def load(
         self,
@@ -65,7 +68,7 @@ class Executables:
         callbacks: Sequence[Watched] = (),
         owner: Owner = _OURS,
     ) -> pjrt.Executable:
-        """Compiles a module, or takes its code for as many other devices; code that calls back is never shared.
+        """Compiles a module, or reuses its code for as many other devices. Code with callbacks is never shared.
 
         Raises PWC0614 for a module that XLA refuses.
         """
@@ -81,27 +84,27 @@ class Executables:
         if found is None:
             with self._lock:
                 found = self._loaded[key] = self._loaded.get(key) or self._make(*key, owner)
-                if used is None:  # else the caller wants all code of a plan
+                if used is None:  # else `recording` must see all code of a plan
                     self.forget(MOST_IDLE)
         return found
 
     def load_all(self, wanted: Mapping[Wanted, Owner]) -> None:
-        """Makes code that is missing, on all cores: each module once, then its copies for other devices.
+        """Makes all missing code on all cores: first each module once, then its copies for other devices.
 
         Raises PWC0614 for a module that XLA refuses.
         """
-        with self._lock:  # not held while code is made: other runs may need code for a transfer meanwhile
+        with self._lock:  # not held while code is made: other runs may need code for a transfer
             if self._used is None:
                 self.forget(MOST_IDLE)
             missing = [key for key in wanted if key not in self._loaded]
-        missing.sort(key=lambda key: len(key[0]), reverse=True)  # the longest to compile must not come last
+        missing.sort(key=lambda key: len(key[0]), reverse=True)  # the slowest module must not start last
         with Activity("compiling with XLA", len(missing), "executables") as making:
             first = {(module, len(devices)): (module, devices) for module, devices in missing}
             self._make_all(first.values(), wanted, making)
             self._make_all([key for key in missing if key not in self._loaded], wanted, making)
 
     def _make_all(self, missing: Collection[Wanted], owners: Mapping[Wanted, Owner], making: Activity) -> None:
-        """Makes code on plain threads: those of `concurrent.futures` do not start after the main thread has ended."""
+        """Makes code on plain threads. Threads of `concurrent.futures` cannot start after the main thread has ended."""
         left, failures = deque(missing), list[BaseException]()
 
         def work() -> None:
@@ -131,11 +134,11 @@ class Executables:
 
     @property
     def kept(self) -> int:
-        """The number of modules, each on certain devices, that there is code for."""
+        """The number of cached executables: one per module and set of devices."""
         return len(self._loaded)
 
     def forget(self, keep: int = 0) -> None:
-        """Drops the oldest code until `keep` are left; loaded plans keep theirs."""
+        """Drops the oldest executables until `keep` are left. Loaded plans keep their own."""
         with self._lock:
             for key in list(self._loaded)[: max(0, len(self._loaded) - keep)]:
                 del self._loaded[key]
@@ -145,11 +148,11 @@ class Executables:
 
     def _make(self, module: bytes | str, devices: tuple[pjrt.Device, ...], owner: Owner) -> pjrt.Executable:
         kind = module, len(devices)
-        if not all(pjrt.is_here(d) for d in devices):  # its code is of one place among several processes
+        if not all(pjrt.is_here(d) for d in devices):  # the code is specific to one process of several
             return _compiled(module, devices, owner)
         first = self._first.get(kind)
         if first is not None:
-            with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot move code compiles it again
+            with contextlib.suppress(*pjrt.FAILURES):  # a platform that cannot load the code again compiles it
                 return pjrt.deserialize(self._serialized(kind, first), devices)
         made = self._from_ready(module, devices)
         if made is None:
@@ -184,7 +187,7 @@ class Executables:
             return raw
 
     def _keep(self, module: bytes | str, made: pjrt.Executable, devices: tuple[pjrt.Device, ...]) -> None:
-        """Writes code to the folder, whole or not at all; a full disk is no error."""
+        """Writes code to the cache folder atomically. A full disk is not an error."""
         if self.folder is None:
             return
         path = self.folder / ready_name(module, devices)
@@ -194,12 +197,12 @@ class Executables:
             write_private(path, signing.sign(str(path.relative_to(self.folder)), raw))
 
     def offer(self, ready: Mapping[str, bytes]) -> None:
-        """Adds ready code that a plan file holds."""
+        """Adds ready code from a plan file."""
         self._ready.update(ready)
 
     @contextlib.contextmanager
     def recording(self) -> Generator[set[tuple[bytes | str, int]]]:
-        """Records the modules that this thread loads during a block, with their numbers of devices."""
+        """Records each module that this thread loads during a block, with its number of devices."""
         before, used = self._used, set[tuple[bytes | str, int]]()
         self._recording.used = used
         try:
@@ -212,7 +215,7 @@ class Executables:
         return getattr(self._recording, "used", None)
 
     def serialized(self, used: set[tuple[bytes | str, int]]) -> dict[str, bytes]:
-        """Returns ready code of loaded modules, signed, by name."""
+        """Returns the signed ready code of loaded modules, by name."""
         found: dict[str, bytes] = {}
         for kind in used:
             first = self._first.get(kind)
@@ -229,23 +232,23 @@ def _compiled(
         return pjrt.compile_module(module, devices, callbacks)
     except pjrt.FAILURES as error:
         name, where = owner
-        cause, kind = str(error)[:_LONGEST], devices[0].platform
+        cause, kind = str(error)[:_MAX_CAUSE_CHARS], devices[0].platform
         refused = RefusedByXla(computation=name, cause=cause, devices=len(devices), kind=kind, where=where)
         raise PathwaysError(refused) from None
 
 
-_LONGEST = 2000
-"""Characters of what XLA says that are shown: it may print a whole computation."""
+_MAX_CAUSE_CHARS = 2000
+"""Maximum length of XLA's error text in our error: XLA may print a whole computation."""
 
 
 def ready_name(module: bytes | str, devices: Sequence[pjrt.Device]) -> str:
-    """Names ready code `FINGERPRINT/MODULE-DEVICES`: equal names mean that the code runs as it is."""
+    """Returns the name `FINGERPRINT/MODULE-DEVICES`. Code with an equal name runs without changes."""
     raw = module if isinstance(module, bytes) else module.encode()
     return f"{fingerprint(devices[0])}/{hashlib.sha256(raw).hexdigest()[:32]}-{len(devices)}"
 
 
 def fingerprint(device: pjrt.Device) -> str:
-    """Hashes all that ready code depends on beside its module."""
+    """Hashes everything that ready code depends on, except its module."""
     parts = [device.platform, str(device.device_kind), jaxlib.version.__version__, _OPTIONS]
     parts.append(_host_code() if platform_named(device.platform).on_host else str(device.client.platform_version))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -253,7 +256,7 @@ def fingerprint(device: pjrt.Device) -> str:
 
 @functools.cache
 def _host_code() -> str:
-    """Names the instruction set extensions of this host's CPU."""
+    """Describes the instruction set extensions of this host's CPU."""
     text = platform.machine()
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -268,7 +271,7 @@ def _folder() -> Path | None:
 
 
 def _private(folder: Path | None) -> Path | None:
-    """Makes the folder if it is missing; returns None, with a warning, where other users may change files in it."""
+    """Creates the folder if it is missing. Warns and returns None if other users can change files in it."""
     if folder is None:
         return None
     with contextlib.suppress(PathwaysError):

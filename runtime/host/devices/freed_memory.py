@@ -1,12 +1,14 @@
-"""Memory of freed arrays goes back to the system, where devices have this process's own.
+"""Returns the memory of freed arrays to the system, if devices use the memory of this process (CPU).
 
-glibc keeps what is freed in arenas, of which each thread allocates from one. XLA allocates arrays in all of its threads
-and frees them in others, so that a training step whose plan states 2.2 GiB held 6 on 2 cores, and 11 on 16
-(`bench/any_model.py`). A thread looks once a second, and has the pages of freed memory given back where they are many
-beside the most that was in use lately. Pages that are needed again are written anew, which costs more than to give them
-back: both together may take a thirtieth of the time. Where there is no glibc of 2.33 or later, nothing is done.
+`pjrt.py` and `group.py` start it before they create devices. It needs glibc 2.33 or later; without it, it does nothing.
 
-One arena would hold less and be as fast in a step, but XLA, which compiles in threads, took 1.3 times as long with one.
+glibc keeps freed memory in arenas, and each thread allocates from one arena. XLA allocates arrays in all of its threads
+and frees them in others. So a training step whose plan states 2.2 GiB held 6 GiB on 2 cores, and 11 GiB on 16
+(`bench/any_model.py`). A thread polls once a second. It returns freed pages if they are many compared with the recent
+peak in use. Pages that are needed again must be written again, which costs more than returning them. Both
+together may take a thirtieth of the time.
+
+A single arena would hold less memory at the same step time, but XLA compiled 1.3 times slower with it.
 """
 
 import ctypes
@@ -24,27 +26,27 @@ from typing import Any, ClassVar
 from pathways.runtime.threads import started
 
 THREAD = "pathways-memory"
-EVERY = 1.0
-"""Seconds between two looks."""
+POLL_INTERVAL_S = 1.0
+"""Interval between two checks of memory use."""
 LOOKS = 10
-"""The most in use is that of so many looks: a step has many sizes."""
+"""Number of polls over which the peak in use is taken, since memory use varies within a step."""
 FEWEST = 256 << 20
-"""Fewer bytes that are freed but held are left."""
-SHARE = 0.5
-"""So are fewer than this share of the most in use: `bench/any_model.py` holds 0.4 of it anew within a few steps."""
+"""Minimum number of freed bytes that are returned."""
+MIN_FREED_SHARE = 0.5
+"""Minimum ratio of freed bytes to the peak in use. `bench/any_model.py` refills 0.4 of the peak within a few steps."""
 RESTS = 30
-"""So many times as long as giving memory back and writing it anew take, none is given back after it."""
-REGAIN = 0.3 / (1 << 30)
-"""Seconds a byte: what a page costs that is needed again, of memory that was given back."""
+"""After memory is returned, none is returned for this many times the cost of returning and refilling it."""
+REGAIN_S_PER_BYTE = 0.3 / (1 << 30)
+"""Cost of a returned byte that is needed again."""
 
 
 def worth_returning(resident: int, in_use: int, others: int) -> bool:
-    """Whether the freed bytes that a process holds are many; `others` are not of the heap: code, stacks."""
-    return resident - in_use - others > max(FEWEST, SHARE * in_use)
+    """Whether a process holds enough freed bytes to return them. `others`: bytes outside the heap (code, stacks)."""
+    return resident - in_use - others > max(FEWEST, MIN_FREED_SHARE * in_use)
 
 
 _COUNTS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-"""The fields of glibc's `struct mallinfo2`: `uordblks` is in use in arenas, `hblkhd` is mapped by itself."""
+"""Fields of glibc's `struct mallinfo2`. `uordblks`: bytes in use in arenas; `hblkhd`: bytes mapped outside arenas."""
 
 
 class _HeapCounts(ctypes.Structure):
@@ -53,14 +55,14 @@ class _HeapCounts(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Heap:
-    """The heap of this process: bytes in use, by what counts them, and what gives freed ones back."""
+    """The heap of this process: functions that count the bytes in use and return freed bytes to the system."""
 
     in_use: Callable[[], int]
     give_back: Callable[[], None]
 
 
 def glibc_heap() -> Heap | None:
-    """Finds glibc's; None in a process without it."""
+    """Returns the heap of glibc 2.33 or later; None in a process without it."""
     try:
         library = ctypes.CDLL(None)
         count, trim = library.mallinfo2, library.malloc_trim
@@ -76,25 +78,25 @@ def glibc_heap() -> Heap | None:
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds."""
+    """Returns the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass
 class Returning:
-    """Gives freed memory back, now and then."""
+    """Decides at each poll whether to return freed memory, and returns it."""
 
     heap: Heap
     resident: Callable[[], int]
     others: int
     time: Callable[[], float] = time.monotonic
     least: int = 0
-    """What the process held after the last time: nothing is given back before it holds more."""
+    """Resident bytes after memory was last returned. No more is returned until FEWEST bytes more are resident."""
     rests_until: float = -math.inf
     _in_use: deque[int] = field(default_factory=lambda: deque[int](maxlen=LOOKS))
 
     def look(self) -> bool:
-        """Gives freed memory back if it is much; returns whether it was."""
+        """Polls once: returns freed memory to the system if there is enough of it. Returns True if it did."""
         held = self.resident()
         if held - self.others < FEWEST:
             return False
@@ -107,13 +109,13 @@ class Returning:
         self.heap.give_back()
         self.least = self.resident()
         end = self.time()
-        self.rests_until = end + RESTS * (end - begin + REGAIN * max(0, held - self.least))
+        self.rests_until = end + RESTS * (end - begin + REGAIN_S_PER_BYTE * max(0, held - self.least))
         return True
 
 
 @cache
 def return_freed_memory() -> None:
-    """Begins to give freed memory back, in a thread of this process; the first call counts."""
+    """Starts a thread that returns freed memory. Only the first call in a process has an effect."""
     heap = glibc_heap()
     if heap is not None and Path("/proc/self/statm").exists():
         returning = Returning(heap, resident, max(0, resident() - heap.in_use()))
@@ -122,5 +124,5 @@ def return_freed_memory() -> None:
 
 def _keep_returning(returning: Returning) -> None:
     while True:
-        time.sleep(EVERY)
+        time.sleep(POLL_INTERVAL_S)
         returning.look()

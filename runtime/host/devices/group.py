@@ -1,13 +1,15 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Devices that several processes have together, and where those meet: the compat module of jaxlib's process groups.
+"""The compat module of jaxlib's process groups: creates devices that several processes share.
 
-JAX keeps the service where processes meet in one of them, and aborts the others when that one ends. Here it is a
-process of its own, `python -m pathways.runtime.host.devices.group ADDRESS COUNT`, which ends when its input does: with
-the process that started it. It imports nothing of JAX, which would take seconds.
+`islands.py` calls it if several hosts share an island. The module is also the program of the coordination service.
 
-* `get_distributed_runtime_service`, `get_distributed_runtime_client`: where processes of a group find each other.
-* `make_gloo_tcp_collectives`: what their CPU devices reduce by; without a host name it would listen on all addresses.
-* `make_cpu_client`, with `node_id` and `num_nodes`: devices of all of them, of which each runs its own.
+JAX runs the coordination service in one process of the group and aborts the other processes when that one ends. Here
+the service is a separate process, `python -m pathways.runtime.host.devices.group ADDRESS COUNT`. It ends when its
+standard input closes, that is with the process that started it. It must not import JAX, which would take seconds.
+
+* `get_distributed_runtime_service`, `get_distributed_runtime_client`: the service and its clients.
+* `make_gloo_tcp_collectives`: collectives of the CPU devices. Without a host name it would listen on all addresses.
+* `make_cpu_client`, with `node_id` and `num_nodes`: devices of all processes, of which each process runs its own.
 """
 
 import importlib
@@ -19,33 +21,38 @@ from typing import Any
 
 from pathways.runtime.host.devices.freed_memory import return_freed_memory
 
-_NEVER = 86400
-"""Seconds after which JAX would end a process whose partners are gone; a controller does it long before."""
+_HEARTBEAT_TIMEOUT_S = 86400
+"""After this time JAX would end a process whose partners are lost. The controller ends the process long before."""
 _joined: list[Any] = []
-"""What joins this process to its partners, for as long as it lives."""
+"""The clients or the service of this process, kept alive until the process ends."""
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Processes that have devices together: where they meet, how many there are, and which one this is."""
+    """Processes that share devices: the service's address, the number of processes, and the rank of this one."""
 
     address: str
     count: int
     rank: int
     patience: int
-    """Seconds in which all must come."""
+    """Seconds within which all processes must connect."""
     ip: str
-    """Where the others reach this one."""
+    """The address at which the other processes reach this one."""
 
 
 def make_group_devices(count: int, group: ProcessGroup) -> list[list[Any]]:
-    """Makes so many CPU devices in each process of a group, all of which call this: gives those of each.
+    """Creates `count` CPU devices in each process of a group; returns the devices of all processes, by rank.
 
-    Devices of others can be named, and take part in collectives. Raises RuntimeError where one does not come.
+    Every process of the group must call it. Devices of other processes can be named and take part in collectives.
+    Raises RuntimeError if a process does not connect.
     """
     jaxlib: Any = importlib.import_module("jaxlib._jax")
     client = jaxlib.get_distributed_runtime_client(
-        group.address, group.rank, init_timeout=group.patience, heartbeat_timeout=_NEVER, shutdown_on_destruction=False
+        group.address,
+        group.rank,
+        init_timeout=group.patience,
+        heartbeat_timeout=_HEARTBEAT_TIMEOUT_S,
+        shutdown_on_destruction=False,
     )
     client.connect()
     return_freed_memory()
@@ -58,22 +65,24 @@ def make_group_devices(count: int, group: ProcessGroup) -> list[list[Any]]:
     )
     _joined.append(client)
     devices: list[list[Any]] = [[] for _ in range(group.count)]
-    listed = jaxlib.DeviceList(tuple(made.devices()))  # iterated before there are threads: why says pjrt.py
+    listed = jaxlib.DeviceList(tuple(made.devices()))  # iterated before threads exist; see pjrt.py
     for device in sorted(listed, key=lambda d: d.id):
         devices[device.process_index].append(device)
     return devices
 
 
 def serve_group() -> None:
-    """Serves a group until the input ends."""
+    """Runs the coordination service of a group until standard input closes."""
     address, count = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the controller
     jaxlib: Any = importlib.import_module("jaxlib._jax")
     _joined.append(
-        jaxlib.get_distributed_runtime_service(address, int(count), heartbeat_timeout=_NEVER, shutdown_timeout=1)
+        jaxlib.get_distributed_runtime_service(
+            address, int(count), heartbeat_timeout=_HEARTBEAT_TIMEOUT_S, shutdown_timeout=1
+        )
     )
     sys.stdin.buffer.read()
-    os._exit(0)  # the service would wait for its processes
+    os._exit(0)  # a normal exit would wait for the processes of the group
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Limits the executions in flight on a device, counted over all programs.
 
-The limit is the platform's (dialect/platforms.py). A device runs its executions in order, so that one token tells
-that several are done. How many share a token depends on how long they take: each slow execution has its own, so that
-the watchdog sees progress.
+Launchers (`host/load/launches.py`) ask a `Gang` before each execution. The limit is set per platform
+(`dialect/platforms.py`). A device runs its executions in order, so one token shows that several are done. The number
+that share a token depends on their duration: each slow execution has its own, so that the watchdog sees progress.
 """
 
 import time
@@ -16,71 +16,71 @@ from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Gate
 
 TOKEN_STRIDE = 8
-"""The most executions that share one token; fewer where few may be in flight."""
+"""Maximum number of executions that share one token. It is lower if the platform's limit is at most this number."""
 QUICK, SLOW = 0.05, 0.5
-"""Seconds: after a wait that was shorter, tokens become fewer; after a longer one, every execution has one."""
+"""Seconds. A wait shorter than QUICK lets more executions share a token; after one longer than SLOW, none share."""
 FEW = 16
-"""So many tokens are kept sooner than looked for in the queues of devices."""
+"""Fewer tokens than this are all kept, since that is cheaper than to search for them in the device queues."""
 _ENDLESS = 1 << 30
 
 
 Token: TypeAlias = tuple[Any, Any]
-"""The end of an execution: PJRT's token, and a small result of it where there is one.
+"""Shows the end of an execution: PJRT's token, and a small result of the execution if there is one.
 
-To wait for the result is cheap, and ends when the execution is given up; to wait for the token takes a helper
-(`waits.py`).
+A wait for the result is cheap, and it also ends if the execution is abandoned. A wait for the token needs a helper
+thread (`waits.py`).
 """
 
 
 class QueueLost(Exception):
-    """A device was lost while an execution waited for room in its queue."""
+    """Raised if a device is lost while an execution waits for room in its queue."""
 
 
 class DeviceQueue:
-    """Executions in flight on one device: tokens with the number of executions that each stands for, oldest first."""
+    """The executions in flight on one device: tokens, oldest first, each with the count of executions it covers."""
 
     __slots__ = ("flying", "lost", "most", "moved", "since", "stride", "tokens", "waits")
 
     def __init__(self, most: int = 16) -> None:
         self.most = most
-        """The most executions in flight on the device."""
+        """Maximum number of executions in flight on the device."""
         self.stride = TOKEN_STRIDE if most > TOKEN_STRIDE else max(1, most // 2)
         self.tokens: deque[tuple[Token, int]] = deque()
         self.since = 0
-        """Executions since the last token."""
+        """Number of executions since the last token."""
         self.flying = 0
-        """Executions that may not be done."""
+        """Number of executions that are not known to be done."""
         self.moved = 0.0
-        """When an execution here was last seen to be done (monotonic seconds)."""
+        """The last time at which an execution was seen to be done (monotonic seconds)."""
         self.lost = False
         """Whether executions in this queue will never be done."""
         self.waits: set[Gate] = set()
-        """Waits that end when the device is lost."""
+        """Gates that open when the device is lost."""
 
-    @uninterrupted  # or an execution that is done would be counted for ever
+    @uninterrupted  # else a finished execution would be counted forever
     def done(self, oldest: "tuple[Token, int]", now: float) -> None:
-        """Removes the oldest executions, which were seen to be done."""
+        """Removes the executions of the oldest token, which are done."""
         self.moved = now
         if self.tokens and self.tokens[0] is oldest:
             self.tokens.popleft()
             self.flying -= oldest[1]
 
     def lose(self) -> None:
-        """Marks the queue as lost: ends all waits for it, and admits no more executions."""
+        """Marks the queue as lost: ends all waits for it and admits no more executions."""
         self.lost = True
         self.since = self.flying = _ENDLESS  # so that `admit` checks `lost`
         for gate in list(self.waits):
             gate.open()
 
     def recover(self) -> None:
-        """Empties the queue of a device that is back."""
+        """Empties the queue of a device that is available again."""
         self.tokens.clear()
         self.since = self.flying = 0
         self.lost = False
 
 
 def unfinished(tokens: Sequence[Any], queues: Iterable[DeviceQueue]) -> Sequence[Any]:
-    """Drops those of some tokens from `started` that were seen to be done; where they are few they are all kept."""
+    """Returns the tokens passed to `started` that are not known to be done. Fewer than FEW are all returned."""
     if len(tokens) < FEW:
         return tokens
     held = {id(token) for queue in queues for (token, _), _ in list(queue.tokens)}
@@ -88,7 +88,7 @@ def unfinished(tokens: Sequence[Any], queues: Iterable[DeviceQueue]) -> Sequence
 
 
 class Gang:
-    """The devices that one computation runs on; executions are admitted to all of them or none."""
+    """The devices that one computation runs on. An execution is admitted to all of them or to none."""
 
     __slots__ = ("_most", "_queues", "_stride")
 
@@ -98,9 +98,9 @@ class Gang:
         self._stride = 1
 
     def admit(self) -> bool:
-        """Counts one execution, waiting until there is room for it; returns whether `started` wants its token.
+        """Waits for room for one execution and counts it; returns whether its token must be passed to `started`.
 
-        Raises QueueLost where there will never be room.
+        Raises QueueLost if a device is lost.
         """
         due, stride = False, self._stride
         for queue in self._queues:
@@ -112,19 +112,19 @@ class Gang:
             for queue in self._queues:
                 if queue.lost:
                     raise QueueLost
-                room = queue.most - self._most + 1  # more may come before the next token
+                room = queue.most - self._most + 1  # more executions may start before the next token
                 while queue.flying > room and queue.tokens:
                     self._wait(queue)
         return due
 
     def started_each(self, tokens: Sequence[Token]) -> None:
-        """Keeps the tokens of an execution as `started`, one for each device."""
+        """Keeps the tokens of an execution, one for each device. As `started`, but for devices launched one by one."""
         for queue, token in zip(self._queues, tokens, strict=True):
             queue.tokens.append((token, queue.since))
             queue.since = 0
 
     def started(self, token: Token) -> None:
-        """Keeps the token of an execution for which `admit` returned True."""
+        """Keeps the token of an execution of the whole gang, for which `admit` returned True."""
         for queue in self._queues:
             queue.tokens.append((token, queue.since))
             queue.since = 0
@@ -134,9 +134,9 @@ class Gang:
         token, result = oldest[0]
         begin = time.monotonic()
         if result is not None and not result.is_deleted():
-            try:  # noqa: SIM105 -- a context manager takes longer than the wait for what is done
+            try:  # noqa: SIM105 -- a context manager costs more than the wait if the result is ready
                 result.block_until_ready()
-            except FAILURES:  # the execution's results carry the error to all readers
+            except FAILURES:  # all readers of the results see the error
                 pass
         else:
             until_done([token], [queue])

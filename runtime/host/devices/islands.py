@@ -1,9 +1,12 @@
-"""The resource manager, embedded: binds the abstract islands of a plan to physical devices.
+"""The embedded resource manager: binds the abstract islands of a plan to the physical devices of this process.
 
-On CPU, devices are made at will, by PJRT clients that are added when the devices run out, so that later plans never
-disturb earlier ones. Elsewhere islands are disjoint groups of the host's devices. Programs that name the same island
-share its devices. An island keeps its devices while a plan is loaded there or an array lies there. Devices of unused
-islands are reused before new ones are created: a CPU device costs four threads until the process exits.
+The controller (`client/controller.py`) and each host process (`host/serve.py`) have one `Machine`. This module never
+enqueues work.
+
+On CPU, devices are created on demand. When they run out, another PJRT client is added, so that later plans never
+disturb earlier ones. On other platforms, islands are disjoint groups of the host's devices. Programs that name the same
+island share its devices. An island keeps its devices while a plan is loaded on it or an array is stored on it. Devices
+of unused islands are reused before new ones are created: a CPU device costs four threads until the process exits.
 """
 
 import gc
@@ -26,40 +29,40 @@ MIN_DEVICES_BETWEEN_COLLECTIONS = 64
 """Minimum number of devices bound between two garbage collections. Collections free plans in reference cycles, which
 keep islands bound."""
 FIRST_LAUNCH = 1
-"""XLA takes 0 for none, and numbers such an execution itself: another on each device."""
+"""The first launch id. XLA treats 0 as unset and then chooses its own id, a different one on each device."""
 
 
 @dataclass(frozen=True, eq=False)
 class PhysicalIsland:
-    """Devices in the order of the abstract island, each with its queue of work in flight."""
+    """The devices bound to an island, in the order of the abstract island, each with its queue of work in flight."""
 
     name: str
     devices: tuple[pjrt.Device, ...]
     queues: tuple[DeviceQueue, ...]
     key: str
-    """Its name in this process: no other island has it. Of several hosts' island, that of this host."""
+    """The unique name of the island in this process. If several hosts share the island, the name of this host."""
     lost: dict[int, str] = field(default_factory=dict[int, str])
     """Lost devices by position, each with the reason."""
     causes: dict[int, Diagnostic] = field(default_factory=dict[int, Diagnostic])
-    """Errors for lost devices, where there is more to say than the reason."""
+    """Full diagnostics of lost devices by position, if there is more than the reason, such as a hang."""
     users: "weakref.WeakSet[object]" = field(default_factory=weakref.WeakSet[object])
-    """Objects that keep the island bound: loaded plans, or the machine for islands that are never released."""
+    """Objects that keep the island bound: loaded plans, keepers, or the machine if the island is never released."""
 
     def at(self, positions: Sequence[int]) -> tuple[pjrt.Device, ...]:
         return tuple(self.devices[p] for p in positions)
 
 
 class Keeper:
-    """Keeps islands bound while it is alive: a wait for room there, or a place for arrays (`Machine.keep`)."""
+    """Keeps islands bound while it is alive (`Machine.keep`), for arrays that wait for memory or will be placed."""
 
 
 class Machine:
-    """All devices of this process."""
+    """The devices of this process, and the islands bound to them."""
 
     is_local: ClassVar[bool] = True
-    """Whether they are in this process: a watchdog sees then whether they work."""
+    """Whether the devices are in this process, so that its watchdog can check their progress."""
     schedules_here: ClassVar[bool] = True
-    """Whether runs wait in this process for turns and for memory; else the controller of a cluster has the lines."""
+    """Whether this process schedules runs and reserves memory. If not, the controller of the cluster does."""
 
     def __init__(self, platform: str) -> None:
         self.platform = platform
@@ -67,36 +70,39 @@ class Machine:
         self._bound: dict[tuple[str, int], PhysicalIsland] = {}
         self._queues: dict[pjrt.Device, DeviceQueue] = {}
         self._spare: dict[int, list[pjrt.Device]] = {}
-        """Unused devices by the number of their PJRT client: the devices of one program come from one client."""
+        """Unused devices by the number of their PJRT client. All devices of one program come from one client."""
         self._client_of: dict[pjrt.Device, int] = {}
-        """The number of the PJRT client of each device that was made at will."""
+        """The number of the PJRT client of each device that was created on demand."""
         self._hung_clients: set[int] = set()
         """Clients that had a hang. Their threads stay blocked, so their devices are not reused."""
         self._made = 0
-        """Devices made at will."""
+        """The number of devices created on demand."""
         self._bound_since, self._collect_after = 0, MIN_DEVICES_BETWEEN_COLLECTIONS
         """Devices bound since the last garbage collection, and the count that triggers the next."""
         self.devices_in_use: Callable[[], Container[Hashable]] = frozenset[Hashable]
-        """Returns the devices that have arrays or runs in flight, whether a plan is loaded there or not."""
+        """Returns the devices that hold arrays or have runs in flight, even if no plan is loaded on them."""
         self._lock = threading.Lock()
         self._next_launch = FIRST_LAUNCH
         self.changes = 0
-        """Counts devices that were lost or came back."""
+        """Counts losses and recoveries of devices."""
 
     def retire(self, client: str) -> None:
-        """Notes that a client of this process was closed, by its label. Nothing is kept for each here."""
+        """Releases the state of a closed client, named by its label. This class keeps no state per client."""
 
     def take_launches(self, count: int) -> int:
-        """Takes `count` launch ids, returns the first; all in flight differ, or collectives of equal ids would meet."""
+        """Reserves `count` launch ids and returns the first. Two launches in flight must not share an id.
+
+        XLA matches the participants of a collective by launch id.
+        """
         with self._lock:
             first = self._next_launch if self._next_launch + count < 1 << 31 else FIRST_LAUNCH
             self._next_launch = first + count
             return first
 
     def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
-        """Marks a device as lost. Plans that are loaded there must be placed anew.
+        """Marks a device as lost. Plans loaded on the device must be placed again.
 
-        With a `cause`, a hang, threads of its client are stuck: new islands get devices of another client.
+        A `cause` means a hang: threads of the device's PJRT client are stuck, so new islands use another client.
         """
         with self._lock:
             if cause is not None:
@@ -107,7 +113,7 @@ class Machine:
             self.changes += 1
 
     def recover(self, island: PhysicalIsland, position: int) -> None:
-        """Marks a device as back, with nothing on it."""
+        """Marks a lost device as available again. Nothing is stored on it."""
         with self._lock:
             island.lost.pop(position, None)
             island.causes.pop(position, None)
@@ -115,34 +121,34 @@ class Machine:
             self.changes += 1
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
-        """Positions on an island that have no device at this moment."""
+        """Returns the positions on an island that have no device at this moment."""
         return tuple(sorted(island.lost))
 
     def keep_for_ever(self) -> None:
-        """Keeps all PJRT clients alive: in a forked process, a destructor would wait for their threads for ever."""
+        """Keeps all PJRT clients alive: in a forked process, their destructors would wait for their threads forever."""
         for device in self._queues:
             pjrt.keep_for_ever(device)
 
     @property
     def lost_islands(self) -> frozenset[str]:
-        """The names of islands where nothing can be placed: they have lost a device."""
+        """The names of islands that have lost a device, so that nothing can be placed on them."""
         return frozenset(i.name for i in self.islands if i.lost)
 
     @property
     def islands(self) -> list[PhysicalIsland]:
-        """All islands in the order in which they were bound; other threads may bind more meanwhile."""
+        """A copy of the list of islands in binding order. Other threads may bind more at the same time."""
         return list(self._bound.values())
 
     def named(self, key: str) -> PhysicalIsland | None:
-        """Returns the island of this name in this process."""
+        """Returns the island with this unique name in this process; None if there is none."""
         return next((i for i in self.islands if i.key == key), None)
 
     def island_of(self, device: Hashable) -> PhysicalIsland | None:
-        """Returns the island that a device is of; None for one of another machine."""
+        """Returns the island that contains a device; None for a device of another machine."""
         return next((i for i in self.islands if device in i.devices), None)
 
     def islands_for(self, plan: Plan, user: object = None) -> dict[str, PhysicalIsland]:
-        """Finds the physical island of each stream. It stays bound while `user` is alive, or forever if that is None.
+        """Finds the physical island of each stream. It stays bound while `user` is alive; forever if `user` is None.
 
         Raises PWC0503 (too few devices) or PWC0605 (another platform).
         """
@@ -152,15 +158,16 @@ class Machine:
         return self.bound([plan.topology.island(s.island) for s in plan.streams], plan.name, user)
 
     def bound(self, wanted: Sequence[Island], program: str, user: object = None) -> dict[str, PhysicalIsland]:
-        """Finds or binds the devices of islands that this program needs. They stay bound while `user` is alive, or
-        forever if that is None. Raises PWC0503.
+        """Finds or binds the islands that a program needs. Raises PWC0503 (too few devices).
+
+        The islands stay bound while `user` is alive, or forever if `user` is None.
         """
         user = self if user is None else user
         if self._should_collect(wanted):
-            gc.collect()  # not under the lock: a finalizer may run a program
+            gc.collect()  # without the lock: a finalizer may run a program
         with self._lock:
             there = [self._bound[i.name, i.size] for i in wanted if (i.name, i.size) in self._bound]
-            for physical in there:  # before `_pool`, which releases islands without users
+            for physical in there:  # before `_pool`, which releases islands that have no user
                 physical.users.add(user)
             missing = [i for i in wanted if (i.name, i.size) not in self._bound]
             pool = self._pool(program, missing) if missing else {}
@@ -173,14 +180,17 @@ class Machine:
             return {i.name: self._bound[i.name, i.size] for i in wanted}
 
     def bind(self, name: str, devices: Sequence[pjrt.Device]) -> None:
-        """Binds islands of this name and size to these devices from now on."""
+        """Binds the island of this name and size to these devices."""
         queues = tuple(self._queues.setdefault(d, DeviceQueue(self.row.in_flight)) for d in devices)
         taken = {bound.key for bound in self._bound.values()}
         key = name if name not in taken else f"{name}({len(devices)})"
         self._bound[name, len(devices)] = PhysicalIsland(name, tuple(devices), queues, key)
 
     def keep(self, devices: Iterable[pjrt.Device], user: object) -> None:
-        """Keeps the islands of these devices bound while `user` is alive: a wait for room there, a place for arrays."""
+        """Keeps the islands of these devices bound while `user` is alive.
+
+        `user` stands for arrays that wait for memory on the islands, or that will be placed there.
+        """
         wanted = set(devices)
         with self._lock:
             for island in self._bound.values():
@@ -192,14 +202,14 @@ class Machine:
         return {device for device, queue in list(self._queues.items()) if queue in queues}
 
     def unbind(self, island: PhysicalIsland) -> None:
-        """Forgets an island: one of its name that is bound from now on is another."""
+        """Removes an island. An island that is bound later under the same name is a different one."""
         with self._lock:
             self._bound.pop((island.name, len(island.devices)), None)
 
     def join(self, island: Island, group: ProcessGroup, key: str) -> None:
-        """Binds an island to devices that this process has together with others: of each, so many of the first.
+        """Binds an island to devices shared by a group of processes: the first `island.devices` of each process.
 
-        Raises PWC0503 where that is not possible.
+        Raises PWC0503 if the platform cannot create devices on demand, or the group cannot be formed.
         """
         will = self.row.made_at_will
         if will is None:
@@ -233,7 +243,7 @@ class Machine:
         return pool
 
     def _make(self, program: str, wanted: Sequence[Island], will: MadeAtWill) -> dict[str, list[pjrt.Device]]:
-        """Makes devices for all islands, of one PJRT client if it has room, so that copies between them stay in it."""
+        """Takes the devices of all islands from one PJRT client, so that copies between them stay within the client."""
         for island in wanted:
             if island.kind not in ("any", will.kind):
                 raise _wrong_kind(program, island, will.kind)
@@ -256,7 +266,10 @@ class Machine:
         return pool
 
     def _should_collect(self, wanted: Sequence[Island]) -> bool:
-        """Returns whether garbage is collected before devices are made: only after as many were bound as are in use."""
+        """Returns whether to collect garbage before new devices are created.
+
+        This is the case only after as many devices were bound as are in use, which bounds the cost of collections.
+        """
         if self.row.made_at_will is None or self._bound_since < self._collect_after:
             return False
         with self._lock:
@@ -268,11 +281,11 @@ class Machine:
         return True
 
     def _smallest_spare(self, count: int) -> list[pjrt.Device] | None:
-        """Returns the shortest list of unused devices of one client that has enough; None where there is none."""
+        """Returns the shortest list of unused devices of one client that has enough devices; None if there is none."""
         return min((spare for spare in self._spare.values() if len(spare) >= count), key=len, default=None)
 
     def _release_unused(self) -> None:
-        """Releases islands that have no user, no array and no run in flight: their devices are spare."""
+        """Releases islands that have no user, no array and no run in flight. Their devices become spare."""
         in_use = self.devices_in_use()
         for key, island in list(self._bound.items()):
             client = self._client_of.get(island.devices[0])
@@ -283,7 +296,7 @@ class Machine:
                 self._spare[client] = sorted([*self._spare[client], *island.devices], key=pjrt.ordinal)
 
     def _check_room(self, program: str, made: int, will: MadeAtWill) -> None:
-        """Counts devices that are about to be made. Raises PWC0503 where they are too many."""
+        """Counts devices that are about to be created. Raises PWC0503 if they exceed a limit of devices or threads."""
         if self._made + made > will.most:
             have = f"{self._made} {self.platform.upper()} devices made in this process, of at most {will.most}"
             needs = f"{made} more; delete programs and arrays on slices that you no longer use: del step, x"
@@ -307,7 +320,7 @@ def _wrong_kind(program: str, island: Island, kind: str) -> PathwaysError:
 
 
 def host_islands() -> list[list[pjrt.Device]]:
-    """Groups the host's devices into islands: TPUs by their slice, others together."""
+    """Groups the host's devices into islands: TPUs by slice, other devices together."""
     groups: dict[int, list[pjrt.Device]] = {}
     for device in pjrt.host_devices():
         groups.setdefault(getattr(device, "slice_index", 0) or 0, []).append(device)

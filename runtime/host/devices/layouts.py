@@ -1,4 +1,7 @@
-"""The layouts of a plan's arrays on the devices of this machine."""
+"""Layouts of a plan's arrays on the devices of this process.
+
+The loader (`host/load/`) resolves each layout of a plan once; engines use the result to place arguments and constants.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from pathways.runtime.host.devices.islands import PhysicalIsland
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One end of a transfer: the sharding by position, the real one, and the devices in mesh order."""
+    """One end of a transfer: the sharding by device position, the JAX sharding, and the devices in mesh order."""
 
     sharding: Sharding
     real: pjrt.NamedSharding
@@ -24,18 +27,18 @@ class Side:
 
     @cached_property
     def local(self) -> Sharding:
-        """The sharding in terms of positions among its own devices, so that plans can compare it."""
+        """The sharding with devices numbered from 0 in mesh order, so that shardings of two plans can be compared."""
         spec = MeshSpec(self.sharding.mesh.axes, tuple(range(self.sharding.mesh.size)))
         return Sharding(spec, self.sharding.dims)
 
     @cached_property
     def here(self) -> tuple[int, ...]:
-        """The positions whose devices this process has; others are those of its partners on an island of several."""
+        """Positions of the devices that belong to this process. Other hosts of the same island own the rest."""
         return tuple(i for i, device in enumerate(self.devices) if pjrt.is_here(device))
 
 
 class Sides:
-    """Layouts of a plan on this machine's devices; each made once, since JAX takes its time to make a sharding."""
+    """The layouts of a plan on the devices of this process. Each is built once: building a JAX sharding is slow."""
 
     def __init__(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         self.plan = plan
@@ -52,15 +55,15 @@ class Sides:
         return self._known[layout]
 
     def _real(self, layout: Layout) -> Any:
-        """JAX's sharding on these devices."""
+        """Builds the JAX sharding on these devices."""
         return pjrt.named_sharding(self.plan.meshes[layout.mesh].spec, layout.dims, self.devices(layout.mesh))
 
 
 class Shards(list[Any]):
-    """The shards of a value, single-device arrays in the order of its mesh; none where this process has none of it."""
+    """The shards of a value that this process has: single-device arrays in mesh order. May be empty."""
 
     def is_ready(self) -> bool:
-        return all([a.is_ready() for a in self])  # asked often: to make a generator takes longer than to ask
+        return all([a.is_ready() for a in self])  # polled often: a generator costs more than the checks
 
     def block_until_ready(self) -> None:
         for array in self:
@@ -72,7 +75,7 @@ class Shards(list[Any]):
 
 
 def put_on_side(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.DeviceArray:
-    """Copies a host array to the devices of a side that are of this process, sharded as it says."""
+    """Copies a host array, sharded, to those devices of a side that belong to this process."""
     if not side.here:
         return Shards()
     return pjrt.put(host, type_, side.sharding, side.real, side.devices, side.here)

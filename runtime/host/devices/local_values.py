@@ -1,4 +1,7 @@
-"""The values of an array, for another process: all, or what this one sends of it where others have a part."""
+"""Serializes the values of an array for another process: the whole array, or only the shards of this process.
+
+`host/host.py` calls it when the values of an array are requested.
+"""
 
 import json
 from typing import Any
@@ -9,17 +12,21 @@ from pathways.runtime.host.devices.layouts import Shards
 
 
 def all_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
-    """Copies an array, or its shard at a position, of which this process has all. Gives its shape (JSON) and bytes."""
+    """Copies an array, or its shard at a position, from this process, which has all of it.
+
+    Returns the shape as JSON, and the bytes.
+    """
     values = pjrt.to_host(array if shard < 0 else pjrt.shard(array, shard))
     return json.dumps(values.shape), values.tobytes()
 
 
 def local_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
-    """Copies what this process has of an array, or of its shard at a position; of equal parts, the first one's host has
-    them. Gives JSON (shape, size of an element, the part that each block of bytes is) and the bytes; nothing where it
-    has none.
+    """Copies the shards of an array that this process must send, or its shard at a position.
+
+    Of equal shards (replicas), the host of the first one sends it. Returns JSON and the bytes, both empty if there are
+    none. The JSON states the shape, the size of an element, and the box that each block of bytes fills.
     """
-    if isinstance(array, Shards):  # on a mesh without a device of this process
+    if isinstance(array, Shards):  # the mesh has no device of this process
         return "", b""
     devices: list[Any] = list(array.sharding.mesh.devices.flat)
     boxes = _boxes(array)
@@ -33,14 +40,14 @@ def local_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
     wanted = [p for p in here if boxes.index(boxes[p]) == p]
     shards = [pjrt.to_host(pjrt.shard(array, here.index(p))) for p in wanted]
     if not shards:
-        pjrt.to_host(pjrt.shard(array, 0))  # raises what is wrong with it
+        pjrt.to_host(pjrt.shard(array, 0))  # raises if its computation failed
         return "", b""
     said = _said(array.shape, shards[0].dtype.itemsize, [boxes[p] for p in wanted])
     return said, b"".join(values.tobytes() for values in shards)
 
 
 def _boxes(array: Any) -> list[Box]:
-    """The part of an array that each device has, in the order of its mesh."""
+    """Returns the box of the array that each device holds, in mesh order."""
     found = array.sharding.devices_indices_map(tuple(array.shape))
     return [
         tuple(s.indices(length)[:2] for s, length in zip(found[device], array.shape, strict=True))

@@ -1,23 +1,23 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""PJRT through jaxlib: the compat module of the runtime, and the only one that touches jaxlib's runtime API.
+"""The runtime's compat module for PJRT: the only module that calls jaxlib's runtime API. The whole runtime uses it.
 
-Each name below is private or half-private; the public fallback for execution is `jax.stages.Compiled.__call__`, which
-is 10-20 % slower and does not accept a plan's modules. Several of these calls kill the process when they are misused:
-shapes, dtypes, device order, argument counts and donation are therefore checked in `check.py` and at the door
-(`inputs.py`), never here.
+Each name below is private or half-private. The public fallback for execution is `jax.stages.Compiled.__call__`, which
+is 10-20 % slower and does not accept a plan's modules. Several of these calls kill the process if they are misused. So
+`check.py` and `inputs.py` check shapes, dtypes, device order, argument counts and donation; this module never does.
 
-* `xla_client.make_cpu_client(num_devices=n)`: devices of our own, apart from `jax.devices()`, which cannot grow.
+* `xla_client.make_cpu_client(num_devices=n)`: our own devices, separate from `jax.devices()`, which cannot grow.
 * `compile_and_load(module, DeviceList, CompileOptions)`: the device list wins over the assignment; Shardy stays on.
 * `execute_sharded`, `consume_with_handlers`, `global_aval_to_result_handler`: dispatch and its results.
 * `batched_device_put`, `batched_copy_array_to_devices_with_sharding`: the only copies; never with donation.
-* Iterating a `DeviceList`: jaxlib makes the class of the iterator at the first time, and another thread that iterates
-  one meanwhile gets an object without `__next__`. Done where devices are made, here and in group.py: no thread has any.
-* `TracebackScope`: where jaxlib stops when it notes the stack for each array that it makes; of one thread.
-* `_profiler.ProfilerSession`: when a device worked on which launch; jax.profiler shows it in files only.
-* `serialize`, `deserialize_executable`: the same code on other devices, 20 times cheaper than compiling again. Only
-  with options, and with the same number of devices.
-* `jaxlib.lapack.prepare_lapack_call`: JAX finds the functions of LAPACK when it lowers a call of one. Where another
-  process lowered it, that was not done, and the call jumps to address 0.
+* Iterating a `DeviceList`: jaxlib creates the iterator's class at the first use. Another thread that iterates one at
+  that time gets an object without `__next__`. So new devices are iterated once, here and in group.py, before any thread
+  has them.
+* `TracebackScope`: limits the stack that jaxlib records for each array that a thread creates.
+* `_profiler.ProfilerSession`: when a device worked on which launch; jax.profiler only writes this to files.
+* `serialize`, `deserialize_executable`: load code on other devices, 20 times cheaper than compiling again. They need
+  the compile options and the same number of devices.
+* `jaxlib.lapack.prepare_lapack_call`: registers LAPACK's functions. JAX does this when it lowers a call of one. If
+  another process lowered the call, they are not registered, and the call jumps to address 0.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ from pathways.runtime.host.devices.profiled import launch_spans, read_events
 
 Device: TypeAlias = Any
 DeviceArray: TypeAlias = Any
-"""A `jax.Array` on our devices: one sharded buffer, a future."""
+"""A `jax.Array` on our devices: one sharded buffer that may still be pending."""
 Executable: TypeAlias = Any
 Handlers: TypeAlias = list[Any]
 
@@ -60,45 +60,45 @@ _profiler: Any = importlib.import_module("jaxlib._profiler")
 
 without_frames: Callable[[], contextlib.AbstractContextManager[Any]]
 without_frames = getattr(_xla_client, "TracebackScope", contextlib.nullcontext)
-"""A context in which arrays are made without a look at the functions on the stack outside of it.
+"""A context in which new arrays do not record the stack frames outside of the context.
 
-Each array keeps what was on the stack when it was made, for memory profiles: 0.03 us a function and array.
+JAX records the stack of each new array for memory profiles, which costs 0.03 us per frame and array.
 """
 
 FAILURES: tuple[type[Exception], ...] = (jax.errors.JaxRuntimeError, ValueError, RuntimeError)
-"""What PJRT raises when an execution or a copy fails."""
+"""Exceptions that PJRT raises if an execution or a copy fails."""
 
 
 def make_devices(count: int) -> list[Device]:
-    """Devices of a client of our own: of CPU, the one platform that makes them at will."""
+    """Creates CPU devices in a new PJRT client. CPU is the only platform that creates devices on demand."""
     return_freed_memory()
     client: Any = _xc.make_cpu_client(num_devices=count)
     return _listed(client.devices())
 
 
 def is_here(device: Device) -> bool:
-    """Whether a device is of this process, and not only known here."""
+    """Returns whether a device belongs to this process."""
     return device.process_index == device.client.process_index()
 
 
 def host_devices() -> list[Device]:
-    """The devices of JAX's default backend."""
+    """Returns the devices of JAX's default backend."""
     return _listed(jax.devices())
 
 
 def _listed(devices: Sequence[Device]) -> list[Device]:
-    """The devices, once jaxlib has the class of an iterator over them."""
+    """Lists devices through a `DeviceList`, so that jaxlib creates the iterator's class."""
     return list(_xc.DeviceList(tuple(devices)))
 
 
 def default_platform() -> str:
-    """The platform of JAX's default backend: cpu, gpu (whatever its vendor), tpu."""
+    """Returns the platform of JAX's default backend: cpu, gpu (of any vendor) or tpu."""
     name: str = jax.default_backend()
     return name
 
 
 def lowering_platform(platform: str) -> str:
-    """The name under which JAX lowers for a platform: `gpu` is `cuda` or `rocm` there."""
+    """Returns JAX's lowering name of a platform: `cuda` or `rocm` for `gpu`."""
     names = platform_named(platform).lowered_as
     if len(names) == 1:
         return names[0]
@@ -108,7 +108,7 @@ def lowering_platform(platform: str) -> str:
 
 
 def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> NamedSharding:
-    """The sharding over devices given in the order of the mesh, real or virtual."""
+    """Builds a JAX sharding over real or virtual devices given in mesh order."""
     grid = np.empty(spec.size, dtype=object)
     grid[:] = list(devices)
     mesh = Mesh(grid.reshape(spec.shape), tuple(name for name, _ in spec.axes))
@@ -134,7 +134,7 @@ def compile_module(
 ) -> Executable:
     """Compiles StableHLO (text, bytecode or portable) for exactly these devices, in this order.
 
-    `callbacks` are the functions that it calls, by index: a module that calls any must never run without them.
+    `callbacks` are the host functions that the module calls, by index. The module must not run without them.
     """
     _find_lapack(module)
     if callbacks:
@@ -145,19 +145,19 @@ def compile_module(
 
 
 def _find_lapack(code: bytes | str) -> None:
-    """Registers LAPACK's functions for a module that calls them; only then, since it imports SciPy."""
+    """Registers LAPACK's functions, only if a module calls them, since it imports SciPy."""
     if (b"lapack_" in code) if isinstance(code, bytes) else ("lapack_" in code):
         lapack: Any = importlib.import_module("jaxlib.lapack")
         lapack.prepare_lapack_call("getrf_ffi", np.dtype(np.float32))
 
 
 def serialize(executable: Executable) -> bytes:
-    """Serializes compiled code; raises one of FAILURES where the platform cannot."""
+    """Serializes compiled code. Raises one of FAILURES if the platform cannot."""
     return executable.serialize()
 
 
 def deserialize(raw: bytes, devices: Sequence[Device]) -> Executable:
-    """Loads serialized code for as many devices as it was compiled for: with another number the process dies."""
+    """Loads serialized code. The number of devices must equal that at compilation, or the process dies."""
     _find_lapack(raw)
     return devices[0].client.deserialize_executable(raw, _xc.DeviceList(tuple(devices)), _options(devices))
 
@@ -167,9 +167,9 @@ def devices_of(executable: Executable) -> list[Device]:
 
 
 def give_up(device: Device, launch: int, message: str) -> bool:
-    """Fails the results of executions with this launch id that wait or run on a device; returns whether there are any.
+    """Fails the results of executions with this launch id on a device; returns whether there were any.
 
-    CPU only. Waits for the results end with an error; a thread that is stuck inside of the execution stays there.
+    CPU only. Waits for the results end with an error. A thread that is stuck inside the execution stays stuck.
     """
     try:
         return bool(device.poison_execution(launch, message))
@@ -178,12 +178,12 @@ def give_up(device: Device, launch: int, message: str) -> bool:
 
 
 def keep_for_ever(device: Device) -> None:
-    """Keeps the PJRT client of a device alive: with a thread stuck inside, its destructor would wait for ever."""
+    """Keeps the PJRT client of a device alive. With a thread stuck inside, its destructor would wait forever."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(device.client))
 
 
 def temporary_bytes(executable: Executable) -> int:
-    """Returns the bytes an execution needs on one device beside its arguments and results."""
+    """Returns the bytes that an execution needs on one device in addition to its arguments and results."""
     return int(executable.get_compiled_memory_stats().temp_size_in_bytes)
 
 
@@ -191,7 +191,7 @@ COSTS = ("flops", "transcendentals", "bytes accessed")
 
 
 def costs(executable: Executable) -> dict[str, float]:
-    """Returns the cost of an execution on each device, as XLA counts it: loops once. Empty where it does not count."""
+    """Returns XLA's cost of an execution per device, with each loop counted once. Empty if XLA does not count it."""
     try:
         found: dict[str, float] = executable.cost_analysis()
     except FAILURES:
@@ -205,7 +205,7 @@ def code_bytes(executable: Executable) -> int:
 
 
 def result_handlers(types: Sequence[ArrayType], shardings: Sequence[Any]) -> Handlers:
-    """Makes the handlers that turn an execution's results into arrays; once, at load."""
+    """Creates the handlers that turn an execution's results into arrays. Called at load, not per run."""
     return [_pxla_any.global_aval_to_result_handler(_aval(t), s, True) for t, s in zip(types, shardings, strict=True)]
 
 
@@ -221,9 +221,9 @@ def put(
     devices: Sequence[Device],
     here: Sequence[int] | None = None,
 ) -> DeviceArray:
-    """Copies a host array to the devices of a mesh, to each its own shard. The host array may change afterwards.
+    """Copies a host array to the devices of a mesh, one shard to each. The host array may change afterwards.
 
-    `here` are the positions of those that this process has; None: all. Raises InternalError where the devices hold
+    `here` are the positions of devices of this process; None: all positions. Raises InternalError if the devices hold
     another element type than `type_` states.
     """
     boxes = list(where.boxes(type_.shape))
@@ -236,9 +236,9 @@ def put(
 def placer(
     type_: ArrayType, sharding: Any, devices: Sequence[Device]
 ) -> "Callable[[Sequence[np.ndarray[Any, Any]]], DeviceArray]":
-    """Prepares to put shards on devices, each its own, as an array. The shards must not change afterwards.
+    """Prepares to put host shards on devices, one on each, as an array. The shards must not change afterwards.
 
-    What it gives raises InternalError where the devices hold another element type than `type_` states.
+    The returned function raises InternalError if the devices hold another element type than `type_` states.
     """
     aval, own = _aval(type_), list(devices)
     is_narrowed = type_.dtype in _NARROWED
@@ -247,7 +247,7 @@ def placer(
         with jax.enable_x64(True) if is_narrowed else contextlib.nullcontext():
             array = _xc.batched_device_put(aval, sharding, list(shards), own)
         held = array._arrays[0].dtype
-        if held != aval.dtype:  # the array itself repeats the type it was given; its shards have the real one
+        if held != aval.dtype:  # the array repeats the type it was given; its shards have the real one
             raise InternalError(f"{type_} was put on devices as {held}")
         return array
 
@@ -255,11 +255,11 @@ def placer(
 
 
 _NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})
-"""Element types that JAX narrows to 32 bits, without a word, where `jax_enable_x64` is off in the thread."""
+"""Element types that JAX silently narrows to 32 bits if `jax_enable_x64` is off in the thread."""
 
 
 def copy_shards(arrays: Sequence[DeviceArray], targets: Sequence[Device]) -> list[DeviceArray]:
-    """Copies single-device arrays, each to a device, in one batch; asynchronous, safe behind a pending producer."""
+    """Copies single-device arrays, one to each target, in one asynchronous batch. The arrays may still be pending."""
     return _xc.batched_copy_array_to_devices_with_sharding(
         list(arrays),
         [_xc.DeviceList((d,)) for d in targets],
@@ -269,13 +269,13 @@ def copy_shards(arrays: Sequence[DeviceArray], targets: Sequence[Device]) -> lis
 
 
 def copy_whole(array: DeviceArray, devices: Any, sharding: NamedSharding) -> DeviceArray:
-    """Copies an array shard by shard to as many other devices; `devices` comes from `device_list`."""
+    """Copies an array shard by shard to the same number of other devices. `devices` comes from `device_list`."""
     semantics = [_xc.ArrayCopySemantics.ALWAYS_COPY]
     return _xc.batched_copy_array_to_devices_with_sharding([array], [devices], [sharding], semantics)[0]
 
 
 def copy_again(array: DeviceArray) -> DeviceArray:
-    """Copies an array to where it lies: of one that several processes have, the shards of this one."""
+    """Copies an array onto its own devices. Of an array shared by several processes, copies the shards here."""
     if array.is_fully_addressable:
         return copy_whole(array, device_list(list(array.sharding.mesh.devices.flat)), array.sharding)
     shards = shards_of(array)
@@ -288,12 +288,12 @@ def device_list(devices: Sequence[Device]) -> Any:
 
 
 def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[DeviceArray]) -> DeviceArray:
-    """Makes one array of single-device arrays that already lie right; no copy, no check."""
+    """Combines single-device arrays, already on the right devices, into one array. No copy, no check."""
     return assembler(type_, sharding)(shards)
 
 
 def assembler(type_: ArrayType, sharding: NamedSharding) -> Callable[[Sequence[DeviceArray]], DeviceArray]:
-    """Prepares `assemble`; at load, since what JAX says of a type takes longer to make than the array."""
+    """Prepares `assemble` at load, since JAX takes longer to build the aval than the array."""
     aval = _aval(type_)
     return lambda shards: _array(aval, sharding, list(shards), committed=True, _skip_checks=True)
 
@@ -304,7 +304,7 @@ def shard(array: DeviceArray, position: int) -> DeviceArray:
 
 
 def shards_of(array: DeviceArray) -> Sequence[DeviceArray]:
-    """Returns all shards in the order of the mesh; no copy. Raises one of FAILURES where the array is deleted."""
+    """Returns all shards in mesh order; no copy. Raises one of FAILURES if the array is deleted."""
     with _TAKING_APART:
         shards = array._arrays
     if shards is None:
@@ -313,13 +313,13 @@ def shards_of(array: DeviceArray) -> Sequence[DeviceArray]:
 
 
 _TAKING_APART = threading.RLock()
-"""jaxlib 0.10 makes the list of shards when it is first asked for; of two threads that ask at once both fill the one
-list, and whatever is read of it afterwards is wrong.
+"""Guards the list of shards, which jaxlib 0.10 builds at the first request. Two threads that request it at once both
+fill the same list, and later reads are wrong.
 """
 
 
 def again(shard: DeviceArray) -> DeviceArray:
-    """Makes another array of the same buffer: what is copied to the host is kept with the array that was asked."""
+    """Creates another array of the same buffer. JAX caches a host copy in the array, so the original caches none."""
     return _array(shard.aval, shard.sharding, [shard], committed=True, _skip_checks=True)
 
 
@@ -330,15 +330,15 @@ def start_copy_to_host(array: DeviceArray) -> None:
 
 
 def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
-    """Copies an array to the host; the copy is kept with it. Raises one of FAILURES where its computation failed.
+    """Copies an array to the host and caches the copy in it. Raises one of FAILURES if its computation failed.
 
-    Waits first: to copy what has failed behind a stuck execution waits for that execution (jaxlib 0.10 and 0.12, seen).
+    Waits for the array first: a copy of a failed array waits for an earlier stuck execution (jaxlib 0.10, 0.12, seen).
     """
     array.block_until_ready()
-    shards_of(array)  # before JAX asks
+    shards_of(array)  # under the lock, before JAX builds the list
     try:
         return np.asarray(array)
-    except TypeError:  # deleted between one shard and the next
+    except TypeError:  # deleted during the copy, between two shards
         if not array.is_deleted():
             raise
         raise RuntimeError("the array has been deleted") from None
@@ -363,15 +363,15 @@ def is_array(value: Any) -> bool:
 
 
 Profile: TypeAlias = tuple[Any, int]
-"""A session of XLA's profiler, and when it was anchored (nanoseconds of `time.perf_counter_ns`)."""
+"""A session of XLA's profiler, and the time of its anchor event (`time.perf_counter_ns`)."""
 
 
 def start_profile() -> Profile:
-    """Starts XLA's profiler; one at a time in a process. Python itself is not traced."""
+    """Starts XLA's profiler, at most one in a process. Python itself is not traced."""
     options = ProfileOptions()
     options.python_tracer_level = 0
     session: Any = _profiler.ProfilerSession(options)
-    with TraceAnnotation(_ANCHOR):  # ties the profiler's clock to ours
+    with TraceAnnotation(_ANCHOR):  # relates the profiler's clock to ours
         anchor = time.perf_counter_ns()
     return session, anchor
 
@@ -380,9 +380,9 @@ _ANCHOR = "pathways anchor"
 
 
 def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
-    """Stops the profiler; returns first start and last end, on our clock, of each launch id on each ordinal."""
+    """Stops the profiler; returns first start and last end, on our clock, of each (launch id, device ordinal)."""
     session, anchor = profile
-    with warnings.catch_warnings():  # the first look at stats warns, and as an error that kills the process
+    with warnings.catch_warnings():  # the first read of stats warns; as an error, the warning kills the process
         warnings.simplefilter("ignore")
         events = read_events(ProfileData.from_serialized_xspace(session.stop()).planes, _ANCHOR)
     anchored = next((event.begin for event in events if event.name.startswith(_ANCHOR)), None)
@@ -393,5 +393,5 @@ def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def ordinal(device: Device) -> int:
-    """Returns the number that the profiler has for a device: in its process, or in all of those of one client."""
+    """Returns the profiler's number of a device: local in process 0, global in other processes of a group."""
     return int(device.local_hardware_id if device.process_index == 0 else device.id)

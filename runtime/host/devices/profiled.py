@@ -1,8 +1,8 @@
-"""What XLA's profiler saw, as events: when each device worked on which launch. Pure.
+"""Extracts from a profile of XLA's profiler when each device worked on which launch. Pure; called by `pjrt.py`.
 
-On CPU the work of a device is an event that states launch and device. On GPU the kernels of a device are in a plane of
-its own, each with the number of the driver's call that started it; and that call is inside of the event of an execution
-that states its launch, in the same thread, or in a thread to which that execution has handed it.
+On CPU, an event of a device's work states launch and device. On GPU, each device has its own plane for its kernels.
+A kernel carries the number of the driver call that started it. That driver call lies inside the event of an execution,
+which states the launch. Both are in the same thread, or the execution has passed the call on to another thread.
 """
 
 import re
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Spans: TypeAlias = dict[tuple[int, int], tuple[float, float]]
-"""First start and last end of each launch id on each ordinal of a device."""
+"""First start and last end, in nanoseconds, of each (launch id, device ordinal)."""
 
 _TELLING = frozenset({"run_id", "correlation_id", "_ct"})
 _DEVICE = re.compile(r"/device:GPU:(\d+)")
-"""The name of a plane that has what one GPU did."""
+"""The name of the plane that holds the kernels of one GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Event:
 
     plane: str
     line: tuple[int, int]
-    """Its plane and line, by number: one thread, or one queue of a device."""
+    """The numbers of the plane and of the line in it. A line is one thread, or one queue of a device."""
     name: str
     begin: float
     end: float
@@ -32,7 +32,7 @@ class Event:
 
 
 def read_events(planes: Iterable[Any], anchor: str) -> list[Event]:
-    """Reads what tells of launches in a profile, as XLA's reader gives it, and events named `anchor`...."""
+    """Reads the events of a profile that describe launches, and the events whose name starts with `anchor`."""
     found: list[Event] = []
     for p, plane in enumerate(planes):
         for n, line in enumerate(plane.lines):
@@ -44,7 +44,7 @@ def read_events(planes: Iterable[Any], anchor: str) -> list[Event]:
 
 
 def launch_spans(events: Sequence[Event]) -> Spans:
-    """Finds when each device worked on each launch, as far as the platform tells."""
+    """Finds when each device worked on each launch, as far as the platform records it."""
     spans: Spans = {}
     for launch, ordinal, event in (*_stated(events), *_by_driver_calls(events)):
         begin, end = spans.get((launch, ordinal), (float("inf"), 0.0))
@@ -68,7 +68,7 @@ def _by_driver_calls(events: Sequence[Event]) -> Iterator[tuple[int, int, Event]
 
 
 def _launches_of_calls(events: Sequence[Event]) -> dict[Any, int]:
-    """Finds the launch of each call of the driver, by the number of the call."""
+    """Maps the number of each driver call to its launch id."""
     handed = {
         (event.stats["_pt"], event.stats["_p"]): int(event.stats["run_id"])
         for event in events
@@ -76,7 +76,7 @@ def _launches_of_calls(events: Sequence[Event]) -> dict[Any, int]:
     }
     found: dict[Any, int] = {}
     inside: dict[tuple[int, int], tuple[float, int]] = {}
-    """By thread: until when it is in which execution."""
+    """By thread: the end of the current execution, and its launch id."""
     for event in sorted(events, key=lambda e: (e.begin, -e.end)):
         if _DEVICE.match(event.plane):
             continue

@@ -1,4 +1,7 @@
-"""Arrays on devices of this process, written to files shard by shard, and read back onto whatever devices."""
+"""Writes arrays on devices of this process to files, shard by shard, and reads them back onto any devices.
+
+Snapshots call it: `client/saved_buffers.py` in a client, `host/snapshots.py` on a host.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,9 +17,9 @@ from pathways.runtime.host.devices.layouts import Shards, Side
 
 
 def write_shards(array: pjrt.DeviceArray, folder: Path, file: ArrayFile) -> None:
-    """Writes what the devices hold, one shard after another; replicas once. Waits for the array.
+    """Waits for an array and writes the shards that devices here hold, one after another. Replicas are written once.
 
-    Raises PWC0606, and one of `pjrt.FAILURES` where the array never comes.
+    Raises PWC0606, and one of `pjrt.FAILURES` if the computation of the array failed.
     """
     array.block_until_ready()
     for box, copied in _distinct_shards(array):
@@ -24,7 +27,10 @@ def write_shards(array: pjrt.DeviceArray, folder: Path, file: ArrayFile) -> None
 
 
 def read_shards(folder: Path, file: ArrayFile, side: Side) -> Any:
-    """Reads an array onto the devices of a side that are of this process, one shard after another. Raises PWC0615."""
+    """Reads an array, one shard after another, onto those devices of a side that belong to this process.
+
+    Raises PWC0615.
+    """
     if not side.here:
         return Shards()
     holders: dict[Box, list[int]] = {}
@@ -40,16 +46,16 @@ def read_shards(folder: Path, file: ArrayFile, side: Side) -> Any:
 
 
 def side_on(sharding: Sharding, devices: Sequence[pjrt.Device]) -> Side:
-    """A sharding by position, on devices of this process in the order of its mesh."""
+    """Applies a sharding by position to devices of this process, given in mesh order."""
     real = pjrt.named_sharding(sharding.mesh, sharding.dims, devices)
     return Side(sharding, real, tuple(devices))
 
 
 def _distinct_shards(array: pjrt.DeviceArray) -> list[tuple[Box, Callable[[], "np.ndarray[Any, Any]"]]]:
-    """Lists the parts of an array that the devices of this process hold, each once, and how to copy it to the host.
+    """Lists the distinct shards of an array that this process must write, each with a function that copies it.
 
-    What several processes hold is listed where its first copy is. The copy to the host is not kept with the array: who
-    takes one part after another has room for one.
+    A shard held by several processes is listed only in the process of its first replica. The host copy is not cached in
+    the array, so that a caller that handles one shard at a time needs memory for one only.
     """
     found: dict[Box, Callable[[], np.ndarray[Any, Any]]] = {}
     first: dict[Box, pjrt.Device] = {}
@@ -70,7 +76,7 @@ def _box(index: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
 def _put_shards(
     host: "np.ndarray[Any, Any]", type_: ArrayType, devices: Sequence[pjrt.Device]
 ) -> list[pjrt.DeviceArray]:
-    """Copies one shard to each of some devices."""
+    """Copies the same shard to each of these devices."""
     aval = ArrayType(host.shape, type_.dtype)
     spec = MeshSpec((), (0,))
     where = Sharding(spec, ((),) * host.ndim)

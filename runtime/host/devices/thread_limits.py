@@ -1,4 +1,7 @@
-"""How many threads this process may still start: XLA ends the process where it cannot start one of its own."""
+"""Counts the threads that this process may still start. XLA ends the process if it cannot start one of its threads.
+
+`islands.py` calls it before it creates devices.
+"""
 
 import contextlib
 import sys
@@ -6,13 +9,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-_STACK = 8 << 20
-"""Bytes of address space that a thread takes where nothing else is set."""
+_DEFAULT_STACK_BYTES = 8 << 20
+"""Address space of a thread if no stack limit is set."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def room() -> int:
-    """Counts threads left by the limits of the process and of its container; a large number where there is no limit."""
+    """Counts the threads left under the limits of the process and its container; a large number if there is none."""
     return min([1 << 30, *_of_process(), *_of_container()])
 
 
@@ -28,7 +31,7 @@ def _of_process() -> Iterator[int]:
         used = 0
         with contextlib.suppress(OSError, ValueError, IndexError):
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        yield max(0, space - used) // (stack if 0 < stack < 1 << 40 else _STACK)
+        yield max(0, space - used) // (stack if 0 < stack < 1 << 40 else _DEFAULT_STACK_BYTES)
     if count != resource.RLIM_INFINITY:
         yield max(0, count - threading.active_count())
 

@@ -1,8 +1,11 @@
-"""Moving a buffer to another mesh or sharding, prepared at load: copies, cuts and joins, all asynchronous.
+"""Prepares transfers of arrays to another mesh or sharding, as asynchronous copies, cuts and joins on devices.
 
-Where every target shard is the whole source shard of its position, it is one batched copy. Otherwise each source
-device cuts the pieces that others lack (one small program a device), one batched copy carries them, and each target
-device joins its pieces. Nothing goes through the host, nothing waits.
+The loader calls it (`host/load/steps.py`, `host/load/edges.py`). A transfer never passes through host memory and never
+waits.
+
+If every target shard is the source shard at the same position, a transfer is one batched copy. Otherwise each source
+device cuts the pieces that other devices need, with one small program per device. One batched copy moves the pieces,
+and each target device joins its pieces.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +23,7 @@ Mover: TypeAlias = Callable[[pjrt.DeviceArray], pjrt.DeviceArray]
 
 @dataclass(frozen=True)
 class DeviceOp:
-    """One action of a transfer: `cut` or `join` on a device, or `copy` of `bytes` from one device to another."""
+    """One action of a transfer: a `cut` or `join` on a device, or a `copy` of `bytes` between two devices."""
 
     kind: str
     source: pjrt.Device
@@ -30,18 +33,18 @@ class DeviceOp:
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """A prepared transfer: `move` enqueues it; `record` lists its actions, the same each time."""
+    """A prepared transfer. `move` enqueues it; `record` lists its actions, which are the same each time."""
 
     move: Mover
     record: tuple[DeviceOp, ...]
 
 
 Compile: TypeAlias = Callable[[str, pjrt.Device], pjrt.Executable]
-"""Compiles StableHLO text for a device, or takes the executable from a cache."""
+"""Compiles StableHLO text for a device, or returns the cached executable."""
 
 
 def prepare_transfer(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Transfer:
-    """Prepares to move arrays of this type from `source` to `target`."""
+    """Prepares the transfer of arrays of one type from `source` to `target`."""
     ids = {d: i for i, d in enumerate(dict.fromkeys((*source.devices, *target.devices)))}
     plan = plan_reshard(
         type_.shape,
@@ -54,7 +57,7 @@ def prepare_transfer(type_: ArrayType, source: Side, target: Side, compile_on: C
         ends = zip(source.devices, target.devices, plan.source_boxes, strict=True)
         copies = tuple(DeviceOp("copy", a, b, _bytes(type_, box)) for a, b, box in ends)
         crossing = sum(op.bytes for op in copies if op.source != op.target)
-        # Replicas that lie on a target device already, at another position, are not copied.
+        # A replica that is already on a target device, at another position, is not copied.
         if crossing == plan.moved * type_.shard_bytes(()):
             return Transfer(_whole(target), copies)
     return _pieces(type_, target, source, plan.pieces, plan.source_boxes, plan.target_boxes, compile_on)
@@ -71,7 +74,7 @@ def _whole(target: Side) -> Mover:
 
 @dataclass(frozen=True, eq=False)
 class DeviceProgram:
-    """A prepared program of one device, over arrays there: shards, or pieces of them."""
+    """A prepared program of one device. Its arguments and results are shards on the device, or pieces of shards."""
 
     executable: pjrt.Executable
 
@@ -111,7 +114,7 @@ def _pieces(
 def prepare_cut(
     type_: ArrayType, source: Side, pieces: Sequence[Piece], source_boxes: Sequence[Box], compile_on: Compile
 ) -> Callable[[pjrt.DeviceArray], list[pjrt.DeviceArray]]:
-    """Prepares to cut pieces out of the shards of an array: gives one array a piece, on the device that has it."""
+    """Prepares to cut pieces out of an array's shards. The result gives one array per piece, on its source device."""
     cuts = _cuts(pieces, source_boxes)
     cutters = {
         position: DeviceProgram(compile_on(_cut(type_, source_boxes[position], boxes), source.devices[position]))
@@ -133,8 +136,10 @@ def prepare_cut(
 def prepare_join(
     type_: ArrayType, target: Side, pieces: Sequence[Piece], target_boxes: Sequence[Box], compile_on: Compile
 ) -> Callable[[Sequence[pjrt.DeviceArray]], pjrt.DeviceArray]:
-    """Prepares to join pieces, each on the device of its target, to an array; `pieces` are ordered by target, and are
-    those for devices of this process."""
+    """Prepares to join pieces, each already on its target device, into an array.
+
+    `pieces` are the pieces for devices of this process, ordered by target.
+    """
     by_target = _by_target(pieces, len(target_boxes))
     incoming = [by_target[position] for position in target.here]
     joiners = [
@@ -162,7 +167,7 @@ def _joiner(
 
 
 def _cuts(pieces: Sequence[Piece], source_boxes: Sequence[Box]) -> dict[int, list[Box]]:
-    """The boxes that must be cut out of the shard at each position."""
+    """Finds the boxes that must be cut out of the shard at each position."""
     cuts: dict[int, list[Box]] = {}
     for piece in pieces:
         if piece.box != source_boxes[piece.source]:
@@ -196,7 +201,7 @@ def _typed(type_: ArrayType, box: Box) -> str:
 
 
 def _cut(type_: ArrayType, shard: Box, boxes: Sequence[Box]) -> str:
-    """Makes a program that cuts `boxes` (of the whole array) out of a shard that holds `shard`."""
+    """Writes a program that cuts `boxes` out of the shard with the box `shard`. Boxes refer to the whole array."""
     lines: list[str] = []
     for i, box in enumerate(boxes):
         ranges = ", ".join(f"{p - o}:{q - o}" for (p, q), (o, _) in zip(box, shard, strict=True))
@@ -206,7 +211,7 @@ def _cut(type_: ArrayType, shard: Box, boxes: Sequence[Box]) -> str:
 
 
 def _join(type_: ArrayType, target: Box, got: Sequence[Piece]) -> str:
-    """Makes a program that joins pieces to the shard that holds `target`; an empty shard has no pieces."""
+    """Writes a program that joins pieces into the shard with the box `target`. An empty shard has no pieces."""
     whole = _typed(type_, target)
     lines = [f"%z = stablehlo.constant {_zero(type_)} : {whole}"]
     current = "%z"
@@ -236,7 +241,7 @@ def _zero(type_: ArrayType) -> str:
 def program_text(
     parameters: Sequence[str], results: Sequence[str], lines: Sequence[str], returned: Sequence[str]
 ) -> str:
-    """Writes the StableHLO of a small program: its parameters with their types, its lines, its results."""
+    """Writes the StableHLO text of a small program from its typed parameters, result types, body lines and results."""
     body = "\n    ".join(lines)
     signature = f"func.func public @main({', '.join(parameters)}) -> ({', '.join(results)})"
     return (

@@ -1,7 +1,9 @@
-"""Waiting for work on a device, in a way that ends also when the device is lost.
+"""Waits for work on a device; a wait also ends if the device is lost.
 
-PJRT's own wait for a token ends when the execution does, and never before: not when the execution is given up, not for
-Ctrl-C. So a helper thread waits there, and the calling thread waits for the helper or for the loss.
+The in-flight limit, runs (`host/run/`) and the transfer server use it.
+
+PJRT's own wait for a token ends only when the execution does. It ignores Ctrl-C and an abandoned execution. So a helper
+thread waits for the token, and the calling thread waits for the helper or for the loss.
 """
 
 import contextlib
@@ -13,38 +15,38 @@ from pathways.runtime.host.devices.pjrt import FAILURES
 from pathways.runtime.monitor import Gate
 from pathways.runtime.threads import started
 
-IDLE_HELPER = 1.0
-"""Seconds after which an idle helper thread ends."""
+IDLE_HELPER_TIMEOUT_S = 1.0
+"""Idle time after which a helper thread ends."""
 
 
 class Abandonable(Protocol):
-    """The part of a device's queue that waits need (`in_flight_limit.DeviceQueue`)."""
+    """Interface of a device queue that waits need (`in_flight_limit.DeviceQueue`)."""
 
     lost: bool
     waits: "set[Gate]"
 
 
 class Opens(Protocol):
-    """What a helper opens when it has waited: a gate, or those of many."""
+    """Interface of an object that a helper opens after its wait: one gate, or a shared wait."""
 
     def open(self) -> None: ...
 
 
 class SharedWait:
-    """A helper's wait for one value, which opens the gates of all who wait for that value or others."""
+    """A helper's wait for one value. It opens the gates of all waiters, which may also wait for other values."""
 
     def __init__(self, value: Any) -> None:
         self._gates: set[Gate] = set()
         self._over = False
         self._lock = threading.Lock()
-        """Guards both."""
+        """Guards `_gates` and `_over`."""
         helper = _helper()
         self.has_helper = helper.is_there
         if self.has_helper:
             helper.wait([value], self)
 
     def add(self, gate: Gate) -> None:
-        """Has a gate opened when the value is there, good or bad; at once where it is."""
+        """Opens a gate when the value is ready or has failed, at once if it already is."""
         with self._lock:
             if not self._over:
                 self._gates.add(gate)
@@ -64,7 +66,7 @@ class SharedWait:
 
 
 def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
-    """Waits until all executions are done or have failed; returns False where a device is lost before."""
+    """Waits until all executions are done or have failed; returns False if a device is lost first."""
     gate = Gate()
     for queue in queues:
         queue.waits.add(gate)
@@ -80,14 +82,14 @@ def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
 
 
 def wait_at_most(values: Sequence[Any], seconds: float) -> None:
-    """Waits until all values are there, good or bad, or so many seconds."""
+    """Waits until all values are ready or have failed, but no longer than `seconds`."""
     gate = Gate()
     _helper().wait(values, gate)
     gate.pass_through(seconds)
 
 
 class _Helper:
-    """A thread that waits for tokens, or for values, again and again."""
+    """A reusable thread that waits for tokens or values, one request at a time."""
 
     def __init__(self) -> None:
         self._given: tuple[Sequence[Any], Opens] | None = None
@@ -105,8 +107,8 @@ class _Helper:
 
     def _work(self) -> None:
         while True:
-            while not self._go.acquire(timeout=IDLE_HELPER):
-                with contextlib.suppress(ValueError):  # another thread has just taken it
+            while not self._go.acquire(timeout=IDLE_HELPER_TIMEOUT_S):
+                with contextlib.suppress(ValueError):  # another thread has just taken this helper
                     _idle.remove(self)
                     return
             assert self._given is not None

@@ -1,1 +1,1 @@
-"""Loading a plan: makes steps, prepared for devices, of its instructions."""
+"""Loads plans: turns their instructions into steps that are prepared for devices."""

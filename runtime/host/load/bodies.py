@@ -1,4 +1,7 @@
-"""Loading the bodies of a plan's branches, and putting constants where they are used."""
+"""Loads the bodies of a plan's branches, and puts constants on the devices that use them.
+
+Called by `loaded_part.py` when a plan is loaded.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +28,7 @@ def load_bodies(
     sequential: bool,
     edges_of: Callable[[int], Edges | None] = lambda _: None,
 ) -> list[LoadedBody]:
-    """Loads the parts of all bodies, ready to run. `edges_of` gives what of a body goes between hosts."""
+    """Loads this host's partition of every body. `edges_of` returns the edges of a body between hosts, if any."""
     loaded: list[LoadedBody] = []
     for number, own in enumerate(part.bodies):
         body = part.plan.of_body(number)
@@ -45,7 +48,7 @@ def load_bodies(
 
 
 def _overwritten(plan: Plan, offsets: Mapping[str, int]) -> set[int]:
-    """Finds the slots that are donated to a computation, or to a loop."""
+    """Finds the slots that are donated to a computation or a loop."""
     return {
         offsets[stream.island] + slot
         for stream in plan.streams
@@ -56,7 +59,7 @@ def _overwritten(plan: Plan, offsets: Mapping[str, int]) -> set[int]:
 
 
 def put_constants(plan: Plan, sides: Sides) -> list[tuple[int, Any]]:
-    """Puts a plan's constants on devices; returns their slots and arrays."""
+    """Puts a plan's constants on devices; returns (slot, array) pairs."""
     held: list[tuple[int, Any]] = []
     offsets = offsets_of(plan)
     for constant in plan.constant_buffers:

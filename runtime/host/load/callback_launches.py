@@ -1,4 +1,7 @@
-"""Launches of computations with host callbacks: one at a time, since exceptions are kept for one launch."""
+"""Launches computations with host callbacks one at a time, since exceptions are kept for one launch only.
+
+`steps.py` puts it around the launcher of each such computation.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +13,12 @@ from pathways.runtime.host.load.launches import Launcher
 from pathways.runtime.host.run.fallible import WatchedLaunch
 
 MOST_QUICK_S = 0.001
-"""Callbacks that return within this time may run on the thread of the caller. Starting a thread takes 0.3 ms."""
+"""Maximum duration of callbacks for which a run may stay on its caller's thread. Starting a thread takes 0.3 ms."""
 
 
 @dataclass(eq=False)
 class OneAtATime:
-    """Launches a computation with callbacks, each time when the launch before is done."""
+    """Launches a computation with callbacks. Each launch waits until the previous one is done."""
 
     launch: Launcher
     record: CallbackRecord
@@ -26,7 +29,7 @@ class OneAtATime:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the launch before is done, and its callbacks returned soon."""
+        """Whether the previous launch is done, and each of its callbacks returned within MOST_QUICK_S."""
         return self.previous is not None and self.previous.is_over and self.record.longest_s < MOST_QUICK_S
 
     def __call__(

@@ -1,4 +1,7 @@
-"""The costs of a plan as XLA counts them on its devices: operations and bytes of a run, and the size of the code."""
+"""Counts the costs of a plan with XLA's cost analysis: operations and bytes of a run, and the size of the code.
+
+Engines call it for their islands: in this process, or on each host, which sends its counts to the client as JSON.
+"""
 
 import json
 from collections import defaultdict
@@ -17,18 +20,18 @@ from pathways.runtime.host.run.fallible import watched_callbacks
 from pathways.runtime.wire.errors import BadMessage
 
 Totals: TypeAlias = defaultdict[str, float]
-"""The counts, by the names that XLA gives them."""
+"""Counts by XLA's names for them."""
 
 
 @dataclass(eq=False)
 class IslandCost:
-    """The costs of one run of a plan on an island, over all of its devices; `code` is bytes on one device."""
+    """The costs of one run of a plan on an island, summed over its devices. `code` is bytes on one device."""
 
     totals: Totals = field(default_factory=lambda: Totals(float))
     code: int = 0
 
     def with_part(self, other: "IslandCost") -> "IslandCost":
-        """The costs of an island of which another host has counted another part."""
+        """Adds the costs that another host of the island counted for its devices."""
         for name, value in other.totals.items():
             self.totals[name] += value
         self.code = max(self.code, other.code)
@@ -36,9 +39,9 @@ class IslandCost:
 
 
 def costs_of(plan: Plan, sides: Sides, executables: Executables) -> dict[str, IslandCost]:
-    """Counts the costs of each island of these sides.
+    """Counts the costs of each island of `sides`.
 
-    Bodies of branches count once, as XLA counts loops: data decides how often.
+    The bodies of branches count once, as loops do in XLA, since data decides how often they run.
     """
     found = {s.island: IslandCost() for s in plan.streams if s.island in sides.islands}
     known: dict[tuple[int, int], tuple[Totals, int]] = {}
@@ -64,7 +67,7 @@ def _cost(plan: Plan, run: Run, sides: Sides, executables: Executables) -> tuple
     for module, devices in code_of(computation, sides.devices(run.mesh)):
         code = executables.load(module, devices, watched)
         for name, value in pjrt.costs(code).items():
-            total[name] += value * sum(pjrt.is_here(d) for d in devices)  # their hosts count the others
+            total[name] += value * sum(pjrt.is_here(d) for d in devices)  # other hosts count their own devices
         size = pjrt.code_bytes(code)
     return total, size
 
@@ -74,7 +77,7 @@ def write_costs(costs: Mapping[str, IslandCost]) -> str:
 
 
 def read_costs(text: str, host: str) -> dict[str, IslandCost]:
-    """Reads what `write_costs` wrote. Raises PWC0911 for anything else."""
+    """Reads the output of `write_costs` from a host. Raises PWC0911 for any other text."""
     try:
         read: Any = json.loads(text)
         return {str(island): _read_cost(cost) for island, cost in read.items()}

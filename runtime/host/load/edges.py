@@ -1,7 +1,9 @@
-"""What goes between the islands of different hosts: cut and offered by the source, pulled and joined by the target.
+"""Prepares transfers between islands of different hosts: the source cuts and offers pieces, the target pulls and joins.
 
-Neither waits for the other: values are offered and pulled before they exist. What depends on one is enqueued when it
-has arrived (load/waves.py), so that no host that is slow, frozen or gone can hang a device.
+`steps.py` calls it for each send and receive that crosses hosts.
+
+Neither end waits for the other: values are offered and pulled before they exist. Steps that depend on a value are
+enqueued after it has arrived (`load/waves.py`). So a host that is slow, frozen or lost cannot hang a device.
 """
 
 import re
@@ -37,7 +39,7 @@ from pathways.runtime.states import RECEIVED, SENT
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Prepares both ends of edges: `plan` is the whole one, which names meshes of other hosts."""
+    """Prepares the sending or receiving end of each edge of this host. `plan` is the whole plan, with all meshes."""
 
     plan: Plan
     sent: Mapping[int, Edge]
@@ -56,15 +58,15 @@ class Edges:
     def offer(
         self, edge: Edge, slot: int, side: Side, compile_on: Compile, stays: int = -1, *, is_last: bool = False
     ) -> Callable[[Frame], None]:
-        """Offers the pieces of the array in a slot; where that is poison, arrays that say why.
+        """Prepares the step that offers the pieces of the array in a slot. For poison, it sends the cause.
 
-        `is_last`: nothing is launched between this and what is waited for next. Of a copy inside of an island of
-        several hosts, pieces for devices of this one go to the slot `stays`.
+        `is_last`: nothing is launched between this step and the next wait. If a copy stays inside an island of several
+        hosts, the pieces for devices of this host go to the slot `stays`.
         """
         found = self._pieces(edge)
         mine = self.neighbors.rank_on(edge.source)
         own = [i for i, p in enumerate(found.pieces) if found.sources[p.source] == mine]
-        if not own and stays < 0:  # of an array without elements, say; nothing is pulled: an offer would stay for ever
+        if not own and stays < 0:  # e.g. an array without elements: nothing pulls it, so an offer would stay forever
             return _nothing
         pieces = [found.pieces[i] for i in own]
         place = {index: at for at, index in enumerate(own)}
@@ -80,7 +82,7 @@ class Edges:
         names, ranks = self.neighbors.ranks.names(edge.target), self.neighbors.ranks
         kept: list[int] = []
         bit = self._leaving[edge.channel]
-        state = number if stays < 0 else ~number  # what stays is also received here
+        state = number if stays < 0 else ~number  # an inner copy is also received here
         offers: list[_Offer] = []
         for (source, target), indices in found.by_pair.items():
             if source == mine and edge.source == edge.target and target == mine:
@@ -110,7 +112,7 @@ class Edges:
                         frame.values[stays] = [arrays[i] for i in kept]
                     return
                 why, poison = _MARK.format(write_diagnostic(value.cause)), value
-            except Exception as error:  # the other end must hear of any error
+            except Exception as error:  # the other end must be notified of any error
                 why, poison = str(error), Poison(_failure(edge, error, None))
             for to, transport, pair, _, values in offers[told:]:
                 to.fail(transport, frame.transfers + pair, why, values)
@@ -120,7 +122,10 @@ class Edges:
         return enqueue
 
     def pull(self, edge: Edge, slot: int, side: Side, stays: int = -1) -> Callable[[Frame], None]:
-        """Asks for the pieces of an array; the slot holds them until they are there. `stays`: as of the offer."""
+        """Prepares the step that pulls the pieces of an array. The slot holds the pending pieces until they arrive.
+
+        `stays`: the same slot as in `offer`.
+        """
         found = self._pieces(edge)
         mine = self.neighbors.rank_on(edge.target)
         own = [i for i, p in enumerate(found.pieces) if found.targets[p.target] == mine]
@@ -145,7 +150,7 @@ class Edges:
             frame.turn_edge(RECEIVED, number, "be pulled")
             arrays: list[Any] = [None] * count
             bad: Poison | None = None
-            for name, pair, wanted, places in asked:  # all of them, or some offers would stay
+            for name, pair, wanted, places in asked:  # even after an error, or some offers would stay
                 try:
                     source: Inbound = frame.sources[name]
                     for at, array in zip(places, source.fetch(frame.transfers + pair, wanted), strict=True):
@@ -172,7 +177,7 @@ class Edges:
         return Arrival(edge, slot, join, where, self.neighbors, self._coming.get(edge.channel, ALONE), votes)
 
     def _pieces(self, edge: Edge) -> "_Pieces":
-        """The pieces of an edge, ordered by target, found once. Ends on two islands have no device in common."""
+        """Computes the pieces of an edge, ordered by target, once. Two different islands share no device."""
         if edge.number not in self._known:
             here, there = self.plan.sharding(edge.here), self.plan.sharding(edge.there)
             ids: tuple[Sequence[int], Sequence[int]] = here.mesh.devices, there.mesh.devices
@@ -188,7 +193,7 @@ class Edges:
 
 
 class _Offer(NamedTuple):
-    """What goes to one host: by which transport, and which of the arrays."""
+    """The values offered to one host: the transport, the pair number, and the indices of the arrays."""
 
     to: Outbound
     transport: int
@@ -199,7 +204,7 @@ class _Offer(NamedTuple):
 
 @dataclass(frozen=True)
 class _Pieces:
-    """What goes over an edge: its pieces, and the ranks that have them."""
+    """The shards sent along one edge, and the ranks that own them."""
 
     plan: ReshardPlan
     pieces: Sequence[Piece]
@@ -207,16 +212,18 @@ class _Pieces:
     targets: Sequence[int]
     by_pair: Mapping[tuple[int, int], list[int]]
     is_whole: bool
-    """Whether every shard goes as it is to its position, from one host to another: then the array is offered and
-    pulled as one. To ask for each of four small shards alone takes a fifth of a hop longer."""
+    """Whether every shard goes unchanged to the same position, from one host to another.
+
+    The array is then offered and pulled as one. Pulling four small shards separately takes a fifth of a hop longer.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class Arrival:
-    """The task that waits for the pieces of a value, and joins them.
+    """The task that waits for the pieces of a value and joins them.
 
-    Where several hosts have the island (`votes` is not 0), each says whether its own are there, and all go by what they
-    are told: a collective of which one device has nothing to read would wait for ever.
+    If several hosts share the island (`votes` is not 0), each host reports whether its pieces have arrived. All hosts
+    then act on the common decision: a collective would wait forever if one device had no input.
     """
 
     edge: Edge
@@ -256,8 +263,8 @@ class Arrival:
             yield from self._awaited(Pulled(pulled))
             try:
                 pulled.block_until_ready()
-                pulled = Shards(landed(pulled))  # what may fail is done before all go by it
-            except Exception as error:  # as below
+                pulled = Shards(landed(pulled))  # may fail, so it is done before the vote
+            except Exception as error:  # any error is voted on, too
                 found = Poison(_cause(self.neighbors, self.edge, frame, error, self.where))
         decisions.say(self.votes, name, name, found if isinstance(found, Poison) else 1)
         yield (Deciding(decisions, name),)
@@ -274,29 +281,29 @@ class Arrival:
             pulled.block_until_ready()
             frame.values[self.slot] = self.join(landed(pulled))
             frame.turn_edge(RECEIVED, number, "arrive")
-        except Exception as error:  # any error must reach dependents, and the others go on
+        except Exception as error:  # any error must reach dependents; other values go on
             frame.turn_edge(RECEIVED, number, "fail")
             note("a value from", self.edge.source, "did not come")
             frame.values[self.slot] = Poison(_cause(self.neighbors, self.edge, frame, error, self.where))
 
 
-AFTERWARDS = 3.0
-"""Seconds in which a controller tells all hosts that one of them is gone, or hangs."""
+LOSS_NOTICE_TIMEOUT_S = 3.0
+"""Time that a failed transfer waits for the controller's notice that its source host is lost or hangs."""
 _MARK = "<<pathways {} pathways>>"
 _MARKED = re.compile(r"<<pathways (.*?) pathways>>", re.DOTALL)
 
 
 def _cause(neighbors: Neighbors, edge: Edge, frame: Frame, error: Exception, where: Where | None) -> Diagnostic:
-    """The first cause of what did not arrive: as the source said it, or why its host is gone."""
+    """Finds the first cause of a missing value: the one sent by the source, or the reason for its host's loss."""
     sources = [frame.sources[host] for host in neighbors.ranks.names(edge.source) if host in frame.sources]
     if not sources:
         return _failure(edge, error, where)
-    told = _MARKED.search(str(error)) is not None  # else the controller may know more, in a moment
-    return neighbors.first_loss(sources, 0.0 if told else AFTERWARDS) or _failure(edge, error, where)
+    told = _MARKED.search(str(error)) is not None  # else the controller may soon send the cause
+    return neighbors.first_loss(sources, 0.0 if told else LOSS_NOTICE_TIMEOUT_S) or _failure(edge, error, where)
 
 
 def _failure(edge: Edge, error: Exception, where: Where | None) -> Diagnostic:
-    """The first cause, where the source said it; else what the transfer itself met."""
+    """Returns the first cause if the source sent it; else the error of the transfer itself."""
     text = str(error)
     if found := _MARKED.search(text):
         try:
@@ -308,11 +315,11 @@ def _failure(edge: Edge, error: Exception, where: Where | None) -> Diagnostic:
 
 
 def _nothing(frame: Frame) -> None:
-    """Offers nothing."""
+    """Offers nothing: the step of an edge without pieces."""
 
 
 def _position_by_position(plan: ReshardPlan) -> tuple[Piece, ...] | None:
-    """The pieces where every shard goes as it is to its position; None where they do not."""
+    """Returns one piece per shard if every shard goes unchanged to its position; else None."""
     if not plan.is_copy:
         return None
     return tuple([Piece(position, position, box) for position, box in enumerate(plan.source_boxes)])

@@ -1,6 +1,9 @@
-"""Starting the devices of a gang one by one, where none needs another: seven times cheaper on CPU than as a gang.
+"""Prepares launchers, which start a computation on its devices: on all at once, or device by device.
 
-Values between such computations stay lists of shards; an array is made of one only where it is read otherwise.
+`steps.py` makes one launcher for each computation and mesh. A launcher never waits for the data that it reads.
+
+If the devices need no data from each other, starting them one by one is seven times cheaper on CPU than as a gang.
+Values between such computations stay lists of shards. They become arrays only if something else reads them.
 """
 
 from collections.abc import Sequence
@@ -17,28 +20,33 @@ from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.devices.layouts import Shards, Side
 from pathways.runtime.host.run.poison import Poison
 
-SMALL = 1 << 16
-"""The most bytes of a result that may be kept until its execution is seen to be done."""
+MAX_KEPT_RESULT_BYTES = 1 << 16
+"""Maximum size of a result that is kept until its execution is seen to be done."""
 
 
 class Launcher(Protocol):
-    """Launches a computation; one for all calls of it on a mesh, since the cache has no room for one each."""
+    """Launches a computation. All its calls on a mesh share one launcher: one per call would not fit the CPU cache."""
 
     def __call__(
         self, values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool, /
     ) -> Sequence[Any]:
-        """Reads and fills slots of a frame; returns tokens where the in-flight limit or the run (`last`) wants them."""
+        """Reads and fills slots of a frame.
+
+        Returns tokens if the in-flight limit (`due`) or the run (`last`) needs them.
+        """
         ...
 
 
 def starts_apart(computation: Computation, platform: str) -> bool:
-    """Returns whether the devices of a computation are started one by one."""
+    """Returns True if the devices of a computation are started one by one."""
     return bool(computation.local) and size_of_axes(computation.axes) <= platform_named(platform).apart
 
 
 def code_of(computation: Computation, devices: Sequence[pjrt.Device]) -> list[Wanted]:
-    """Returns the modules of a computation on these devices, each with the devices that run it together; those of which
-    no device is of this process are not loaded here."""
+    """Returns the modules of a computation, each with the devices that run it together.
+
+    A module that runs on no device of this process is left out.
+    """
     here = [device for device in devices if pjrt.is_here(device)]
     if not here or starts_apart(computation, devices[0].platform):
         return [(computation.local, (device,)) for device in here]
@@ -46,7 +54,7 @@ def code_of(computation: Computation, devices: Sequence[pjrt.Device]) -> list[Wa
 
 
 def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
-    """Finds the slots, by stream, that only computations started one by one make and read."""
+    """Finds each (stream, slot) that is written and read only by computations that start device by device."""
     made: set[tuple[int, int]] = set()
     read: set[tuple[int, int]] = set()
     for at, stream in enumerate(plan.streams):
@@ -63,7 +71,7 @@ def launch_apart(
     computation: Computation, devices: Sequence[pjrt.Device], sides: Sequence[Side], kept: Sequence[bool],
     gang: Gang, executables: Executables,
 ) -> Launcher:  # fmt: skip
-    """Prepares to launch a computation device by device. `sides` are its results' layouts; `kept` ones stay shards."""
+    """Prepares launches of a computation device by device. `sides`: result layouts. `kept` results stay shards."""
     shards = [pjrt.shard_type(t, s.sharding) for t, s in zip(computation.outputs, sides, strict=True)]
     starts: list[tuple[Any, Any]] = []
     for module, (device,) in code_of(computation, devices):
@@ -85,7 +93,7 @@ def launch_apart(
         rows = zip(*columns, strict=True) if columns else of_nothing
         made: list[Sequence[Any]] = []
         tokens: list[Any] = []
-        with without_frames():  # no comprehension here: its frame is one more that each execution looks at
+        with without_frames():  # no comprehension here: each execution would record its stack frame
             if due or last:
                 for (execute, handlers), row in zip(starts, rows, strict=True):
                     results = execute(row, launch_id=launch_id, with_tokens=True)
@@ -104,7 +112,7 @@ def launch_apart(
 
 
 def as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, small: int | None) -> Launcher:
-    """Prepares to launch a computation on all devices at once. `small`: the number of a small result, if any."""
+    """Prepares to launch a computation on all devices at once. `small`: the index of a small result, if any."""
     execute, started = executable.execute_sharded, gang.started
 
     def launch(
@@ -133,9 +141,9 @@ _NO_TOKENS: Sequence[Any] = ()
 def elsewhere(
     values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool
 ) -> Sequence[Any]:
-    """Launches nothing, since other hosts of the island have all devices of the gang: this one has none of its results.
+    """Replaces a launch if all devices of the gang belong to other hosts of the island. Its results have no shard here.
 
-    Raises ValueError for poison: it is poison there, too.
+    Raises ValueError if an argument is poison, since the argument is poison on the other hosts, too.
     """
     if any(isinstance(values[i], Poison) for i in inputs):
         raise ValueError("an argument is not there")
@@ -145,6 +153,6 @@ def elsewhere(
 
 
 def smallest(outputs: Sequence[ArrayType]) -> int | None:
-    """Returns the number of the smallest result; None where it is too large to be kept a little longer than needed."""
+    """Returns the index of the smallest result; None if it is too large to be kept longer than needed."""
     number = min(range(len(outputs)), key=lambda n: outputs[n].bytes, default=None)
-    return None if number is None or outputs[number].bytes > SMALL else number
+    return None if number is None or outputs[number].bytes > MAX_KEPT_RESULT_BYTES else number

@@ -1,4 +1,7 @@
-"""What one host executes of a plan, loaded on its devices: prepared waves, constants, and where arguments go."""
+"""Loads the partition of a plan that one host executes: prepared waves, constants, inputs and results.
+
+`local_engine.py` loads a whole plan in this process; `host/host.py` loads the partition of a host in a cluster.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,14 +33,14 @@ from pathways.runtime.host.run.progress import PreparedWave
 
 @dataclass(frozen=True, eq=False)
 class PartInput:
-    """An input of a part: the slot that its argument goes to (-1: it is not read), its type and layout."""
+    """An input of a partition: the slot of its argument (-1: the argument is not read), its type and its layout."""
 
     slot: int
     type: ArrayType
     side: Side | None
 
     def put(self, raw: bytes) -> Any:
-        """Puts the bytes of a whole array on the devices. Raises ValueError where they are not as many as it has."""
+        """Puts a whole array, given as bytes, on the devices. Raises ValueError if the number of bytes is wrong."""
         if self.side is None:
             return None
         host = np.frombuffer(raw, numpy_dtype(self.type.dtype)).reshape(self.type.shape)
@@ -46,9 +49,9 @@ class PartInput:
 
 @dataclass(frozen=True, eq=False)
 class PartResult:
-    """A result of a part: its number in the whole plan, its slot, and the computation that makes it.
+    """A result of a partition: its number in the whole plan, its slot, and the computation that makes it.
 
-    A constant is copied before it is handed out, since a later run may overwrite what it got.
+    A constant is copied before it is returned, since a later run may overwrite the array that it receives.
     """
 
     number: int
@@ -57,17 +60,17 @@ class PartResult:
     copy: Callable[[Any], Any] | None
 
     def value_in(self, frame: Frame) -> Any:
-        """Returns what a run has made of it."""
+        """Returns the value of this result in a completed frame."""
         value = frame.values[self.slot]
         return value if self.copy is None or isinstance(value, Poison) else self.copy(value)
 
 
 @dataclass(eq=False)
 class LoadedPart:
-    """A part, ready to run: of a host, or of a process that has all islands of a plan."""
+    """A loaded partition: of one host, or the whole plan if this process has all islands."""
 
     plan: Plan
-    """The whole plan: what depends on what is seen in it alone."""
+    """The whole plan. Only the whole plan shows all dependencies."""
     part: PlanPart
     sides: Sides
     prepared: Preparer
@@ -79,20 +82,20 @@ class LoadedPart:
         return Frame(self.prepared.size, self.constants, transfers=transfers, sources=sources, decisions=decisions)
 
     def put_constants(self) -> None:
-        """Puts the constants on the devices again: they are back."""
+        """Puts the constants on the devices again after lost devices have recovered."""
         self.constants = put_constants(self.part.plan, self.sides)
 
 
 @dataclass(eq=False)
 class HostPart(LoadedPart):
-    """The part of a host. `inputs` are by number in the whole plan, in the order of a run's arguments."""
+    """The loaded partition of a host. `inputs` are keyed by number in the whole plan, in argument order."""
 
     inputs: Mapping[int, PartInput]
     results: list[PartResult]
     digest: str = ""
-    """Of the plan and of what is enqueued here: hosts of one island have the same."""
+    """Digest of the plan and of the work enqueued here. It is equal on all hosts of one island."""
     shows_end: bool = False
-    """Whether a run is one launch, which makes a result: when the results are there, the run is done."""
+    """Whether a run is one launch that makes a result, so that the run is done when its results are ready."""
 
 
 def load_part(
@@ -104,9 +107,9 @@ def load_part(
     sequential: bool,
     neighbors: Neighbors | None = None,
 ) -> LoadedPart:
-    """Loads what a plan has for these islands; without neighbors that is all of it.
+    """Loads the partition of a plan for these islands. Without `neighbors`, this is the whole plan.
 
-    Raises what compiling it and checking its order do.
+    Raises the errors of compilation and of the order check.
     """
     part = part_of(plan, islands, path) if neighbors is None else part_of(plan, islands, path, neighbors.ranks)
     sides = Sides(part.plan, islands)
@@ -134,7 +137,7 @@ def load_host_part(
     *,
     sequential: bool,
 ) -> HostPart:
-    """Loads the part of a host. Raises what an island of the whole process would."""
+    """Loads the partition of a host. Raises the same errors as `load_part`."""
     loaded = load_part(plan, islands, executables, path, sequential=sequential, neighbors=neighbors)
     part, prepared = loaded.part, loaded.prepared
     return HostPart(
@@ -147,7 +150,7 @@ def load_host_part(
 
 
 def shows_end(part: PlanPart) -> bool:
-    """Whether what a host does in a run is one launch, of which a result is an output."""
+    """Whether a host's run is one launch that makes at least one result of the plan."""
     runs = list(part.plan.runs())
     if len(runs) != 1 or part.plan.bodies:
         return False
@@ -157,9 +160,9 @@ def shows_end(part: PlanPart) -> bool:
 
 
 def agreement_digest(part: PlanPart) -> str:
-    """Hashes what all hosts of an island must agree on: the order of steps and the computations.
+    """Hashes the order of steps and the computations, which must be equal on all hosts of an island.
 
-    Where two differ, their collectives would wait for each other forever.
+    If two hosts differ, their collectives would wait for each other forever.
     """
     found = hashlib.sha256()
     for one in (part, *part.bodies):
@@ -191,5 +194,5 @@ def _results(part: PlanPart, prepared: Preparer, constants: set[int]) -> list[Pa
 
 
 def copy_if_array(array: Any) -> Any:
-    """Copies an array, which a later run may overwrite; what is none stays as it is."""
+    """Copies an array, since a later run may overwrite it. Returns any other value unchanged."""
     return pjrt.copy_again(array) if pjrt.is_array(array) else array

@@ -1,4 +1,7 @@
-"""A plan on devices of this process: prepared, and enqueued by the thread that calls it."""
+"""The engine for plans on devices of this process.
+
+`client/engine.py` creates it for a loaded plan. The thread that runs the plan also enqueues it.
+"""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -21,7 +24,10 @@ from pathways.runtime.host.run.progress import drive
 
 
 class LocalEngine:
-    """Loads a plan, with its bodies and constants. Raises what compiling it and checking its order do."""
+    """Loads a plan with its bodies and constants, and enqueues its runs.
+
+    Loading raises the errors of compilation and of the order check.
+    """
 
     bytes_between: Mapping[str, int] = MappingProxyType({})
 
@@ -49,30 +55,31 @@ class LocalEngine:
 
     @property
     def constants(self) -> Sequence[tuple[int, Any]]:
-        """Slots that hold arrays of this process before a run begins."""
+        """The slots that hold arrays before a run starts, with these arrays."""
         return self._loaded.constants
 
     def put_constants(self) -> None:
-        """Puts the constants of the plan on its devices again: they are back."""
+        """Puts the plan's constants on its devices again after lost devices have recovered."""
         self._loaded.put_constants()
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
         return put_on_side(array, type_, side)
 
     def get_ready(self) -> None:
-        """Needs nothing."""
+        """Returns at once: devices of this process are always ready."""
 
     @property
     def is_quick(self) -> bool:
-        """Whether a run that awaits its callbacks may be enqueued by its caller: nothing comes after them, and in the
-        run before they returned soon.
+        """Whether a run that awaits callbacks may be enqueued by its caller.
+
+        This requires that nothing is enqueued after the callbacks, and that they returned quickly in the previous run.
         """
         return bool(self._alone) and all(launch.is_quick for launch in self._alone)
 
     def enqueue(self, frame: Frame, run: Dispatch, *, ahead: bool = False) -> Sequence[Awaited]:
-        """Enqueues all waves of a run, each as soon as it can be.
+        """Enqueues all waves of a run, each as soon as its awaits have completed.
 
-        `ahead`: does not wait for callbacks, of a plan that `is_quick`; returns what the caller must wait for.
+        `ahead`: for a plan that `is_quick`, does not wait for callbacks; returns the tasks to await.
         """
         frame.base = run.begin(None, self._launches)
         try:

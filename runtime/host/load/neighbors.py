@@ -1,6 +1,7 @@
-"""The other hosts of a cluster, as one of them has them: what it offers to each, and where their values come from.
+"""Links from one host to its peer hosts: the outbound and inbound end of each, and their loss and reconnection.
 
-A host that meets another waits until both ends are ready.
+`host/host.py` changes the links as the controller orders; edges (`edges.py`) send and receive values through them. The
+call that connects to a host waits until both ends are ready.
 """
 
 import threading
@@ -26,36 +27,36 @@ from pathways.runtime.wire.loop import Loop
 
 @dataclass(eq=False)
 class Neighbors:
-    """Links from this host to each other host, and the inbound ends of theirs."""
+    """The links of this host to its peer hosts. Outbound ends are in `servers`, inbound ends in `sources`."""
 
     device: pjrt.Device
     loop: Loop
     island: str = ""
     rank: int = 0
-    """Which host of its island this is."""
+    """The rank of this host among the hosts of its island."""
     ranks: RankTable = ONE_EACH
     ip: str = LOOPBACK
-    """Where others reach this host."""
+    """The address at which peer hosts reach this host."""
     servers: dict[str, Outbound] = field(default_factory=dict[str, Outbound])
     sources: dict[str, Inbound] = field(default_factory=dict[str, Inbound])
     _ended: dict[str, deque[tuple[Inbound | None, Outbound]]] = field(
         default_factory=lambda: defaultdict(deque[tuple[Inbound | None, Outbound]])
     )
-    """By host: what came from and went to processes that are lost, until the runs sent before that are enqueued."""
+    """By host: the links of its lost processes, kept until the runs sent before each loss are enqueued."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
-    """Guards those; notified when one of the sources is lost."""
+    """Guards the links; notified when a source is lost."""
     _invitations: dict[str, Invitation] = field(default_factory=dict[str, Invitation])
     _anew: dict[str, int] = field(default_factory=dict[str, int])
-    """At which time this host and another were told last to connect anew, as their controller counts."""
+    """By host: the controller's number of the last reconnection that it ordered for the two hosts."""
     _most: int = field(default_factory=eager_limit)
-    """The bytes of the largest value that is sent unasked."""
+    """Maximum bytes of a value that is sent as an eager message."""
     _senders: dict[tuple[pjrt.Device, ...], Sender] = field(default_factory=dict[tuple[pjrt.Device, ...], Sender])
     awaited: AwaitedValues = field(default_factory=AwaitedValues)
-    """What the run that is being enqueued waits for."""
+    """The values that the run being enqueued waits for."""
 
     @property
     def in_step(self) -> bool:
-        """Whether others have a part of the same island: what this host does next is decided for all of them."""
+        """Whether several hosts share this host's island, so that they must decide each next step together."""
         return self.ranks.are_several(self.island)
 
     @cached_property
@@ -64,7 +65,7 @@ class Neighbors:
 
     @property
     def open_ports(self) -> int:
-        """Counts the transfer servers that listen, each at a port which ends this process if it is sent garbage."""
+        """Counts the listening transfer servers. Garbage sent to the port of one ends this process."""
         with self._changed:
             ended = {server for losses in self._ended.values() for _, server in losses}
             return sum(plane.has_open_port for link in ended.union(self.servers.values()) for plane in link.planes)
@@ -73,7 +74,7 @@ class Neighbors:
         return self.rank if island == self.island else 0
 
     def has_first(self, plan: Plan, layout: Layout | None) -> bool:
-        """Whether this host, of those of an island, has the first shard of a value there."""
+        """Returns whether this host has the first shard of a value on its island."""
         return layout is None or not self.in_step or ranks_of_shards(plan, layout, self.ranks)[0] == self.rank
 
     def to(self, host: str) -> Outbound:
@@ -83,19 +84,19 @@ class Neighbors:
             return self.servers[host]
 
     def sender(self, devices: Sequence[pjrt.Device]) -> Sender:
-        """Finds the sender of small values that these devices make.
+        """Returns the sender of small values that these devices compute.
 
-        Takes no lock: its callers have that of the link to a host, which `lose` takes under `_changed`.
+        Takes no lock: its callers hold the lock of a link, and `lose` takes that lock while it holds `_changed`.
         """
         key = tuple(devices)
         return self._senders.get(key) or self._senders.setdefault(key, Sender())
 
     def invite(self, host: str) -> str:
-        """Returns what another host must know to `meet` this one: where it sends small values."""
+        """Returns the invitation that another host needs to `meet` this one: the address for eager messages."""
         return str(self.to(host).invite())
 
     def meet(self, invitations: Mapping[str, str]) -> None:
-        """Takes what comes from hosts from there, from now on. Waits until both ends are ready, or one is lost."""
+        """Connects to hosts by their invitations. Waits until both ends are ready or one is lost."""
         sources = [self._connected(host, Invitation.read(said)) for host, said in invitations.items()]
         wait_at_most([source.ready for source in sources], MEETING_S)
 
@@ -111,9 +112,10 @@ class Neighbors:
             return known
 
     def reached(self) -> Mapping[str, Inbound]:
-        """Lists where the values of the run that is enqueued now come from, by host.
+        """Returns the sources of values for the run that is enqueued now, by host.
 
-        Nothing comes from a host that has ended since the run was sent: the one in its place knows nothing of the run.
+        For a host that was lost after the run was sent, this is the lost process, since its replacement does not know
+        the run.
         """
         with self._changed:
             before = {host: ended[0][0] for host, ended in self._ended.items()}
@@ -121,14 +123,14 @@ class Neighbors:
             return {host: source for host, source in found.items() if source is not None}
 
     def lose(self, island: str, cause: Diagnostic, anew: int = 0) -> None:
-        """Ends what is on its way from an island, whose hosts are gone, or, with `anew`, are not reached.
+        """Fails the inbound values from an island whose hosts are lost or, with `anew`, unreachable.
 
-        `anew`: how often the two were told to connect anew.
+        `anew`: the number of the reconnection that the controller orders; 0: the hosts are lost.
         """
         for host in self.ranks.names(island):
             with self._changed:
                 if anew and host not in self._invitations:
-                    continue  # it is gone meanwhile, and another in its place knows nothing of this
+                    continue  # it was lost since then, and its replacement does not know the reconnection
                 self._anew[host] = anew
                 source = self.sources.get(host)
                 if not anew:
@@ -143,26 +145,28 @@ class Neighbors:
             source.close()
 
     def first_loss(self, sources: Sequence[Inbound], seconds: float) -> Diagnostic | None:
-        """Why the first of these is lost, which may become known within so many seconds."""
+        """Returns why the first lost source is lost, after waiting up to `seconds` for a loss; None if none is lost."""
         with self._changed:
             self._changed.wait_for(lambda: any(source.lost is not None for source in sources), seconds)
             return next((source.lost for source in sources if source.lost is not None), None)
 
     def mend(self, island: str, anew: int) -> None:
-        """Connects anew with the hosts of an island, to which nothing that was offered has come. Waits until both ends
-        have: what one asks for before the other has dropped what was offered would be dropped, too."""
+        """Reconnects with the hosts of an island that have received nothing offered. Waits until both ends reconnect.
+
+        A value requested before the other end has dropped its offers would be dropped, too.
+        """
         met: list[Inbound] = []
         for host in self.ranks.names(island):
             with self._changed:
                 invitation = self._invitations.get(host)
                 if invitation is None or self._anew.get(host) != anew:
-                    continue  # as above; or both are told once more already
+                    continue  # as in `lose`; or a newer reconnection was ordered
             self.to(host).begin_anew(anew)
             met.append(self._connected(host, invitation))
         wait_at_most([source.ready for source in met], MEETING_S)
 
     def end_loss(self, island: str) -> None:
-        """Ends the first loss of an island: all runs that were sent before it are enqueued."""
+        """Forgets the first loss of an island, after all runs that were sent before the loss are enqueued."""
         for host in self.ranks.names(island):
             with self._changed:
                 _, server = self._ended[host].popleft()
@@ -171,7 +175,7 @@ class Neighbors:
             server.end_loss()
 
     def leave(self, island: str) -> None:
-        """Gives up what there is for an island that was removed: one of the same name has servers of its own."""
+        """Drops the links to an island that was removed. A new island of the same name gets its own links."""
         with self._changed:
             for host in self.ranks.names(island):
                 self._invitations.pop(host, None)

@@ -1,4 +1,4 @@
-"""Which computation makes each result of a plan: what errors of a result are said of."""
+"""Finds the computation that makes each result of a plan. Error messages about a result name this computation."""
 
 from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.nouns import Plan
@@ -6,7 +6,7 @@ from pathways.runtime.host.run.poison import Origin
 
 
 def origins_of(plan: Plan) -> list[Origin]:
-    """Finds the name, island and line of each result's computation; the program itself where none makes it."""
+    """Returns the name, island and source line of each result's computation; `the program` if none makes it."""
     makers = {
         (s.island, slot): i
         for s in plan.streams

@@ -1,4 +1,7 @@
-"""Compiles or reads all code of a plan on several threads: XLA releases Python's lock meanwhile."""
+"""Makes all code of a plan on several threads, before `loaded_part.py` prepares its steps.
+
+Threads help, since XLA releases Python's lock while it compiles.
+"""
 
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.executable_cache import Executables, Owner, Wanted
@@ -7,11 +10,11 @@ from pathways.runtime.host.load.launches import code_of
 
 
 def load_ahead(plan: Plan, sides: Sides, executables: Executables) -> None:
-    """Makes the code of a plan and of its bodies, with as many threads as there are cores."""
+    """Compiles or reads the code of a plan and of its bodies, with one thread per core."""
     wanted: dict[Wanted, Owner] = {}
     for run in plan.runs():
         computation = plan.computations[run.computation]
-        if not computation.callbacks:  # code that calls back is never shared: its step compiles it with its functions
+        if not computation.callbacks:  # code with callbacks is never shared: its step compiles it with its functions
             owner = run.name, run.where
             wanted.update(dict.fromkeys(code_of(computation, sides.devices(run.mesh)), owner))
     executables.load_all(wanted)

@@ -1,4 +1,7 @@
-"""Instructions prepared for devices: each a step of a run's frame that never waits for data."""
+"""Prepares the instructions of a plan for devices, each as a step that works on a run's frame.
+
+`loaded_part.py` and `bodies.py` call it when a plan is loaded. A step must never wait for data.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -28,12 +31,12 @@ from pathways.runtime.host.run.poison import Poison, lost_among
 from pathways.runtime.host.run.progress import PreparedWave, Task
 from pathways.runtime.host.run.runs_in_flight import Launch
 
-TURN = 32
-"""Steps that a run enqueues before it lets others go first."""
+MAX_STEPS_PER_PART = 32
+"""Number of steps that a run enqueues before other runs may be scheduled."""
 
 
 class Preparer:
-    """Makes the steps of a plan or a body. `size` is the number of slots; `bodies` are the bodies that it may run."""
+    """Makes the steps of a plan or a body. `size` is the number of slots; `bodies` are the bodies that branches run."""
 
     def __init__(
         self,
@@ -44,13 +47,13 @@ class Preparer:
         edges: Edges | None = None,
         body: int = -1,
     ) -> None:
-        """`body`: the number of the body that the plan is of; -1: it is the program's."""
+        """`body`: the number of the body that `plan` describes; -1: `plan` is the program itself."""
         self.plan = plan
         self.bodies = bodies
         self._edges = edges
         self._body = body
         self.launches: list[Launch] = []
-        """Launches by launch id, counted from the first of the run."""
+        """Launches by launch id, relative to the first launch id of the run."""
         self.offsets = offsets_of(plan)
         self.types: dict[int, tuple[ArrayType, Layout]] = {
             self.offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)
@@ -65,9 +68,9 @@ class Preparer:
         """The slots of `WatchedLaunch`, by step."""
         self._shards = launches.kept_as_shards(plan)
         self._gangs: dict[tuple[int, int], Gang] = {}
-        """Gangs by computation and mesh: all calls of one share what is learned of its duration."""
+        """Gangs by computation and mesh. All calls share a gang, which adapts to the computation's duration."""
         self._launchers: dict[tuple[int, int, tuple[bool, ...]], launches.Launcher] = {}
-        """Launchers by computation, mesh, and which results stay shards."""
+        """Launchers by computation, mesh, and a flag per result: whether it stays shards."""
 
     def prepare(self, waves: Sequence[Wave]) -> list[PreparedWave]:
         return [self._wave(wave) for wave in waves]
@@ -80,9 +83,9 @@ class Preparer:
         return PreparedWave(wave.needs, parts, tasks, wave.asks)
 
     def _parts(self, order: Sequence[tuple[int, Instruction]], *, branches: bool) -> list[Part]:
-        """Makes a step of each instruction; a free right behind a computation on its island is part of that step.
+        """Makes a step of each instruction. A free directly after a computation on the same island joins its step.
 
-        `branches`: some begin behind them.
+        `branches`: whether branches start after these steps.
         """
         last = self._last_launches(order)
         launched = max((n for n, (_, i) in enumerate(order) if branches or isinstance(i, Run)), default=-1)
@@ -94,7 +97,7 @@ class Preparer:
                 skip = False
                 continue
             skip = isinstance(instruction, Run) and isinstance(freed, Free)
-            if len(parts[-1].steps) == TURN:
+            if len(parts[-1].steps) == MAX_STEPS_PER_PART:
                 parts.append(Part([]))
             if isinstance(instruction, Run):
                 slots = freed.slots if isinstance(freed, Free) else ()
@@ -116,7 +119,7 @@ class Preparer:
                 return self._choice(what)
 
     def _choice(self, joined: Joined) -> Choice:
-        """Makes the task of a branch, with its operands and results in their order; -1: another host has it."""
+        """Makes the task of a branch, with its operands and results in order. Slot -1: another host has the value."""
         inputs: dict[int, int] = {}
         outputs: dict[int, int] = {}
         donated: set[int] = set()
@@ -142,7 +145,7 @@ class Preparer:
         )
 
     def _deciding(self, branch: Branch, inputs: Mapping[int, int]) -> Layout | None:
-        """How the value that a branch goes by lies, where it lies on an island that is here."""
+        """Returns the layout of the value that decides a branch, if the value is on an island of this host."""
         if branch.kind == "cond":
             return self.types[inputs[0]][1] if 0 in inputs else None
         test = self.plan.of_body(branch.bodies[0])
@@ -159,7 +162,7 @@ class Preparer:
         return [offset + s for s in run.outputs]
 
     def _last_launches(self, order: Sequence[tuple[int, Instruction]]) -> set[int]:
-        """Finds the launches that are the last of some device in this wave."""
+        """Finds the launches that are the last launch of some device in this wave."""
         runs = [i for _, i in order if isinstance(i, Run)]
         covered: set[pjrt.Device] = set()
         last: set[int] = set()
@@ -171,7 +174,7 @@ class Preparer:
         return last
 
     def _other(self, at: int, instruction: Instruction, *, is_last: bool) -> Step:
-        """Makes a step that launches no computation; `is_last`: none is launched behind it in its wave."""
+        """Makes a step that launches no computation. `is_last`: its wave launches no computation after it."""
         name = self.plan.streams[at].island
         offset = self.offsets[name]
         _, writes, drops = instruction.effects
@@ -198,8 +201,8 @@ class Preparer:
                 side, stays = self._sides.of(self.types[slot][1]), self._channels.pop(instruction.channel, -1)
                 return edges.pull(edges.received[instruction.channel], slot, side, stays)
             case Send():
-                # The receiving island's copy does the work; until then the channel holds the buffer, since the
-                # sending island may free its slot at once.
+                # The receiving step makes the copy. Until then the channel holds the buffer, since the sending island
+                # may free its slot at once.
                 self._channels[instruction.channel] = channel = self.size
                 self.size += 1
                 self.types[channel] = self.types[offset + instruction.slot]
@@ -215,13 +218,13 @@ class Preparer:
                 raise InternalError(f"{type(instruction).__name__} is no step of this kind")
 
     def _stays(self, channel: int) -> int:
-        """The slot of what stays on this host of a copy that other hosts of its island have a part of."""
+        """Allocates the slot for pieces that stay on this host in a copy inside an island of several hosts."""
         self._channels[channel] = slot = self.size
         self.size += 1
         return slot
 
     def _run(self, run: Run, at: int, freed: Sequence[int], *, last: bool) -> Step:
-        """Makes the step of a computation; `last`: it is the last launch of some device in this wave."""
+        """Makes the step of a computation. `last`: it is the last launch of some device in this wave."""
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
@@ -243,16 +246,16 @@ class Preparer:
             self.size += 1
             launch = OneAtATime(launch, watched[0].record, mark, queues)
             self.alone.append(launch)
-        # One function for all steps: what a closure holds is spread over memory, and costs 1 us a step.
+        # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
         own = self._failed, run, island, tuple(inputs), tuple(outputs), tuple(gone), gang.admit, launch, number, last
         return Step(partial(_launch, *own), run, physical, self.plan, outputs, gone, devices, queues, number)
 
     def _failed(self, run: Run, island: str, operands: Sequence[Any], error: Exception) -> Poison:
-        """Makes the poison that stands for the results of a computation that failed."""
+        """Makes the poison for the results of a failed computation."""
         return _poison(operands) or self._cause(failed(run, island, error))
 
     def _launcher(self, run: Run, at: int, watched: Sequence[Watched], gang: Gang) -> launches.Launcher:
-        """Makes the launcher of a computation on its gang, or finds it; what calls back has its own for each call."""
+        """Returns the cached launcher of a computation on its gang. A call with callbacks has its own launcher."""
         kept = tuple((at, s) in self._shards for s in run.outputs)
         key = run.computation, run.mesh, kept
         if watched or key not in self._launchers:
@@ -262,7 +265,7 @@ class Preparer:
     def _make_launcher(
         self, run: Run, kept: Sequence[bool], watched: Sequence[Watched], gang: Gang
     ) -> launches.Launcher:
-        """Makes it start device by device, where they need nothing of each other."""
+        """Makes a launcher that starts device by device if the devices need no data from each other; else as a gang."""
         computation = self.plan.computations[run.computation]
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
@@ -283,7 +286,7 @@ class Preparer:
             values = frame.values
             try:
                 values[target] = move(values[source])
-            except Exception as error:  # as above
+            except Exception as error:  # any error must reach dependents, as in `_launch`
                 cause = failed_because("a transfer", island=island, cause=str(error), where=where)
                 values[target] = _poison([values[source]]) or self._cause(cause)
             if release:
@@ -292,7 +295,7 @@ class Preparer:
         return enqueue
 
     def _cause(self, failure: Diagnostic) -> Poison:
-        """Makes poison of a failure; where an island has lost a device, the loss is the cause."""
+        """Makes poison of a failure. If an island has lost a device, the loss is the cause instead."""
         return lost_among(self._sides.islands.values()) or Poison(failure)
 
     def compile_on(self, text: str, device: pjrt.Device) -> pjrt.Executable:
@@ -305,13 +308,13 @@ def _launch(
     admit: Callable[[], bool], launch: launches.Launcher, number: int, last: bool,
     frame: Frame,
 ) -> None:  # fmt: skip
-    """Launches a computation, as a step."""
+    """Launches a computation as a step of a run."""
     values = frame.values
     try:
         tokens = launch(values, inputs, outputs, frame.base + number, admit(), last)
         if tokens:
             (frame.tokens if last else frame.early).extend(tokens)
-    except Exception as error:  # any error must reach dependents, and the others go on
+    except Exception as error:  # any error must reach dependents; other steps go on
         bad = poison(run, island, [values[i] for i in inputs], error)
         for slot in outputs:
             values[slot] = bad
@@ -345,5 +348,5 @@ def _free(slots: list[int]) -> Callable[[Frame], None]:
 
 
 def _poison(inputs: Sequence[Any]) -> Poison | None:
-    """Returns the first poison among some values: the cause of the failure of all that reads them."""
+    """Returns the first poison among the inputs: the cause of the failure of their readers."""
     return next((value for value in inputs if isinstance(value, Poison)), None)

@@ -1,9 +1,11 @@
-"""Groups instructions by what they must wait for: all others are enqueued before them (paper, section 4.5). Pure.
+"""Groups instructions into waves, by the results that they must wait for (paper, section 4.5). Pure.
 
-Some results are not known when they are enqueued: those of *fallible* computations, which call back to the host, and
-those of branches, whose bodies are data. A collective with one bad shard hangs its gang for good; so whatever depends
-on them is enqueued only when they are known, and all that does not depend on them goes first, whatever its place in the
-order. Instructions that wait for one thing do not wait for another.
+`loaded_part.py` and `bodies.py` call it. Instructions that wait for nothing are enqueued before all others.
+
+Some results are not known when their work is enqueued. These are results of *fallible* computations, which call back to
+the host, and of branches, whose bodies depend on data. A collective with one bad shard hangs its gang forever. So
+instructions that depend on such results are enqueued only when the results are known. Instructions that do not depend
+on them go first, whatever their position in the order. Instructions that wait for one result do not wait for another.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -15,15 +17,15 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, Ordered
 
 Awaitable: TypeAlias = Run | Recv | Joined
-"""A computation that may fail, a value from another host, or a branch."""
+"""An instruction that waves may wait for: a fallible computation, a value from another host, or a branch."""
 
 
 @dataclass(eq=False)
 class Wave:
-    """Instructions, in order, that may be enqueued when certain awaits are over, and the awaits that begin behind them.
+    """Instructions, in order, that may be enqueued when certain awaits have completed, and the awaits that then start.
 
-    Bit n of `needs`: the await with number n. An await is of a computation that was enqueued, or of a branch. `asks`:
-    all of it asks for values from other hosts, ahead of their use.
+    An await waits for an `Awaitable`. Bit n of `needs` stands for the await with number n. `asks`: the wave only pulls
+    values from other hosts, ahead of their use.
     """
 
     needs: int
@@ -38,17 +40,19 @@ def is_fallible(plan: Plan, instruction: Instruction | Joined) -> bool:
 
 
 PREFETCH = 2
-"""How many values from other hosts are asked for before those ahead of them have arrived: each takes memory."""
+"""Maximum number of values from other hosts that are pulled before the first one arrives. Each takes memory."""
 
 
 def defer(
     plan: Plan, order: Sequence[Ordered], *, everything: bool = False, received: Container[int] = ()
 ) -> list[Wave]:
-    """Splits a plan into waves: one where nothing is awaited. A wave comes behind those that need less, and behind all
-    others where it only asks for values to come: what depends on one that has come is not to wait for that.
+    """Splits a plan into waves. A plan that awaits nothing is one wave.
+
+    Waves that need fewer awaits come first. Waves that only pull values come last, so that dependents of a value that
+    has arrived do not wait for those pulls.
 
     `everything`: wait for each computation before the next is enqueued (sequential dispatch, paper, Figure 4a).
-    `received` are the channels that come from other hosts: what they bring is awaited.
+    `received`: the channels from other hosts, whose values are awaited.
     """
     if everything:
         return list(_one_by_one(order, received))
@@ -60,12 +64,12 @@ class _Deferring:
         self.plan = plan
         self.received = received
         self.arrivals: list[int] = []
-        """The awaits that are arrivals from other hosts."""
+        """The numbers of the awaits of values from other hosts."""
         self.waves: dict[tuple[int, bool], Wave] = {(0, False): Wave(0)}
         self.made: dict[tuple[int, int], int] = {}
-        """Awaits that must be over for a slot to hold its value."""
+        """By slot: the awaits that must complete before the slot holds its value."""
         self.touched: dict[tuple[int, int], int] = {}
-        """Awaits that must be over for all readers and writers of a slot so far to be done with it."""
+        """By slot: the awaits that must complete before all its readers and writers so far are done."""
         self.sent: dict[int, int] = {}
         self.awaits = 0
 
@@ -90,7 +94,7 @@ class _Deferring:
         arrives = isinstance(instruction, Recv) and instruction.channel in self.received
         if arrives and len(self.arrivals) >= PREFETCH:
             needs |= 1 << self.arrivals[-PREFETCH]
-        if isinstance(instruction, Recv):  # sent by this host: of what arrives, a copy that its partners have a part of
+        if isinstance(instruction, Recv):  # also sent by this host: a copy inside an island of several hosts
             needs |= self.sent.get(instruction.channel, 0)
         asks = arrives and needs != 0
         wave = self.waves.setdefault((needs, asks), Wave(needs, asks=asks))
@@ -116,7 +120,7 @@ class _Deferring:
 
 
 def _one_by_one(order: Sequence[Ordered], received: Container[int]) -> Iterator[Wave]:
-    """Makes a wave of each computation, and of each value from another host, each behind the one before."""
+    """Makes one wave for each computation, branch and value from another host; each waits for the previous one."""
     number, wave = 0, Wave(0)
     for at, instruction in order:
         if not isinstance(instruction, Joined):

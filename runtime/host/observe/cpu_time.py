@@ -1,4 +1,7 @@
-"""Whether this process computes: the CPU time of all its threads, and of single ones where the system tells it."""
+"""Measures the CPU time of all threads of this process, and of single threads if the system reports it.
+
+The watchdog uses it to tell whether this process computes, and clients to tell whether a called function does.
+"""
 
 import contextlib
 import threading
@@ -7,17 +10,17 @@ from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
 SHARE = 0.02
-"""The share of one core below which nothing computes: threads that only wake and look use as much."""
+"""The share of one core below which a process counts as idle: threads that only wake and poll use as much."""
 
 
 def of_thread(native: int) -> float | None:
-    """Returns a mark that changes while a thread computes, or wants to; None where the system does not tell."""
+    """Returns a mark that changes while a thread computes, or is ready to; None if the system does not report it."""
     ticks, wants = _stat(native)
     return time.monotonic() if wants else ticks
 
 
 def _stat(native: int) -> tuple[int | None, bool]:
-    """Reads the ticks of CPU time that a thread has used, and whether it runs or wants to."""
+    """Reads the ticks of CPU time that a thread has used, and whether it runs or is ready to."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = (_TASKS / str(native) / "stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12]), fields[0] in "RD"
@@ -25,19 +28,19 @@ def _stat(native: int) -> tuple[int | None, bool]:
 
 
 class CpuTime:
-    """Marks that change while something computes; measured once a look of the watchdog."""
+    """Marks that change while something computes, measured at each poll of the watchdog."""
 
     def __init__(self) -> None:
         self._looks = 0
         self._all: tuple[float, float] | None = None
         self._devices: tuple[float, float] | None = None
         self.process: int = 0
-        """A number that changes when the process has computed since the last look."""
+        """A number that changes when the process has computed since the last poll."""
         self.devices: int | None = 0 if _TASKS.is_dir() else None
-        """The same for threads that Python does not know: those of devices."""
+        """The same for threads unknown to Python, which are those of devices; None if the system does not report it."""
 
     def look(self, *, closely: bool) -> None:
-        """Measures the CPU time; `closely`: of single threads, too, which costs some 15 us each."""
+        """Measures the CPU time. `closely`: also of single threads, which costs some 15 us each."""
         self._looks += 1
         now = time.monotonic()
         self._all, busy = _since(self._all, now, time.process_time())
@@ -53,17 +56,17 @@ class CpuTime:
         for task in _TASKS.iterdir():
             ticks, wanted = (None, False) if int(task.name) in python else _stat(int(task.name))
             used, wants = used + (ticks or 0), wants or wanted
-        self._devices, busy = _since(self._devices, now, used / _TICKS)
+        self._devices, busy = _since(self._devices, now, used / _TICKS_PER_S)
         if busy or wants:
             self.devices = self.process = self._looks
 
 
 def _since(before: tuple[float, float] | None, now: float, used: float) -> tuple[tuple[float, float], bool]:
-    """Returns what to compare with next time, and whether CPU time was used since `before`."""
+    """Returns the values to compare with next time, and whether CPU time was used since `before`."""
     if before is None:
         return (now, used), True
     return (now, used), used - before[1] > SHARE * max(now - before[0], 1e-3)
 
 
-_TICKS = 100
-"""Ticks of CPU time in a second, as Linux shows them (USER_HZ)."""
+_TICKS_PER_S = 100
+"""Ticks of CPU time in a second, as Linux reports them (USER_HZ)."""

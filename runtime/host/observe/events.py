@@ -1,6 +1,7 @@
-"""A recording of a host as JSON, for its controller, and back: rows of integers, each checked when it is read.
+"""Writes a host's recording as JSON for its controller, and reads it back: rows of integers, checked when read.
 
-Both have the plan of a run: a launch is named by the step of its computation there, in the program or in a body.
+`HostObservers` writes, and the cluster recorder of the client reads. Both sides have the plan of a run. A launch is
+named by the step of its computation in that plan, in the program or in a body.
 """
 
 import json
@@ -14,14 +15,14 @@ from pathways.runtime.host.observe.perfetto import DeviceSpan, LaunchSpan, Moved
 
 Row: TypeAlias = Sequence[int]
 _WIDTHS = {"launches": 7, "moves": 5, "spans": 4}
-"""The kinds of rows, and how many integers each has."""
+"""The kinds of rows, and the number of integers in each."""
 _KINDS: tuple[Literal["receive", "copy"], ...] = ("receive", "copy")
 _PROGRAM = -1
-"""In place of the number of a body: the streams of the program itself."""
+"""Stands for the program itself in place of the number of a body."""
 
 
 def write_events(found: Recording, plans: Mapping[int, Plan]) -> bytes:
-    """Writes what was recorded of one island. `plans`: the whole plan of each run, by number."""
+    """Writes the recording of one island. `plans`: the whole plan of each run, by number."""
     bodies = {id(plan): _bodies(plan) for plan in plans.values()}
     launches = [
         (la.launch, la.number, la.base, bodies[id(plans[la.number])][id(la.run)], la.run.step, la.begin, la.end)
@@ -34,7 +35,7 @@ def write_events(found: Recording, plans: Mapping[int, Plan]) -> bytes:
 
 
 def _bodies(plan: Plan) -> dict[int, int]:
-    """The body of every computation of a plan; by identity, since parts of a plan share its instructions."""
+    """Maps each computation of a plan to its body; by identity, since partitions of a plan share its instructions."""
     found: dict[int, int] = {}
     for number, streams in enumerate(plan.all_streams, _PROGRAM):
         found.update((id(i), number) for s in streams for i in s.instructions if isinstance(i, Run))
@@ -43,7 +44,7 @@ def _bodies(plan: Plan) -> dict[int, int]:
 
 @dataclass(eq=False)
 class EventReader:
-    """Reads what the hosts of one controller have recorded, of runs whose plans it knows; of others nothing is kept."""
+    """Reads the recordings of one controller's hosts. Drops events of runs whose plans it does not know."""
 
     plans: Mapping[int, Plan]
     _known: dict[tuple[int, int], Plan] = field(default_factory=dict[tuple[int, int], Plan])
@@ -52,8 +53,10 @@ class EventReader:
     """The computations of an island by step, by the identity of a plan."""
 
     def read(self, raw: bytes, island: str, ahead: int, number: int) -> Recording:
-        """Reads what `write_events` wrote; `ahead` is how far that clock is ahead of ours, in nanoseconds, `number` one
-        that no other host has. Raises ValueError for anything else."""
+        """Reads the output of `write_events`. Raises ValueError for anything else.
+
+        `ahead`: nanoseconds by which the host's clock is ahead of this one. `number`: a number unique to the host.
+        """
         rows = _rows(raw)
         launches: dict[int, LaunchSpan] = {}
         for launch, run, base, body, step, begin, end in rows["launches"]:
@@ -64,7 +67,7 @@ class EventReader:
             if instruction is None:
                 raise ValueError(f"{plan.name} has no step {step} on {island}")
             positions = plan.meshes[instruction.mesh].devices
-            own = -1 - run if body == _PROGRAM else (base << 16) + number  # only the program's is on every host
+            own = -1 - run if body == _PROGRAM else (base << 16) + number  # only the program runs on all hosts
             launches[launch] = LaunchSpan(
                 launch, run, own, island, positions, instruction, plan, begin - ahead, end - ahead
             )

@@ -1,4 +1,7 @@
-"""Faults at steps of runs: a step fails instead of running, or is held up on one device of its gang."""
+"""Injects faults at steps of runs: a step fails instead of running, or is delayed on one device of its gang.
+
+`HostObservers` and `pathways.api.testing` attach it to runs.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,17 +24,17 @@ from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 @dataclass(eq=False)
 class FaultSteps(Observer):
-    """An observer that brings a fault to the steps of runs."""
+    """An observer that injects a fault at steps of runs."""
 
     fault: Fault
     executables: Executables
     take_launches: Callable[[int], int]
     lose: Callable[[PhysicalIsland, int, str], None]
     _late: dict[int, tuple[int, pjrt.DeviceArray]] = field(default_factory=dict[int, tuple[int, pjrt.DeviceArray]])
-    """By run, while a step is enqueued: the device that is held up, and an array that is there when that is over."""
+    """By run, while a step is enqueued: the delayed device, and an array that is ready when the delay ends."""
 
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
-        """Brings a fault to the step; returns poison for its whole gang where the fault makes it fail."""
+        """Injects a fault at the step; returns poison for its whole gang if the fault makes the step fail."""
         run, fault = step.instruction, self.fault
         if not isinstance(run, Run) or not fault.meets(flight.plan, run, flight.client) or not fault.take():
             return None
@@ -57,9 +60,9 @@ class FaultSteps(Observer):
         return None
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
-        """Makes the results of the step on one device wait until the fault there is over.
+        """Delays the results of the step on one device until the fault there ends.
 
-        On CPU a device may run a later program that is ready first, if nothing in it needs other devices.
+        Without this, a CPU device may run a later program first, if that is ready and needs no other devices.
         """
         position, late = self._late.pop(flight.number, (0, None))
         for index in step.outputs if late is not None else ():
@@ -88,9 +91,9 @@ class FaultSteps(Observer):
 
 
 def _position(fault: Fault, run: Run, step: Step) -> int | None:
-    """Which of the step's devices here a fault holds up; None where another host of the island has it.
+    """Returns the position of the device to delay among the step's devices here; None if another host has it.
 
-    What raises does so on all of them: else a collective would wait on the others.
+    A fault that raises does so on all hosts of the island: else a collective would wait on the others.
     """
     gang = step.island.at(step.plan.meshes[run.mesh].devices)
     device = gang[fault.device % len(gang)]

@@ -1,9 +1,9 @@
-"""Injects faults at any step of a plan: real ones, by a host callback on one device of the gang.
+"""Injects faults at any step of a plan, by a host callback on one device of the gang; `fault_steps.py` uses it.
 
-A fault is a program of its own in the queues of the step's devices, right before it. A fault that raises makes the
-step fallible: it is not launched before the outcome is known, and the results of its whole gang are poison. A delay or
-a hang holds up one device: launches that need it, a collective say, wait there, and the step's results on it come when
-the fault is over.
+A fault is a separate program in the queues of the step's devices, right before the step. With a fault that raises, the
+step is not launched before the outcome is known. The results of its whole gang are then poison. A delay or a hang
+blocks one device. Launches that need this device, such as a collective, wait there. The step's results on the device
+are ready when the fault ends.
 """
 
 import json
@@ -40,14 +40,15 @@ _IS: Mapping[str, tuple[type, ...]] = {
     "client": (str, NoneType), "device": (int,), "seconds": (int, float), "times": (int,), "after": (int,),
     "message": (str,),
 }  # fmt: skip
-"""The types of a fault's fields, as JSON has them."""
+"""The types of a fault's fields in JSON."""
 
 
 @dataclass(eq=False)
 class Fault:
-    """A fault to inject, and the conditions of where: one that is None is always met.
+    """A fault to inject, and the conditions for a step to have it. A condition that is None is always met.
 
-    `device` is a position in the gang of the step; `times` is how often, and counts down, after so many that pass.
+    `device` is a position in the gang of the step. The fault skips the first `after` steps that meet the conditions.
+    It then happens `times` times. Both fields count down.
     """
 
     kind: str
@@ -87,7 +88,7 @@ class Fault:
 
 
 def read_fault(text: str) -> Fault:
-    """Reads a fault from JSON: its fields, by name. Raises PWC0911 for what is none."""
+    """Reads a fault from JSON: its fields, by name. Raises PWC0911 for invalid input."""
     try:
         read: dict[str, Any] = json.loads(text)
         fits = read["kind"] in FAULT_KINDS and all(type(value) in _IS[name] for name, value in read.items())
@@ -101,19 +102,19 @@ def read_fault(text: str) -> Fault:
 
 @dataclass(eq=False)
 class _Gang:
-    """The program that brings faults to a gang. It is never freed: a callback must not die while a device is in it."""
+    """The program that injects faults into a gang. It is never freed: a callback must outlive its calls by devices."""
 
     executable: pjrt.Executable
     watched: Watched
     coming: list[deque[tuple[Fault, int]]]
-    """For each device the faults that its queue holds, in order."""
+    """For each device, the faults in its queue, in order."""
 
 
 _gangs: dict[tuple[pjrt.Device, ...], _Gang] = {}
 
 
 def bring_to(fault: Fault, devices: Sequence[pjrt.Device], position: int, name: str) -> tuple[pjrt.Executable, Watched]:
-    """Returns the program that brings a fault to one of a gang's devices, to be launched next, and its callback."""
+    """Returns the program that injects a fault on one device of a gang, to be launched next, and its callback."""
     gang = _gangs.get(tuple(devices))
     if gang is None:
         gang = _gangs[tuple(devices)] = _make(devices)
@@ -156,12 +157,12 @@ _INDEX = "{has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (
 
 
 def waiting(type_: ArrayType) -> str:
-    """Writes a program that returns its first operand when its second is there, too."""
+    """Writes a program that returns its first operand once its second operand is ready, too."""
     return program_text([f"%x: {type_.mlir}", "%late: tensor<1xi32>"], [type_.mlir], [], ["%x"])
 
 
 def _call(device: pjrt.Device) -> str:
-    """Writes the custom call that calls Python on the device's platform. Raises InternalError where there is none."""
+    """Writes the custom call that calls Python on the device's platform. Raises InternalError if there is none."""
     target = platform_named(device.platform).callback
     if target is None:
         raise InternalError(f"{device.platform} calls Python in another way than by a custom call")
@@ -169,7 +170,7 @@ def _call(device: pjrt.Device) -> str:
 
 
 def _module(count: int, call: str) -> str:
-    """Writes a program that calls back from each of its devices, with the position of the device."""
+    """Writes a program that calls Python from each of its devices, with the position of the device."""
     head = f"module @fault attributes {{mhlo.num_partitions = {count} : i32, mhlo.num_replicas = 1 : i32}} {{"
     if count == 1:
         return f"""{head}

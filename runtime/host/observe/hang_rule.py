@@ -1,8 +1,8 @@
-"""Decides whether a run that makes no progress hangs, or is only suspected. Pure: no clock, no threads.
+"""Decides for the watchdog whether a run without progress hangs, or is only suspected. Pure: no clock, no threads.
 
-A busy device is no hang. The proof of a hang is that nothing computes: the whole process, or the host callback that the
-run waits in, has used no CPU time for as long as the run has not moved. Time in which the process was stopped (Ctrl-Z,
-a debugger, a closed laptop) is not counted.
+A busy device is no hang. A hang is proven if nothing computes for as long as the run makes no progress. That is, the
+whole process, or the host callback that the run waits in, uses no CPU time. Time in which the process was stopped
+(Ctrl-Z, a debugger, a closed laptop) is not counted.
 """
 
 from collections.abc import Hashable
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """The verdict of one look at a run."""
+    """The verdict of one poll of a run."""
 
     FINE = "it gets on, or its devices compute"
     SUSPECTED = "it does not get on, and whether its devices compute cannot be told"
@@ -20,14 +20,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The findings of one look at a run, in seconds that the process was awake."""
+    """The findings of one poll of a run, in seconds that the process was awake."""
 
     still: float
     """Seconds since the run last made progress."""
     idle: float | None
-    """Seconds since the process last used CPU time; None where its devices compute elsewhere (GPU, TPU)."""
+    """Seconds since the process last used CPU time; None if its devices compute elsewhere (GPU, TPU)."""
     devices_idle: float | None
-    """Seconds since threads other than Python's last used CPU time; None as above, or where the system tells none."""
+    """Seconds since non-Python threads last used CPU time; None as above, or if the system does not report it."""
     in_callback: float
     """Seconds for which a host callback that the run waits in has used no CPU time; 0 without one."""
     beside: bool
@@ -35,7 +35,7 @@ class Evidence:
 
 
 def judge(seen: Evidence, limit: float) -> Verdict:
-    """Judges a run, where `limit` seconds without progress are too many."""
+    """Judges a run. `limit`: the seconds without progress after which a run may be called hung."""
     if seen.still < limit:
         return Verdict.FINE
     if seen.in_callback >= limit:
@@ -52,7 +52,7 @@ def judge(seen: Evidence, limit: float) -> Verdict:
 class Stillness:
     """Measures for how long things have not changed, in time that the process was awake.
 
-    A gap between two looks that is longer than `longest` seconds is one in which the process was stopped.
+    A gap between two polls that is longer than `longest` seconds is one in which the process was stopped.
     """
 
     def __init__(self, longest: float) -> None:
@@ -62,7 +62,7 @@ class Stillness:
         self._changed: dict[Hashable, tuple[object, float]] = {}
 
     def look(self, now: float) -> None:
-        """Begins a look at all things, at time `now`."""
+        """Starts a poll of all things, at time `now`."""
         if self._last is not None:
             self._awake += min(max(0.0, now - self._last), self._longest)
         self._last = now
@@ -81,7 +81,7 @@ class Stillness:
 
 
 class Doubling:
-    """Says when a suspicion is told again: after `limit` seconds, twice as long, four times ..."""
+    """Decides when a suspicion is reported again: after `limit` seconds, twice as long, four times as long ..."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit

@@ -1,6 +1,6 @@
-"""NaN and infinity in the results of steps, as jax.debug_nans and debug_infs ask for them.
+"""Checks the results of steps for NaN and infinity, as jax.debug_nans and jax.debug_infs request.
 
-Each step is waited for, so that the first computation that makes one is named.
+The observers here wait for each step, so that the error names the first computation that makes one.
 """
 
 from dataclasses import dataclass, field
@@ -21,28 +21,28 @@ from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.runs_in_flight import Flight
 
 NANS, INFS = 1, 2
-"""Bits of what is looked for."""
+"""Bits of the values to search for."""
 
 
 class NumberError(PathwaysError, FloatingPointError):
-    """A computation made NaN or infinity; also a FloatingPointError, which JAX raises for it."""
+    """The error of a computation that made NaN or infinity; also a FloatingPointError, which JAX raises for it."""
 
 
 @dataclass(eq=False)
 class Numbers(Observer):
-    """An observer that waits for the results of each step and looks for NaN and infinity in them."""
+    """An observer that waits for the results of each step, and checks them for NaN and infinity."""
 
     wanted: int
     alone: bool = field(default=True, init=False)
     """Whether all of an array is in this process."""
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
-        """Raises PWC0211 where a result of the step holds NaN or infinity, as the settings ask."""
+        """Raises PWC0211 if a result of the step holds NaN or infinity, and the settings forbid it."""
         if (found := self.look(step, frame)) is not None:
             raise NumberError(found)
 
     def look(self, step: Step, frame: Frame) -> NotANumber | None:
-        """Waits for the results of a step, and says what it finds in them."""
+        """Waits for the results of a step; returns a diagnostic if one of them holds a forbidden value."""
         instruction = step.instruction
         if not isinstance(instruction, Run):
             return None
@@ -60,7 +60,7 @@ class Numbers(Observer):
         return None
 
     def _found(self, value: Any) -> str:
-        """Names what a value holds that it must not; nothing where its computation failed, which its readers see."""
+        """Describes the forbidden numbers in a value. Empty if its computation failed: its readers see that failure."""
         parts = value if isinstance(value, Shards) else [value]
         for shard in parts if self.alone else [s for part in parts for s in pjrt.shards_of(part)]:
             if not dtypes.issubdtype(shard.dtype, np.inexact):
@@ -77,9 +77,9 @@ class Numbers(Observer):
 
 @dataclass(eq=False)
 class NumbersOnHost(Numbers):
-    """As Numbers, of one run on a host. What is found is poison there, and no computation behind it begins: other hosts
-    wait for what this one sends, and get the reason in its place. Where others have a part of the island (`alone` is
-    not set) they go on, since those may have found nothing, and would wait for this one in a collective."""
+    """As Numbers, for one run on a host. Results with a forbidden value become poison, and no later computation starts.
+    Other hosts that wait for values of this host receive the reason in their place. If other hosts share the island
+    (`alone` is not set), later computations start: those hosts may have found nothing, and a collective would wait."""
 
     step: int = 0
     found: NotANumber | None = None

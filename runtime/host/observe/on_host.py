@@ -1,4 +1,4 @@
-"""What observes the runs of a host, as its controller asks for it: a fault, a recording."""
+"""Attaches the observers (fault injection, recording) that the controller requests to a host's runs. `Host` uses it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ class HostObservers:
     executables: Executables
     take_launches: Callable[[int], int]
     _faults: dict[int, FaultSteps] = field(default_factory=dict[int, FaultSteps])
-    """By client: a fault is brought to no other's runs."""
+    """By client: a fault happens only in runs of its client."""
     _recorders: dict[int, Recorder] = field(default_factory=dict[int, Recorder])
-    """By client: none hears of another's runs."""
+    """By client: a client records only its own runs."""
     _profiling: Profiling = field(default_factory=Profiling)
 
     def of_run(self, run: int, own: Observer | None) -> tuple[Observer, ...]:
-        """Those of a run that has one of its `own`, in the order in which they see a step: a fault is recorded."""
+        """Returns a run's observers, with its `own`, in the order in which they see a step: faults are recorded."""
         client = client_of(run)
         fault = self._faults.get(client) if self._faults else None
         recorder = self._recorders.get(client) if self._recorders else None
@@ -34,22 +34,22 @@ class HostObservers:
 
     @property
     def faults(self) -> int:
-        """How often the last faults have happened."""
+        """Counts the times that the current faults have happened."""
         return sum(steps.fault.happened for steps in self._faults.values())
 
     def inject(self, client: int, fault: str) -> str:
-        """Begins or ends a fault of a client; gives how often its last has happened."""
+        """Starts or ends a fault of a client; returns the number of times that its previous fault has happened."""
         last = self._faults.pop(client, None)
         if fault:
             self._faults[client] = FaultSteps(read_fault(fault), self.executables, self.take_launches, _kept)
         return str(0 if last is None else last.fault.happened)
 
     def forget(self, client: int) -> None:
-        """Ends the fault of a client that is gone."""
+        """Ends the fault of a disconnected client."""
         self._faults.pop(client, None)
 
     def record(self, client: int, most: int) -> bytes:
-        """Begins to record so many launches of a client; 0: ends that, and gives what was recorded."""
+        """Ends a client's recording, and returns it. If `most` is not 0, starts one of at most that many launches."""
         recorder = self._recorders.pop(client, None)
         found = b"" if recorder is None else write_events(recorder.stop(), recorder.plans)
         if most > 0:
@@ -60,4 +60,4 @@ class HostObservers:
 
 
 def _kept(island: PhysicalIsland, position: int, reason: str) -> None:
-    """A device of a host is not lost alone: faults of that kind are refused where they are asked for."""
+    """Does nothing: a host never loses a single device. Faults of that kind are refused when they are requested."""

@@ -1,8 +1,8 @@
-"""Writes a recording as one Perfetto file: a process an island, a thread a device, flows along transfers. Pure.
+"""Writes a recording as one Perfetto file: a process per island, a thread per device, flows along transfers. Pure.
 
-For each launch: enqueued (by the controller, or by the host of its island), ready (when the last of what it reads was
-made), start and end. A gap before it carries its reason. Beside each device's queue stands the plan: the same launches
-in their order, each as long as such a launch usually was, each as early as its operands allow.
+Each launch has four times: enqueued (by the controller or the island's host), ready (its last operand was made), start
+and end. A gap before a launch shows its reason. Next to each device's queue is the planned schedule. It has the same
+launches in order, each with its usual duration, and as early as its operands allow.
 """
 
 import json
@@ -17,8 +17,8 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.islands import PhysicalIsland
 
 _CONTROLLER = 1
-_GAP = 20_000
-"""Nanoseconds: shorter gaps are not drawn."""
+_MIN_GAP_NS = 20_000
+"""Shorter gaps are not drawn."""
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class RunSpan:
 
 @dataclass(frozen=True, eq=False)
 class LaunchSpan:
-    """A computation was enqueued between two times, under a launch id that no other of its island has.
+    """A computation was enqueued between two times, under a launch id that is unique on its island.
 
     `base` is the same number for all launches of a run, or of one run of a body.
     """
@@ -81,7 +81,7 @@ class DeviceSpan:
 
 @dataclass(frozen=True)
 class Recording:
-    """What happened while it was recorded; times are of one clock."""
+    """The recorded events. All times are of one clock."""
 
     runs: Sequence[RunSpan] = ()
     launches: Sequence[LaunchSpan] = ()
@@ -90,7 +90,7 @@ class Recording:
 
 
 def write(found: Recording, islands: Sequence[PhysicalIsland], *, hosts: bool = False) -> str:
-    """Writes the file as JSON. `hosts`: each island is a process of its own, which enqueues what runs there."""
+    """Writes the file as JSON. `hosts`: each island is a process of its own, which enqueues its launches."""
     writer = _Writer(found, islands, hosts)
     events = [*writer.names(), *writer.runs(), *writer.enqueuing(), *writer.queues(), *writer.planned()]
     start = min((e["ts"] for e in events if "ts" in e), default=0)
@@ -162,7 +162,7 @@ class _Writer:
                 yield _named("thread_name", number, 2 * position + 1, f"device {position}, planned")
 
     def _enqueuer(self, island: str) -> tuple[int, int]:
-        """The process and thread that enqueue what runs on an island."""
+        """Returns the process and the thread that enqueue the launches of an island."""
         if not self.hosts:
             return _CONTROLLER, 0
         process, physical = self.islands[island]
@@ -195,7 +195,7 @@ class _Writer:
                 la = self.launches[span.island, span.launch]
                 ready = self.ready(la)
                 begin = max(span.begin, before)
-                if before and begin - before > _GAP:
+                if before and begin - before > _MIN_GAP_NS:
                     reason = self._reason(before, la, ready)
                     yield _span(f"({reason})", process, thread, before, begin, {"gap": reason})
                 arguments: dict[str, Any] = {
@@ -236,11 +236,11 @@ class _Writer:
         return self._producers[plan].get(la.run.step, [])
 
     def ready(self, la: LaunchSpan) -> int:
-        """Returns when the last operand was made; 0: not known, or before the run."""
+        """Returns the time at which the last operand was made; 0: not known, or before the run."""
         return max((self.ends.get((la.base, step), 0) for step in self._before(la)), default=0)
 
     def _reason(self, before: int, la: LaunchSpan, ready: int) -> str:
-        """Says why a device had nothing to do until this launch: the last thing that had to happen."""
+        """Returns the reason for which a device was idle until this launch: the last event that had to happen."""
         slowest = self._slowest(la)
         if la.end > max(before, ready):
             if not self.hosts:
@@ -253,7 +253,7 @@ class _Writer:
         return "starts late"
 
     def _slowest(self, la: LaunchSpan) -> LaunchSpan | None:
-        """The launch that makes the last of the operands."""
+        """Returns the launch that makes the last operand."""
         steps = self._before(la)
         if not steps:
             return None
@@ -261,7 +261,7 @@ class _Writer:
         return next((x for x in self.launches.values() if x.base == la.base and x.run.step == step), None)
 
     def planned(self) -> Iterator[dict[str, Any]]:
-        """Plans the same launches, each as long as usual and as early as can be, from where its run began."""
+        """Plans the same launches from the start of each run, each with its usual duration and as early as possible."""
         lengths: dict[tuple[int, int], list[int]] = defaultdict(list)
         for spans in self.by_queue.values():
             for span in spans:

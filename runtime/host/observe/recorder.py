@@ -1,8 +1,8 @@
-"""Records when runs and steps were submitted, enqueued, started and ended, for one file that Perfetto shows.
+"""Records when runs and steps were submitted, enqueued, started and done, for one Perfetto file.
 
-Recording is off the hot path: without it nothing is checked; with it steps are enqueued one by one between two looks at
-the clock, and XLA's profiler says when each device worked on which launch. Times are nanoseconds of
-`time.perf_counter_ns`.
+`HostObservers` and `pathways.api.tracing` use it. Recording is off the hot path: without it nothing is checked. With
+it, steps are enqueued one by one between two reads of the clock. XLA's profiler reports when each device worked on
+which launch. Times are nanoseconds of `time.perf_counter_ns`.
 """
 
 import threading
@@ -19,12 +19,12 @@ from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.runs_in_flight import Flight
 
 MOST_LAUNCHES = 200_000
-"""The most launches of a recording, and the most transfers: more would make a file that no viewer opens."""
+"""Maximum number of launches in a recording, and of transfers: no viewer opens a larger file."""
 
 
 @dataclass(eq=False)
 class RunRecorder(Observer):
-    """Records what the controller sees of runs."""
+    """Records the times of runs as the controller observes them."""
 
     runs: dict[int, RunSpan] = field(default_factory=dict[int, RunSpan])
     plans: dict[int, Plan] = field(default_factory=dict[int, Plan])
@@ -48,22 +48,22 @@ class RunRecorder(Observer):
 
 
 Spans: TypeAlias = dict[tuple[int, int], tuple[int, int]]
-"""When a launch, by its number, was on a device, by its ordinal: first start and last end."""
+"""By launch number and device ordinal: the first start and the last end of the launch on the device."""
 
 
 @dataclass(eq=False)
 class Profiling:
-    """Shares XLA's profiler, of which a process has one, among recordings: all of one thread.
+    """Shares XLA's profiler, of which a process has only one, among recordings. All calls are on one thread.
 
-    The end of one is a moment in which the others see nothing of the devices.
+    When one recording ends, the profiler restarts: for a moment the other recordings miss events of devices.
     """
 
     _session: pjrt.Profile | None = None
     _found: list[Spans] = field(default_factory=list[Spans])
-    """What each recording that goes on has seen until one of the others ended."""
+    """The spans of each active recording, up to the time at which another recording last ended."""
 
     def begin(self) -> Spans:
-        """Begins a recording; what it gives is filled by the end."""
+        """Starts a recording. The returned spans are filled until it ends."""
         found: Spans = {}
         self._session = self._session or pjrt.start_profile()
         self._found.append(found)
@@ -77,20 +77,20 @@ class Profiling:
                 for each in self._found:
                     first, last = each.get(key, (begin, end))
                     each[key] = min(first, begin), max(last, end)
-        finally:  # whatever the profiler says, this recording is over
+        finally:  # this recording ends even if the profiler fails
             self._found = [each for each in self._found if each is not found]
         self._session = pjrt.start_profile() if self._found else None
 
 
 @dataclass(eq=False)
 class Recorder(RunRecorder):
-    """Records what this process does from `start` to `stop`."""
+    """Records the work of this process from `start` to `stop`."""
 
     most: int = MOST_LAUNCHES
     launches: dict[int, LaunchSpan] = field(default_factory=dict[int, LaunchSpan])
     moves: list[Moved] = field(default_factory=list[Moved])
     _devices: dict[int, tuple[pjrt.Device, ...]] = field(default_factory=dict[int, Any])
-    """Those of each launch."""
+    """The devices of each launch."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     profiling: Profiling = field(default_factory=Profiling)
     _found: Spans | None = None
@@ -115,12 +115,12 @@ class Recorder(RunRecorder):
                 self.moves.append(Moved(flight.number, island.key, kind, instruction.step, begin, end))
 
     def stop(self) -> Recording:
-        """Ends it; returns what was recorded."""
+        """Ends the recording, and returns it."""
         spans = self._spans()
         return Recording(list(self.runs.values()), list(self.launches.values()), self.moves, spans)
 
     def _spans(self) -> list[DeviceSpan]:
-        """Collects when each device worked on which launch, as far as the platform tells."""
+        """Collects when each device worked on which launch, if the platform reports it."""
         if self._found is None:
             return []
         self.profiling.end(self._found)

@@ -1,4 +1,7 @@
-"""The roll call of a run that makes no progress: launches that are not done, and callbacks that have not returned."""
+"""Describes a run without progress in a hang report: launches that are not done, and callbacks that have not returned.
+
+The watchdog prints these reports, or sends them to the controller.
+"""
 
 import sys
 import traceback
@@ -12,11 +15,11 @@ from pathways.runtime.host.run.hung_launches import Stuck
 from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 MOST_CALLED = 8
-"""The most lines of each kind in a roll call."""
+"""Maximum number of lines of each kind in a hang report."""
 
 
 def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) -> Hang:
-    """Describes a hang that is proved. `stuck` are the launches that will never be done, in order."""
+    """Describes a proven hang. `stuck` are the launches that will never be done, in order."""
     lines = [f"{s.launch.run.name} was launched on {_where(s.launch, s.waiting)}, and is not done" for s in stuck[:1]]
     if not stuck:
         lines.append("none of its computations: a launch did not come back")
@@ -36,7 +39,7 @@ def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) ->
 
 
 def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
-    """Describes a hang that is only suspected. Asks no device: to ask is to cancel."""
+    """Describes a suspected hang. Queries no device, because a query cancels the launch."""
     launches = [launch for _, launch in flight.parts()]
     lines = [
         f"{launch.run.name} was launched on {_where(launch)}, and may not be done" for launch in launches[-MOST_CALLED:]
@@ -53,7 +56,7 @@ def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
 
 
 def not_done(flight: Flight) -> list[Stuck]:
-    """The last launches of a run, which may not be done; asks no device."""
+    """Returns the last launches of a run, which may not be done. Queries no device."""
     return [Stuck(launch, tuple(range(len(launch.devices)))) for _, launch in flight.parts()[-1:]]
 
 
@@ -83,7 +86,7 @@ def _inside(call: Inside) -> str:
 
 
 def _where(launch: Launch, waiting: Sequence[int] | None = None) -> str:
-    """Names the devices of a launch; where some of them are done, only those that are not."""
+    """Names the devices of a launch; if some of them are done, only the others."""
     count = len(launch.devices)
     if waiting is not None and len(waiting) < count:
         return f"devices {', '.join(map(str, waiting))} of {count} of {launch.island}"

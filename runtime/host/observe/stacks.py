@@ -1,4 +1,4 @@
-"""Where all threads of this process are, as text: what Python shows of each, the innermost call last."""
+"""Formats the stack of every thread of this process, innermost call last. `Host` sends it when asked for its stacks."""
 
 import sys
 import threading
@@ -6,7 +6,7 @@ import traceback
 
 
 def stacks() -> str:
-    """Says where each thread is at this moment."""
+    """Returns the last 8 calls of each thread at this moment, as text."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found: list[str] = []
     for number, frame in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]

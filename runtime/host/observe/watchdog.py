@@ -1,8 +1,8 @@
-"""The watchdog: a thread that looks at all runs in flight, so that no hang is silent, and no busy device called one.
+"""The watchdog: a thread that polls all runs in flight, and reports every hang, but no busy device.
 
-Each look is judged by `hang_rule.py`. A run that hangs loses its devices (`hung_launches.py`); a run that may hang is
-reported, once and then at doubling intervals, and left alone. XLA would abort the whole process for a stuck
-collective; so XLA's own time limit is set beyond any run (dialect/platforms.py).
+`Host` and the client's controller start it, and `hang_rule.py` judges each poll. A run that hangs loses its devices
+(`hung_launches.py`). A run that may hang is reported, once and then at doubling intervals, and continues. XLA would
+abort the whole process for a stuck collective, so XLA's own time limit is longer than any run (dialect/platforms.py).
 """
 
 import contextlib
@@ -29,16 +29,17 @@ from pathways.runtime.time_limits import time_limit
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
 """The environment variable for the seconds without progress after which a run may be called hung; 0: never."""
 LONGEST_LOOK = 0.5
-"""The most seconds between two looks."""
+"""Maximum number of seconds between two polls."""
 AFTERMATH = 2.0
-"""Seconds after a hang in which runs that had stopped before must go on, or hang with it: errors need far less."""
+"""Seconds after a hang within which runs that had stopped before must progress, or count as hung. Errors need far less
+time to reach them."""
 
 
 class Watchdog:
-    """Looks at all runs in flight, from a thread that lives while there are any.
+    """Polls all runs in flight, on a thread that lives while there are any.
 
-    `on_host`: devices compute with this process's own CPU time, which then proves whether they compute. `end` loses the
-    devices of a hang.
+    `on_host`: devices compute with this process's own CPU time, which then proves whether they compute. `end` marks the
+    devices of a hang as lost.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class Watchdog:
         clock: Callable[[], float] = time.monotonic,
         suspect: Callable[[Hang], None] | None = None,
     ) -> None:
-        """`suspect` is told of a hang where others have a part of the same devices' work: those must be asked, since
-        one may compute what this one waits for. Raises PWC0707 where the environment states no number of seconds."""
+        """`suspect` is notified of a hang if other hosts share the island: one may compute what this host waits for.
+
+        Raises PWC0707 if the environment variable is not a number of seconds.
+        """
         self.timeout = time_limit(TIMEOUT, "120", may_be_zero=True) if timeout is None else timeout
         self._flights = flights
         self._clock = clock
@@ -66,13 +69,13 @@ class Watchdog:
         self._told = Doubling(self.timeout)
         self._cpu = CpuTime()
         self.ends_process = False
-        """Whether the process ends where a hang holds a thread that cannot be freed, as `pwc run` wants."""
+        """Whether the process exits if a hang blocks a thread that cannot be freed, as `pwc run` requires."""
         self._given_up: set[int] = set()
         self._doomed: set[int] = set()
-        """Runs that had made no progress for too long when another was found to hang."""
+        """Runs that had made no progress for too long when another run was found to hang."""
 
     def ensure(self) -> None:
-        """Starts the thread; called when a run begins while there is none."""
+        """Starts the thread if there is none. Called when a run begins."""
         with self._lock:
             if self._thread is None and self.timeout:
                 thread = threading.Thread(target=self._watch, name="pathways-watchdog", daemon=True)
@@ -80,7 +83,7 @@ class Watchdog:
                     self._thread = thread
 
     def tell(self) -> tuple[float, list[str]]:
-        """For how many seconds this process has computed nothing, and what its runs have launched."""
+        """Returns the seconds for which this process has computed nothing, and the launches of its runs, as lines."""
         flights = self._flights.all()
         lines = [line for f in flights for line in roll_call.perhaps(f, 0, 0).calls.splitlines()]
         return self._idle if flights else float(1 << 30), lines
@@ -98,11 +101,11 @@ class Watchdog:
         finally:
             with self._lock:
                 self._thread = None
-        if self._flights.all() and not self._flights.ending:  # a run came in between
+        if self._flights.all() and not self._flights.ending:  # a run began in between
             self.ensure()
 
     def look(self) -> int:
-        """Looks at all runs, and ends or reports those that hang; returns how many runs there are."""
+        """Polls all runs, and ends or reports those that hang; returns the number of runs."""
         flights = self._flights.all()
         self._stillness.look(self._clock())
         still = {f.number: self._stillness.of(f.number, f.mark) for f in flights}
@@ -137,18 +140,18 @@ class Watchdog:
             elif verdict is Verdict.HUNG:
                 named = {name for name, seconds in calls.items() if seconds >= self.timeout}
                 self._lose(flight, flights, named)
-                break  # the others may go on now
+                break  # the other runs may continue now
             if verdict is Verdict.SUSPECTED and self._told.is_due(flight.number, seen.still):
                 _tell(roll_call.perhaps(flight, len(flights) - 1, seen.still))
         return len(flights)
 
     def _inline(self, threads: set[int]) -> dict[int, float]:
-        """Measures for how long threads that enqueue have used no CPU time."""
+        """Measures for how long enqueuing threads have used no CPU time."""
         natives = {t.ident: t.native_id for t in threading.enumerate() if t.ident in threads and t.native_id}
         return {t: self._stillness.of(("thread", t), of_thread(n)) for t, n in natives.items() if t}
 
     def _stuck(self, flight: Flight) -> None:
-        """Handles a run whose devices are lost, and whose thread waits inside of XLA, where it cannot be reached."""
+        """Handles a run whose devices are lost, and whose thread waits inside of XLA and cannot be interrupted."""
         if self.ends_process:
             sys.stdout.flush()
             os._exit(Exit.HANG)
@@ -157,13 +160,16 @@ class Watchdog:
             _tell(roll_call.unreachable(flight))
 
     def _devices_idle(self, devices: float, inline: float | None) -> float | None:
-        """Returns for how long devices were idle; small computations run on the enqueuing thread (`inline`)."""
+        """Returns the idle time of the devices. Small computations run on the enqueuing thread (`inline`)."""
         if not self._on_host or self._cpu.devices is None:
             return None
         return devices if inline is None else min(devices, inline)
 
     def _lose(self, flight: Flight, flights: Sequence[Flight], named: set[str]) -> None:
-        """Fails launches that hang, reports them, and loses their devices. `named`: computations stuck in callbacks."""
+        """Fails and reports launches that hang, and marks their devices as lost.
+
+        `named`: the computations that are stuck in callbacks.
+        """
 
         def hangs(launch: Launch) -> bool:
             return not named or launch.run.name in named
@@ -180,7 +186,7 @@ class Watchdog:
 
 
 def _tell(said: Diagnostic) -> None:
-    """Prints a report; a stderr that is closed or full must not stop the watchdog."""
+    """Prints a report. A closed or full stderr must not stop the watchdog."""
     with contextlib.suppress(Exception):
         happened = "\n  ".join(["what happened last:", *last_events()])
         print(PathwaysError(said), happened, sep="\n", file=sys.stderr, flush=True)

@@ -1,4 +1,7 @@
-"""Values of other hosts that runs here wait for, and since when: a network may lose them without a word."""
+"""Tracks values of other hosts that runs here wait for, because a network may lose values without an error.
+
+`load/edges.py` notes the waits, and `Host` reports late values to the controller.
+"""
 
 import time
 from dataclasses import dataclass, field
@@ -6,26 +9,28 @@ from dataclasses import dataclass, field
 from pathways.runtime.time_limits import time_limit
 
 TIMEOUT = "PATHWAYS_TRANSFER_TIMEOUT"
-"""The environment variable for the seconds after which a controller is told that a value does not come."""
+"""The environment variable for the seconds after which a missing value is reported to the controller."""
 
 
 @dataclass(eq=False)
 class AwaitedValues:
-    """What the run that is being enqueued waits for. Its thread notes it, and another looks: no lock, for each value
-    that comes, since both read and change a dictionary as a whole.
+    """The values that the run that is being enqueued waits for.
+
+    The enqueuing thread notes them, and another thread polls. No lock is needed for each received value: both threads
+    read or change a dictionary in one operation.
     """
 
     limit: float = field(default_factory=lambda: time_limit(TIMEOUT, "30", may_be_zero=True))
     run: int = -1
     """The run that is being enqueued."""
     _waits: dict[int, tuple[int, str, float]] = field(default_factory=dict[int, tuple[int, str, float]])
-    """Run, island and since when, by a number."""
+    """By number of the wait: its run, its island and its start."""
     _told: dict[int, float] = field(default_factory=dict[int, float])
-    """When the controller was told last, by the same number. Of the thread that looks."""
+    """By the same number: the time of the last report. Used only by the polling thread."""
     _following: int = 0
 
     def begin(self, island: str) -> int:
-        """Notes that the run waits for values of an island; gives the number by which that ends."""
+        """Notes that the run waits for values of an island; returns the number to end the wait with."""
         self._following += 1
         self._waits[self._following] = self.run, island, time.monotonic()
         return self._following
@@ -34,7 +39,7 @@ class AwaitedValues:
         self._waits.pop(number, None)
 
     def late(self, now: float) -> list[tuple[int, str]]:
-        """Runs and islands for whose values they have waited too long; each is told again after as long."""
+        """Returns runs and the islands whose values are late for them. Each is reported again after the same time."""
         waits = self._waits.copy() if self.limit else {}
         self._told = {number: at for number, at in self._told.items() if number in waits}
         found: list[tuple[int, str]] = []

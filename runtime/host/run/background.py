@@ -1,7 +1,8 @@
 """Runs that are enqueued in the background: control flow on data, host callbacks, and runs that take their results.
 
-Such a run waits for values before it can enqueue what depends on them (`progress.py`). Its call returns at once all the
-same: a thread of the run's own enqueues it, and until it has, each of its results holds a promise in place of an array.
+`client/loaded_plan.py` starts them. Such a run waits for values before it can enqueue the steps that depend on them
+(`progress.py`). Its call still returns at once, because a separate thread enqueues the run. Until then each of its
+results holds a promise in place of an array.
 """
 
 import contextvars
@@ -17,18 +18,18 @@ from pathways.runtime.monitor import Gate
 from pathways.runtime.threads import started
 
 MOST_BACKGROUND = 64
-"""So many runs of one client are in the background at the most; the next call waits for one of them to end."""
+"""Maximum number of background runs of one client. The next call waits until one of them completes."""
 CANCEL_LOOK = 0.1
 """Seconds between two checks whether a run that waits for another was cancelled."""
-PAUSE = 0.002
-"""Seconds between two checks whether runs have ended."""
+POLL_INTERVAL_S = 0.002
+"""Seconds between two checks whether background runs have completed."""
 
 
 @dataclass(eq=False)
 class Promise:
-    """A run in the background; a buffer holds it in place of the array that the run will put there.
+    """A run in the background. A buffer holds it in place of the array that the run will put there.
 
-    `calls_back`: the run calls back to the host, so that it matters even where its results are not read.
+    `calls_back`: the run has host callbacks, so that it matters even if its results are not read.
     """
 
     number: int
@@ -40,7 +41,7 @@ class Promise:
     is_known: bool = False
     """Whether the results are in their buffers."""
     _gates: set[Gate] = field(default_factory=set[Gate])
-    """One event a waiting thread: nothing is shared that an interrupt could leave locked."""
+    """One gate per waiting thread. The threads share no lock, which an interrupt could leave locked."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the results are in their buffers; returns whether they are."""
@@ -60,7 +61,7 @@ class Promise:
             gate.open()
 
     def check(self) -> None:
-        """Raises PWC0518 where the run was cancelled."""
+        """Raises PWC0518 if the run was cancelled."""
         if self.cancelled:
             raise PathwaysError(self.cancellation)
 
@@ -69,25 +70,25 @@ class Promise:
         return RunCancelled(program=self.program, run=self.number, where=self.where)
 
     def wait_for(self, others: Iterable["Promise"]) -> None:
-        """Waits for the runs that this one takes results of. Raises PWC0518 where it is cancelled meanwhile."""
+        """Waits for the runs whose results this run takes. Raises PWC0518 if this run is cancelled meanwhile."""
         for other in others:
             while not other.wait(CANCEL_LOOK):
                 self.check()
 
 
 class BackgroundRuns:
-    """All runs of a process that are in the background."""
+    """The background runs of a process."""
 
     def __init__(self) -> None:
         self.runs: dict[int, Promise] = {}
 
     def start(self, promise: Promise, work: Callable[[], None]) -> bool:
-        """Starts a thread that does `work` in the caller's context; first waits while too many are in the background.
+        """Starts a thread that does `work` in the caller's context. First waits while the client has too many runs.
 
-        Returns False where no thread can be started: then the caller must do `work` itself.
+        Returns False if no thread can be started: then the caller must do `work` itself.
         """
         while len(self.of(promise.client)) >= MOST_BACKGROUND:
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL_S)
         context = contextvars.copy_context()
 
         def run() -> None:
@@ -104,7 +105,7 @@ class BackgroundRuns:
             del self.runs[promise.number]
             return False
         except BaseException:
-            promise.cancelled = True  # if the thread did start, before Ctrl-C came
+            promise.cancelled = True  # the thread may have started before Ctrl-C
             if thread.ident is None:
                 self.runs.pop(promise.number, None)
             raise
@@ -114,10 +115,13 @@ class BackgroundRuns:
         return [p for p in list(self.runs.values()) if client is None or p.client is client]
 
     def drain(self, client: ClientState | None = None, *, calling_back: bool = False, timeout: float = 1e9) -> bool:
-        """Waits until no run of the client (or of any) is left; returns whether none is. `calling_back`: only those."""
+        """Waits until no run of the client (or of any client) is left; returns whether none is left.
+
+        `calling_back`: only runs with host callbacks count.
+        """
         end = time.monotonic() + timeout
         while any(p.calls_back or not calling_back for p in self.of(client)):
             if time.monotonic() >= end:
                 return False
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL_S)
         return True

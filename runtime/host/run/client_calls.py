@@ -1,7 +1,7 @@
-"""Callbacks of programs of other processes: a thread of XLA calls, and waits for what the client's process returns.
+"""Host callbacks into client processes: a thread of XLA calls, and waits for the result of the client's function.
 
-Each client's functions are called in its own process, by its own connection; an answer counts only from there. Where
-a client is gone, or a call stands still, what has called goes on: its computation has failed, and no device waits.
+`Host` uses it. Each client's functions are called in its own process, over its own connection; an answer counts only
+from there. If the client is lost, or a call makes no progress, the calling computation fails, so that no device waits.
 """
 
 import itertools
@@ -26,7 +26,7 @@ from pathways.runtime.wire import messages as m
 
 Post: TypeAlias = Callable[[m.Message], None]
 LOOK = 0.5
-"""Seconds between two looks of a call at whether its client still says that it goes on."""
+"""Seconds between two checks of a call whether its client still reports progress."""
 
 
 @dataclass(eq=False)
@@ -36,34 +36,34 @@ class _Waiting:
     done: threading.Event = field(default_factory=threading.Event)
     answer: m.Returned | None = None
     heard: float = field(default_factory=time.monotonic)
-    """When the client last said that it goes on."""
+    """The time at which the client last reported that the call is active."""
     moved: float = field(default_factory=time.monotonic)
-    """When it last said that it computes."""
+    """The time at which the client last reported that the call computes."""
 
 
 class ClientCalls:
-    """The calls of all clients of a host that have not returned. Raises PWC0707 where a time limit is none."""
+    """The calls of all clients of a host that have not returned. Raises PWC0707 for an invalid time limit."""
 
     def __init__(self) -> None:
         self._silent, self._still = time_limit("PATHWAYS_HOST_TIMEOUT", "10"), _hang_limit()
         self._lock = threading.Lock()
-        """Guards the clients, and what waits for them."""
+        """Guards the clients, and the calls that wait for them."""
         self._posts: dict[int, Post] = {}
-        """The way to each client that is there."""
+        """Sends messages to each connected client."""
         self._waiting: dict[tuple[int, int], _Waiting] = {}
         """By client and number."""
         self._numbers = itertools.count()
         self.looks = 0
-        """Changes while a call waits: it judges itself whether it stands still, and the watchdog need not."""
+        """Changes while a call waits. The call checks its own progress, so that the watchdog need not."""
 
     def begin(self, client: int, post: Post) -> None:
-        """Notes the way to a client; another, where it has come anew."""
+        """Stores the post of a client. Fails the calls of its earlier connection if the client has reconnected."""
         self.end(client)
         with self._lock:
             self._posts[client] = post
 
     def end(self, client: int, post: Post | None = None) -> None:
-        """Ends what waits for a client that is gone; with `post`, if it has not come anew by another way."""
+        """Fails the calls of a lost client. With `post`, does so only if the client has not reconnected."""
         with self._lock:
             if post is not None and self._posts.get(client) != post:
                 return
@@ -73,7 +73,7 @@ class ClientCalls:
             waiting.done.set()
 
     def hear(self, client: int, message: m.Calling | m.Returned) -> None:
-        """Takes what a client says of a call; of one that it was not asked for, nothing."""
+        """Handles a client's message about a call. Ignores calls that this client was not sent."""
         with self._lock:
             waiting = self._waiting.get((client, message.call))
         if waiting is None:
@@ -86,7 +86,7 @@ class ClientCalls:
             waiting.moved = waiting.heard
 
     def call(self, client: int, make: Callable[[int], m.CallBack]) -> bytes:
-        """Has a client call a function; gives the bytes of what it returns. Raises RaisedElsewhere."""
+        """Has a client call a function; returns the bytes of its result. Raises RaisedElsewhere."""
         waiting, number = _Waiting(), next(self._numbers)
         with self._lock:
             post = self._posts.get(client)
@@ -107,12 +107,12 @@ class ClientCalls:
         return waiting.answer.blob
 
     def _wait(self, waiting: _Waiting) -> None:
-        """Waits until a call has returned. Raises RaisedElsewhere where nothing is heard of it, or it stands still."""
+        """Waits until a call returns. Raises RaisedElsewhere after a heartbeat timeout, or without progress."""
         looked = time.monotonic()
         while not waiting.done.wait(LOOK):
             self.looks += 1
             before, looked = looked, time.monotonic()
-            if looked - before > MAX_POLL_GAP_S:  # what was not heard meanwhile counts for nothing
+            if looked - before > MAX_POLL_GAP_S:  # this process was stopped: the gap does not count
                 waiting.heard = waiting.moved = looked
             if looked - waiting.heard > self._silent:
                 raise RaisedElsewhere(
@@ -127,13 +127,13 @@ class ClientCalls:
 
 
 def _hang_limit() -> float:
-    """Seconds without progress after which a run may be called hung. Raises PWC0707."""
+    """Returns the seconds without progress after which a run may be called hung. Raises PWC0707."""
     return time_limit("PATHWAYS_HANG_TIMEOUT", "120", may_be_zero=True) or math.inf
 
 
 @dataclass(frozen=True, eq=False)
 class ClientFunction:
-    """A function of a client's process, as code calls it that runs here: a callback that returns `results`."""
+    """A function of a client's process, as code on this host calls it: a callback that returns `results`."""
 
     calls: ClientCalls
     client: int
@@ -163,18 +163,18 @@ class ClientFunction:
 
 
 def _size(type_: ArrayType) -> int:
-    """The bytes of an array in memory, where an element takes whole bytes."""
+    """Returns the bytes of an array in memory, in which an element takes whole bytes."""
     return math.prod(type_.shape) * numpy_dtype(type_.dtype).itemsize
 
 
 class _Owner:
-    """Holds functions until their plan does."""
+    """Holds functions until their plan holds them."""
 
 
 def with_functions(plan: Plan, functions: Mapping[int, Sequence[int]], client: int, calls: ClientCalls) -> Plan:
-    """Binds the computations of a plan to the functions of a client that they call back: numbers by computation.
+    """Binds the computations of a plan to the functions of a client that they call: numbers by computation.
 
-    Raises PWC0510 where a computation calls one that it has no number of: without its function code kills the process.
+    Raises PWC0510 if a computation calls a function that has no number: a call without a function kills the process.
     """
     if not functions and not any(calls_back(c.module) or calls_back(c.local) for c in plan.computations):
         return plan
@@ -189,7 +189,7 @@ def with_functions(plan: Plan, functions: Mapping[int, Sequence[int]], client: i
 def _calling(
     computation: Computation, numbers: Sequence[int], client: int, calls: ClientCalls, owner: _Owner
 ) -> Computation:
-    """A computation whose callbacks are functions of a client."""
+    """Returns the computation with functions of a client as its callbacks."""
     types = result_types(computation.module) if calls_back(computation.module) else {}
     if calls_back(computation.local) or any(not 0 <= index < len(numbers) for index in types):
         raise PathwaysError(UnknownCallback(computation=computation.name))

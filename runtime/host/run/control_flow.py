@@ -1,4 +1,7 @@
-"""Control flow on data: awaits the deciding value, then enqueues bodies, each time into slots of its own."""
+"""Control flow on data: waits for the deciding value, then enqueues bodies, each time into new slots.
+
+`load/steps.py` and `load/bodies.py` prepare the tasks; `progress.drive` runs them.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence, Set
@@ -18,16 +21,16 @@ from pathways.runtime.host.run.progress import Pending, PreparedWave, Work, driv
 from pathways.runtime.host.run.runs_in_flight import Launch
 
 Values: TypeAlias = list[Any]
-"""Arrays, or poison in place of them; None for what is on another host."""
+"""Arrays, or poison in their place; None for values on another host."""
 Working: TypeAlias = Generator[Sequence[Pending], None, Values]
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedBody:
-    """A body that is ready to run, any number of times. Slots are its own; -1: an operand that it does not read, or an
-    operand or a result of another host.
+    """A body that is ready to run any number of times.
 
-    `overwritten` are the operands that it donates to its computations.
+    Slots are those of the body. Slot -1 is an operand that the body does not read, or a value of another host.
+    `overwritten` are the operands that the body donates to its computations.
     """
 
     waves: Sequence[PreparedWave]
@@ -39,9 +42,9 @@ class LoadedBody:
     overwritten: frozenset[int] = frozenset()
 
     def run(self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0) -> Working:
-        """Enqueues the body; yields what it awaits inside. Empties `operands`, which may hold the last references.
+        """Enqueues the body; yields the values that it awaits. Empties `operands`, which may hold the last references.
 
-        `around` is the frame of the run that it is part of, on a host; `transfers` 0: nothing of it goes between hosts.
+        `around` is the frame of the enclosing run, on a host. `transfers` is 0 if no value goes between hosts.
         """
         frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches), transfers)
         if around is not None:
@@ -61,7 +64,7 @@ class LoadedBody:
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """The deciding value of a branch: the number of the body to run, or whether a loop goes on."""
+    """The deciding value of a branch: the number of the body to run, or whether a loop continues."""
 
     array: Any
 
@@ -72,21 +75,21 @@ class _Reading:
         try:
             self.array.block_until_ready()
         except pjrt.FAILURES:
-            return  # raised where it is read
+            return  # raised again when the value is read
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
     """A branch (cond or while) as a task: the slots of its operands and results.
 
-    Where other hosts have a part of it (`away`), what they have has slot -1, and all go by what one of them says.
-    `donated` are the operands that are not needed afterwards. What a body overwrites, and each result, must share no
-    buffer with anything else; it is copied where it does.
+    If other hosts have a partition of it (`away`), their values have slot -1, and all hosts follow one host's decision.
+    `donated` are the operands that are not needed afterwards. Operands that a body overwrites, and results, must share
+    no buffer with other values; otherwise they are copied.
     """
 
     branch: Branch
     number: int
-    """In the whole plan (dialect/plan/part.py)."""
+    """Its number in the whole plan (dialect/plan/part.py)."""
     away: bool
     island: str
     inputs: Sequence[int]
@@ -95,7 +98,7 @@ class Choice:
     bodies: Sequence[LoadedBody]
     cause: Callable[[Diagnostic], Poison]
     decides: bool = True
-    """Whether this host says what a value on its island is; of several hosts' island, one does."""
+    """Whether this host sends the decision for a value on its island; one of the hosts of an island does."""
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
         values = frame.values
@@ -135,7 +138,7 @@ class Choice:
             carried = yield from _run(body, given, run, shared)
 
     def _decided(self, array: Any, shared: "_Shared | None") -> Generator[Sequence[Pending], None, int | Poison]:
-        """Waits for what decides, which another host may have: the number of a body, or whether a loop goes on."""
+        """Waits for the deciding value, also of another host: the number of a body, or whether a loop continues."""
         if shared is None or not shared.away:
             found = yield from self._read(array)
             return (shared.decisions.cancelled if shared is not None else None) or found
@@ -163,7 +166,7 @@ class Choice:
             return self.cause(hang_behind(error) or failed)
 
     def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
-        """Copies each value of `which` that shares a buffer with `others` or another value; returns all of them."""
+        """Copies each value of `which` that shares a buffer with `others` or another value; returns all values."""
         known = Counter(id(v) for v in values)
         own = list(values)
         for i in which:
@@ -175,7 +178,7 @@ class Choice:
 
 
 class _Shared:
-    """One run of a branch on a host: what it does has a name each time, which is the same on all hosts that have it."""
+    """One run of a branch on a host. Each of its decisions and body runs has a name that is the same on all hosts."""
 
     def __init__(self, frame: Frame, decisions: RunDecisions, step: int, away: bool) -> None:
         self.frame = frame

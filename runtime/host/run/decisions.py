@@ -1,12 +1,13 @@
-"""What decides branches whose calls are on several hosts: said by the host that has it, heard by all (paper, 4.5).
+"""Decisions of branches that span several hosts: one host sends the deciding value, all hosts receive it (paper, 4.5).
 
-The host that has the value tells the controller, which tells all hosts of the run, that one too: what one of them goes
-by, all do. So a loop never ends on one host and goes on at another, which would wait for what the first was to send;
-where a host is gone, none of the others hears anything but the reason from then on. Hosts that wait for a decision say
-that they do: nothing is told to those that are ahead before the last has come near (control/relay.py).
+`control_flow.py` and `load/edges.py` use it. The host that has the value sends it to the controller. The controller
+sends it to all hosts of the run, including the first one, so that all hosts follow the same decision. Otherwise a loop
+could end on one host and continue on another, which would wait for values of the first. If a host is lost, the others
+receive only the reason from then on. Hosts report that they wait for a decision. Hosts that are ahead receive none
+until the last host is near (control/relay.py).
 
-Hosts that have an island together also go by decisions in one order (`InStep`), whatever is known sooner on one of
-them: else two of them might launch two collectives in different orders, and wait for each other for ever.
+Hosts that share an island also follow decisions in one order (`InStep`), even if one of them knows another value
+sooner. Otherwise two hosts could launch two collectives in different orders, and wait for each other for ever.
 """
 
 import hashlib
@@ -21,33 +22,33 @@ from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED, Said
 
 
 def name_of_turn(outer: int, step: int, turn: int) -> int:
-    """The name of one run of a body, found alike on all hosts: of the run around it, its branch, and which it is."""
+    """Returns the name of one run of a body, the same on all hosts: from the enclosing run, its branch and a count."""
     digest = hashlib.blake2b(f"{outer} {step} {turn}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 2
 
 
 @dataclass(eq=False)
 class RunDecisions:
-    """The decisions of one run, which another thread hears."""
+    """The decisions of one run, which another thread receives."""
 
     run: int
     post: Callable[[Said | m.Reached], None]
     _heard: dict[int, int | Poison] = field(default_factory=dict[int, int | Poison])
     _doomed: Poison | None = None
-    """Why nothing more will be decided between hosts."""
+    """The reason for which no more decisions are made between hosts."""
     _cancelled: Poison | None = None
     _changed: threading.Condition = field(default_factory=threading.Condition)
-    """Guards those; notified when one is heard."""
+    """Guards the fields above. Notified when a decision is received."""
 
     def say(self, branch: int, loop: int, name: int, value: int | Poison) -> None:
-        """Tells the controller what this host has found; it is heard of as by any other host."""
+        """Sends this host's decision to the controller. This host receives it back, as all other hosts do."""
         if isinstance(value, Poison):
             self.post(m.Undecided(self.run, branch, loop, name, write_diagnostic(value.cause)))
         else:
             self.post(m.Decided(self.run, branch, loop, name, value))
 
     def reach(self, branch: int, loop: int) -> None:
-        """Tells the controller that this host waits for what another decides."""
+        """Notifies the controller that this host waits for a decision of another host."""
         self.post(m.Reached(self.run, branch, loop))
 
     def hear(self, said: Said) -> None:
@@ -63,14 +64,14 @@ class RunDecisions:
             self._changed.notify_all()
 
     def expect(self, name: int, loop: int) -> None:
-        """Says that this is what the run comes to next, beside what it has come to before; none is known sooner."""
+        """Notes a decision that the run has reached, besides earlier ones. Must precede `is_known` and `take`."""
 
     def go_on(self) -> None:
-        """Says that all that the last decision made possible is enqueued."""
+        """Notes that all steps that the last decision made possible are enqueued."""
 
     @property
     def cancelled(self) -> Poison | None:
-        """Why the run's own loops end, too: it was cancelled."""
+        """The reason if the run was cancelled: then loops that only this host runs end, too."""
         return self._cancelled
 
     def is_known(self, name: int) -> bool:
@@ -81,7 +82,7 @@ class RunDecisions:
             self._changed.wait_for(lambda: self.is_known(name))
 
     def take(self, name: int) -> int | Poison:
-        """What was decided, of what is known; it is asked for once."""
+        """Returns and removes a known decision: each is taken once."""
         with self._changed:
             found = self._heard.pop(name, self._doomed)
             assert found is not None
@@ -90,16 +91,17 @@ class RunDecisions:
 
 @dataclass(eq=False)
 class InStep(RunDecisions):
-    """As RunDecisions, on a host that has an island together with others: all of those go by the same in one order.
+    """As RunDecisions, on a host that shares its island with others: all of them follow decisions in one order.
 
-    What a run expects depends on what it has taken alone, and all hear the same: so the first that was heard, of what
-    is expected, is the same on all of them. The next may be taken when all that it made possible is enqueued. Nothing
-    is known to be doomed but what was said to be, by its own name or that of its loop (control/relay.py).
+    The decisions that a run expects depend only on those that it has taken, and all hosts receive the same messages.
+    So the first received decision that is expected is the same on all of them. The next one may be taken when all
+    steps that it made possible are enqueued. A decision is doomed only by a message with its own name or its loop's
+    (control/relay.py).
     """
 
     _order: list[Said] = field(default_factory=list[Said])
     _expected: dict[int, int] = field(default_factory=dict[int, int])
-    """The loops of what is expected, by name."""
+    """The loops of expected decisions, by name."""
     _may_take: bool = True
 
     def hear(self, said: Said) -> None:
@@ -131,7 +133,7 @@ class InStep(RunDecisions):
         return said.value if isinstance(said, m.Decided) else Poison(read_diagnostic(said.cause))
 
     def _first(self, name: int) -> Said | None:
-        """What was said of a name, if it is the first that was heard of what is expected."""
+        """Returns the message for a name, if it is the first received message that is expected."""
         loops = set(self._expected.values())
         for said in self._order:
             if said.name in self._expected:
@@ -156,10 +158,10 @@ class Deciding:
 
 
 class Decisions:
-    """The decisions of all runs that a host knows of. Runs begin, and decisions are heard, in the order of messages."""
+    """The decisions of all active runs of a host. Runs begin, and decisions are received, in message order."""
 
     def __init__(self, post: Callable[[Said | m.Reached], None], *, in_step: bool = False) -> None:
-        """`in_step`: with other hosts of the same island."""
+        """`in_step`: other hosts share the island."""
         self._post = post
         self._kind = InStep if in_step else RunDecisions
         self._runs: dict[int, RunDecisions] = {}
@@ -171,7 +173,7 @@ class Decisions:
         return self._runs[run]
 
     def hear(self, said: Said) -> None:
-        """Takes what was decided; of a run that has ended here it is nothing."""
+        """Passes a decision to its run. Ignores runs that have ended here."""
         if (decisions := self._runs.get(said.run)) is not None:
             decisions.hear(said)
 

@@ -1,4 +1,4 @@
-"""Which computations of a plan depend on one of them: pure, over the plan's own instructions."""
+"""Finds the computations of a plan that depend on a given one, for `hung_launches.py`. Pure: reads only the plan."""
 
 from collections.abc import Iterator
 

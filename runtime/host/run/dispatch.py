@@ -1,4 +1,7 @@
-"""One run while it is enqueued: part by part, giving way to others in between and while it waits."""
+"""Enqueues one run in groups of steps; yields to other runs between groups, and while it waits for values.
+
+`client/loaded_plan.py` makes one for each run on devices of the client's process.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,24 +18,24 @@ from pathways.runtime.host.run.progress import Pending, wait_any
 
 
 class TurnGiver(Protocol):
-    """Gives runs their turns on islands; a run holds a ticket (control/admission.py)."""
+    """Schedules runs on islands. A run holds a ticket (control/admission.py)."""
 
     @property
     def contended(self) -> bool:
-        """Whether another run waits for its turn."""
+        """Whether another run waits to be scheduled."""
         ...
 
     def step_aside(self, ticket: Any) -> None:
-        """Lets others go first while a run waits for a value."""
+        """Yields to other runs while a run waits for a value."""
         ...
 
     def pause(self, ticket: Any, patience: Callable[[Any], None]) -> None:
-        """Lets others go first; returns when it is this run's turn again. `patience` is called while it waits."""
+        """Yields to other runs; returns when this run is scheduled again. Calls `patience` while it waits."""
         ...
 
 
 class Control(Protocol):
-    """What a run asks of the controller (client/controller.py)."""
+    """The interface of the controller to a run (client/controller.py)."""
 
     @property
     def machine(self) -> Machine: ...
@@ -41,21 +44,21 @@ class Control(Protocol):
     @property
     def observers(self) -> Sequence[Observer]: ...
     def patience(self, ticket: Any, client: ClientState) -> None:
-        """Raises where what a run waits for can never come."""
+        """Raises if a run waits for an event that can never happen."""
         ...
 
 
 @dataclass(eq=False, kw_only=True)
 class Dispatch(Enqueuer):
-    """Enqueues one run while it holds its `ticket`, and lets others go first between parts."""
+    """Enqueues one run while it holds its `ticket`, and yields to other runs between groups of steps."""
 
     control: Control
     ticket: Any
     client: ClientState
     promise: Promise | None = None
-    """The promise that its results hold where it is enqueued in the background."""
+    """The promise that its results hold if it is enqueued in the background."""
     turns: int = 1
-    """The number of turns that it has had."""
+    """The number of times that it was scheduled."""
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
         seen = self.control.observers

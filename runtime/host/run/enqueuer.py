@@ -1,4 +1,4 @@
-"""One run of a loaded part while it is enqueued, step by step."""
+"""Enqueues one run of a loaded partition, step by step. `Host` uses it directly, a client through `Dispatch`."""
 
 import time
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
 
 class BodyEnds:
-    """The last launches of a run's bodies: when they are done, all of its bodies are."""
+    """The last launches of a run's bodies: when they are done, all of its bodies are done."""
 
     def __init__(self) -> None:
         self._tokens: dict[Any, list[Any]] = {}
 
     def note(self, who: Any, frame: Frame, *, whole: bool) -> None:
-        """Notes those of one run of a body. `whole`: it ran to its end; its earlier runs are done before."""
+        """Notes the last launches of one run of a body. `whole`: it ran to its end, after all its earlier runs."""
         tokens = [*frame.early, *frame.tokens]
         self._tokens[who] = tokens if whole else [*self._tokens.get(who, ()), *tokens]
 
@@ -28,14 +28,14 @@ class BodyEnds:
 
 @dataclass(eq=False)
 class Enqueuer:
-    """Enqueues one run, and no other comes between; the watchdog sees its progress in `flight`."""
+    """Enqueues one run without others in between. The watchdog sees its progress in `flight`."""
 
     machine: Machine
     flight: Flight
     observers: Sequence[Observer] = ()
     ends: BodyEnds = field(default_factory=BodyEnds)
     frames: dict[int, Frame] | None = None
-    """What is under way, the program and bodies, where `tokens` may be asked for."""
+    """The active frames of the program and its bodies; None if `tokens` does not need them."""
 
     def begin(self, who: Any, launches: Sequence[Launch]) -> int:
         """Takes launch ids for what the program (None) or a body is about to launch; returns the first."""
@@ -44,18 +44,18 @@ class Enqueuer:
         return base
 
     def tokens(self) -> list[Any]:
-        """All that is done when what was enqueued here is. Another thread may ask, while this one waits."""
+        """Returns tokens that are done when all work enqueued here is. Other threads may call it during a wait."""
         frames = tuple((self.frames or {}).values())
         return [t for f in frames for t in (*f.tokens, *f.early)] + self.ends.tokens()
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
-        """Enqueues a part of the program, or of a body; `last`: nothing follows it there."""
+        """Enqueues a group of steps of the program, or of a body. `last`: no group follows it there."""
         if self.frames is not None:
             self.frames[id(frame)] = frame
         self.enqueue_steps(part, frame, self.observers)
 
     def enqueue_steps(self, part: Part, frame: Frame, observers: Sequence[Observer]) -> None:
-        """Enqueues steps, and tells the observers of each."""
+        """Enqueues steps, and notifies the observers of each."""
         if observers:
             enqueue_observed(observers, part.steps, frame, self.flight)
         else:

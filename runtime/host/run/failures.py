@@ -1,4 +1,4 @@
-"""What users see of a computation that has failed: its own error, or that a host which took part in it is gone."""
+"""Makes the diagnostic that users see of a failed computation: its own error, or the loss of a host in its gang."""
 
 from typing import Any
 
@@ -11,15 +11,17 @@ from pathways.runtime.wire.errors import HostLost
 
 
 def failure_of(name: str, island: str, cause: str, where: Where | None) -> Diagnostic:
-    """Says why a computation has failed. Its controller ends all hosts of an island of which one is gone; others learn
-    of that from their collective, often before."""
+    """Returns the reason for which a computation has failed: its own error, or the loss of a host.
+
+    The controller ends all hosts of an island if one of them is lost. Often their collectives detect the loss before.
+    """
     if is_broken_collective(cause):
         return HostLost(island=island, reason=f"a collective of {name} has lost one of its hosts: {cause}", where=where)
     return failed_because(name, island, cause, where)
 
 
 def why_failed(value: Any, origin: Origin) -> Diagnostic | None:
-    """Waits for a result; gives the reason why it will never be there."""
+    """Waits for a result; returns the reason if it has failed, else None."""
     if isinstance(value, Poison):
         return value.cause
     try:

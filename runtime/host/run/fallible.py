@@ -1,4 +1,7 @@
-"""Computations that call back to the host, and may fail: waits for their end, and turns a failure into poison."""
+"""Waits for computations with host callbacks, which may fail, and turns a failure into poison.
+
+`load/steps.py` and `load/callback_launches.py` prepare them.
+"""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -24,15 +27,15 @@ from pathways.runtime.host.run.progress import Work
 
 @dataclass(eq=False)
 class Awaited:
-    """A computation that calls back to the host, and may fail: what depends on it waits."""
+    """A computation with host callbacks, which may fail. Its dependents wait for its outcome."""
 
     run: Run
     island: str
     outputs: list[int]
     mark: int
-    """The slot of its `WatchedLaunch`: exceptions, and tokens of its end on each device; -1: no callbacks."""
+    """The slot of its `WatchedLaunch`: exceptions, and a token for each device; -1: no callbacks."""
     cause: Callable[[Diagnostic], Poison]
-    """Makes poison of an error, or of what it follows from: the loss of a device, say."""
+    """Makes poison of an error, or of its first cause, such as the loss of a device."""
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
         yield (AwaitedOutcome(self, frame.values),)
@@ -43,7 +46,7 @@ class Awaited:
         return all(isinstance(r, Poison) or r.is_ready() for r in results) if results else None
 
     def is_over(self, values: list[Any]) -> bool:
-        """Whether its results are known, and so its callbacks have returned; False where that cannot be asked."""
+        """Whether its results are known, and so its callbacks have returned; False if that cannot be checked."""
         launched: WatchedLaunch | None = values[self.mark] if self.mark >= 0 else None
         if not self.is_known(values):
             return False
@@ -52,7 +55,7 @@ class Awaited:
         return True
 
     def wait(self, values: list[Any]) -> None:
-        """Waits until its results are known; if it failed on any device, those of its whole gang are poison."""
+        """Waits until its results are known. If it failed on any device, the results of its whole gang are poison."""
         launched: WatchedLaunch | None = values[self.mark] if self.mark >= 0 else None
         if any(isinstance(values[i], Poison) for i in self.outputs) or (self.mark >= 0 and launched is None):
             return
@@ -70,7 +73,7 @@ class Awaited:
         poison = self.cause(failed(self.run, self.island, problem or raised or Exception(), raised))
         for index in self.outputs:
             values[index] = poison
-        if not self.outputs:  # no result would show it; raised once, though a run waits for it twice
+        if not self.outputs:  # no result carries the error; printed once, though a run waits twice
             values[self.mark] = None
             print(poison.error(), file=sys.stderr)
 
@@ -94,7 +97,7 @@ class AwaitedOutcome:
 
 @dataclass(eq=False)
 class WatchedLaunch:
-    """A launch of a computation with callbacks: their exceptions, tokens of its end, and its devices."""
+    """A launch of a computation with callbacks: their exceptions, the tokens of the launch, and its devices."""
 
     errors: list[BaseException]
     tokens: Sequence[Any]
@@ -103,9 +106,9 @@ class WatchedLaunch:
     """Whether it is known to be done."""
 
     def wait(self) -> None:
-        """Waits until it is done: only then can it be launched again, since exceptions are kept for one launch.
+        """Waits until it is done. Only then can it be launched again: exceptions are kept for one launch.
 
-        Raises QueueLost where it will never be done.
+        Raises QueueLost if it will never be done.
         """
         if not self.is_over and not until_done(self.tokens, self.queues):
             raise QueueLost

@@ -1,4 +1,4 @@
-"""The values that one run works on, and its steps: instructions prepared for devices, none of which waits."""
+"""The values that one run works on, and its steps, which are instructions prepared for devices. No step waits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,29 +33,29 @@ class Frame:
         sources: Mapping[str, Any] = _NO_SOURCES,
     ) -> None:
         self.values: list[Any] = [None] * size
-        """By slot: the buffers of all islands, then what is on its way between islands."""
+        """By slot: the buffers of all islands, then values in transit between islands."""
         self.tokens: list[Any] = []
-        """Tokens of the last launches: when they are done, nothing of this run is left in a device's queue."""
+        """Tokens of the last launches: when they are done, no device's queue holds work of this run."""
         self.early: list[Any] = []
-        """Tokens of launches before those, by which the watchdog sees progress."""
+        """Tokens of earlier launches, by which the watchdog sees progress."""
         self.base = base
         """The first of its launch ids; -1: it has none yet."""
         self.transfers = transfers
-        """The first of the numbers under which its values go to other hosts."""
+        """The first of the numbers under which its values are sent to other hosts."""
         self.sources = sources
-        """Holds the sources of other hosts' values, by host. A host that has ended since the run was sent keeps its
-        entry: the host in its place knows nothing of this run."""
+        """The sources of other hosts' values, by host. A host that has exited since the run was sent keeps its entry:
+        the host that replaces it does not know this run."""
         self.decisions = decisions
-        """What is decided between hosts, where there are several."""
+        """The decisions between hosts, if there are several hosts."""
         self.edges: dict[int, Life] = {}
-        """What has become of the values that go between hosts (runtime/states.py), by number."""
+        """The states of the values that go between hosts (runtime/states.py), by number."""
         self.unsent: list[tuple[int, Unsent]] = []
-        """Values for other hosts that no thread has been told to send yet, each with its bit (`Coming.sent`)."""
+        """Values for other hosts that no thread is sending yet, each with its bit (`Coming.sent`)."""
         for slot, array in constants:
             self.values[slot] = array
 
     def turn_edge(self, states: States, number: int, event: str) -> None:
-        """Notes what becomes of a value that goes between hosts. Raises InternalError where that cannot be."""
+        """Notes an event of a value that goes between hosts. Raises InternalError if its state does not allow it."""
         if (life := self.edges.get(number)) is None:
             life = self.edges[number] = Life(states)
         life.turn(event)
@@ -63,10 +63,10 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One instruction, prepared: `enqueue` does it; the other fields describe it to observers.
+    """One prepared instruction: `enqueue` executes it; the other fields describe it to observers.
 
-    `outputs` are the slots that it fills, `gone` those that it empties; `launch` is its launch id, less the first of
-    the frame; -1: it launches no computation.
+    `outputs` are the slots that it fills, `gone` the slots that it empties. `launch` is its launch id minus the first
+    launch id of the frame; -1: it launches no computation.
     """
 
     enqueue: Callable[[Frame], None]
@@ -89,6 +89,6 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Steps that are enqueued in one turn."""
+    """A group of steps that are enqueued without other runs in between."""
 
     steps: list[Step]

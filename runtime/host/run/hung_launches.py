@@ -1,8 +1,8 @@
-"""Ends a hang: its devices are lost, launches there fail, and threads that wait for them go on.
+"""Ends a hang for the watchdog: fails the launches on its devices, so that threads that wait for them continue.
 
-A stuck execution cannot be ended in its own process: its threads stay where they are, with devices that nothing uses
-any more. But its results can be failed (`pjrt.give_up`), and with them all that depends on them, on any island; each
-such error carries the number of the hang, by which the error that users see is found.
+A stuck execution cannot be ended in its own process. Its threads stay blocked, with devices that nothing uses any more.
+But its results can be failed (`pjrt.give_up`), and with them all values that depend on them, on any island. Each such
+error carries the number of the hang. The error that users see is found by this number.
 """
 
 import itertools
@@ -29,13 +29,13 @@ class Stuck:
 
 @dataclass(eq=False)
 class GivenUp:
-    """All that a hang took along: launches, first the one that hangs, and devices with their queues."""
+    """The effects of a hang: failed launches, first the one that hangs, and lost devices with their queues."""
 
     number: int = field(default_factory=lambda: next(_numbers))
     stuck: list[Stuck] = field(default_factory=list[Stuck])
     lost: dict[Any, DeviceQueue] = field(default_factory=dict[Any, DeviceQueue])
     hang: Hang | None = None
-    """The report of the hang; threads that meet its errors wait for it."""
+    """The report of the hang. Threads that receive its errors wait for the report."""
     _said: threading.Event = field(default_factory=threading.Event)
 
     def lose(self, launch: Launch) -> None:
@@ -56,7 +56,7 @@ _MARK = re.compile(r"\[pathways hang (\d+)\]")
 
 
 def hang_behind(error: BaseException) -> Hang | None:
-    """Finds the hang that an error of a device follows from, by its number."""
+    """Finds the hang that caused an error of a device, by its number."""
     found = _MARK.search(str(error)) if _known else None
     given_up = None if found is None else _known.get(int(found[1]))
     return None if given_up is None else given_up.wait()
@@ -65,13 +65,13 @@ def hang_behind(error: BaseException) -> Hang | None:
 def give_up_run(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Launch], bool]) -> GivenUp:
     """Fails the first launch of a run that is not done and `hangs`, and all that can never be done because of it.
 
-    A launch that shares a device with it waits there, and its whole gang with it. One that depends on it fails with it;
-    but where some of its devices had what they need, they wait for the others for ever, and are lost, too.
+    A launch that shares a device with it waits there, and so does its whole gang. A launch that depends on it fails
+    with it. But devices of that launch that had their operands wait for the others for ever, and are lost, too.
     """
     done = GivenUp()
     _known[done.number] = done
     first = next((part for part in flight.parts() if hangs(part[1]) and _fail(done, *part, lose=True)), None)
-    if first is None:  # no launch is known: all devices that the run may use
+    if first is None:  # no hanging launch is known: loses all devices of the run's launches
         for _, launch in flight.parts():
             done.lose(launch)
     else:
@@ -101,11 +101,11 @@ def _fail(done: GivenUp, number: int, launch: Launch, *, lose: bool) -> bool:
 
 
 def _fail_dependents(done: GivenUp, flight: Flight, number: int, launch: Launch) -> None:
-    """Fails launches of a run that take results of one that will never be done; in bodies, all behind it."""
+    """Fails launches of a run that take results of one that will never be done; in bodies, all later launches."""
     partly = len(done.stuck[-1].waiting) < len(launch.devices)
     runs = {id(run) for run in dependents(flight.plan, launch.run)}
     of_program = {n for n, _ in flight.parts_of(None)}
     for behind, part in flight.parts():
-        known = number in of_program and behind in of_program  # of launches of a body only the order is known
+        known = number in of_program and behind in of_program  # for launches of a body only the order is known
         if behind > number and (id(part.run) in runs if known else True):
             _fail(done, behind, part, lose=partly and len(part.devices) > 1)

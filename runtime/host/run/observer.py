@@ -1,6 +1,6 @@
-"""Observers of runs: told of every step, they may record it, or have it fail on purpose.
+"""Observers of runs, which are notified of every step. They may record it, or make it fail on purpose.
 
-While there is no observer nothing is asked, and steps are enqueued at full speed.
+Without an observer nothing is called, and steps are enqueued at full speed.
 """
 
 import time
@@ -13,32 +13,32 @@ from pathways.runtime.host.run.runs_in_flight import Flight
 
 
 class Observer:
-    """Hears of every run and step. Each method does nothing; observers override those that they need."""
+    """Is notified of every run and step. Each method does nothing; observers override the methods that they need."""
 
     def submitted(self, number: int, plan: Plan, client: str) -> None:
-        """A client has called a plan."""
+        """Is called when a client calls a plan."""
 
     def turn(self, number: int) -> None:
-        """It is the run's turn to enqueue."""
+        """Is called when the run is scheduled."""
 
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
-        """A step is about to be enqueued; where this returns poison, the step's results are that poison instead."""
+        """Is called before a step is enqueued. If it returns poison, the step's results are that poison instead."""
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
-        """A step was enqueued, or failed, between two times (nanoseconds of `time.perf_counter_ns`).
+        """Is called when a step was enqueued, or failed, between two times (nanoseconds of `time.perf_counter_ns`).
 
-        What this raises ends the run.
+        An exception in this method ends the run.
         """
 
     def enqueued(self, number: int) -> None:
-        """All of a run is in the queues of devices."""
+        """Is called when all of a run is in the queues of devices."""
 
     def done(self, number: int) -> None:
-        """All of a run is done."""
+        """Is called when all of a run is done."""
 
 
 def enqueue_observed(observers: Sequence[Observer], steps: Sequence[Step], frame: Frame, flight: Flight) -> None:
-    """Enqueues steps one by one, and tells the observers of each. Steps on lost devices fail."""
+    """Enqueues steps one by one, and notifies the observers of each. Steps on lost devices fail."""
     for step in steps:
         asked = (o.before_step(flight, step, frame) for o in observers)
         poison = next((p for p in asked if p is not None), None)

@@ -1,4 +1,4 @@
-"""Poison: what stands in place of a value that will never be there, with its first cause."""
+"""Poison: takes the place of a value that was never computed, and carries the first cause of the failure."""
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ Origin: TypeAlias = tuple[str, str, Where | None]
 
 @dataclass(frozen=True)
 class Poison:
-    """What stands in a slot whose computation failed: the first cause, for everything downstream."""
+    """The content of a slot whose computation failed: the first cause, for all downstream computations."""
 
     cause: Diagnostic
 
     def error(self) -> PathwaysError:
-        """Makes the error that a user sees: also of the class that a host callback of this process has raised."""
+        """Makes the error that a user sees. It is also of the class that a host callback of this process has raised."""
         raised = type_raised(self.cause.text(self.cause.have))
         return PathwaysError(self.cause, also=() if raised is None else (raised,))
 
 
 def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device] | None = None) -> Poison | None:
-    """Returns the poison of the first lost device of some islands, among `devices` where these are given."""
+    """Returns the poison of the first lost device of some islands, among `devices` if these are given."""
     for island in islands:
         for position in list(island.lost):
             if devices is None or island.devices[position] in devices:
@@ -36,6 +36,6 @@ def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device
 
 
 def lost_poison(island: PhysicalIsland, position: int) -> Poison:
-    """Returns the poison that stands for values on a lost device."""
+    """Returns the poison for values on a lost device."""
     reason = island.lost.get(position, "it was away")
     return Poison(island.causes.get(position) or DeviceLost(island=island.key, device=position, reason=reason))

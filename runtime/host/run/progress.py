@@ -1,7 +1,8 @@
-"""Enqueuing in waves: first all steps that wait for nothing, then those that a known value makes possible.
+"""Enqueues a run in waves: first all steps that wait for nothing, then the steps that a known value makes possible.
 
-A regular plan is one wave. Computations that call back, and control flow that is data, are tasks: started behind the
-wave that made their operands, and over when their results are known (good or poison). Several are under way at a time.
+`Host` and `load/local_engine.py` call `drive`. A regular plan is one wave. Computations with host callbacks, and
+control flow on data, are tasks. A task starts after the wave that made its operands. It completes when its results are
+known (good or poison). Several tasks may be active at a time.
 """
 
 import contextlib
@@ -22,15 +23,15 @@ from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.monitor import Gate
 
-SHORTEST, LONGEST = 20e-6, 1e-3
-"""Seconds between two checks while one of several things is awaited that cannot all tell of themselves."""
+MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 20e-6, 1e-3
+"""Limits of the time between two polls of several pending values, if not all of them can wake the waiting thread."""
 
 
 class Pending(Protocol):
     """A value or an outcome that is not known yet."""
 
     def is_known(self) -> bool | None:
-        """Returns whether it is known; None where that cannot be asked, only waited for."""
+        """Returns whether it is known; None if that cannot be polled, only waited for."""
         ...
 
     def wait(self) -> None: ...
@@ -38,23 +39,25 @@ class Pending(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Pulled:
-    """Pieces that are on their way from another host: they come, or fail, whatever becomes of the run."""
+    """Pieces in transit from another host. They arrive or fail, whatever happens to the run."""
 
     pieces: Shards
     frame: Frame | None = None
-    """What it comes for."""
+    """The frame that receives the pieces."""
     coming: Coming = ALONE
-    """Which values of the same frame come sooner."""
+    """The values of the same frame that arrive earlier."""
 
     @cached_property
     def helped(self) -> "SharedWait | EagerMessage":
-        """What wakes who waits for them or others: a helper, but for what wakes by itself. To be woken is sooner than
-        to look again and again, by half a hop."""
+        """The event that wakes waiting threads: the message if the pieces are pushed, else a helper thread.
+
+        Waking is about half a hop faster than polling.
+        """
         return self.message or SharedWait(self.pieces)
 
     @property
     def message(self) -> EagerMessage | None:
-        """What they come in, where that is one that is sent unasked."""
+        """The message with the pieces, if they are pushed."""
         only = self.pieces[0] if len(self.pieces) == 1 else None
         return only.message if isinstance(only, Sent) else None
 
@@ -62,12 +65,12 @@ class Pulled:
         return self.pieces.is_ready()
 
     def wait(self) -> None:
-        with contextlib.suppress(*FAILURES):  # joining them raises it
+        with contextlib.suppress(*FAILURES):  # joining the pieces raises the error
             self.pieces.block_until_ready()
 
 
 Work: TypeAlias = Generator[Sequence[Pending], None, None]
-"""Work that yields the things it waits for, and is resumed when any of them is known."""
+"""Work that yields the pending values it waits for, and is resumed when any of them is known."""
 
 
 class Task(Protocol):
@@ -78,20 +81,20 @@ class Task(Protocol):
 
 @dataclass(eq=False)
 class PreparedWave:
-    """What may be enqueued when certain tasks are over. Bit n of `needs`: the task with number n."""
+    """Steps and tasks that may be enqueued when certain tasks have completed. Bit n of `needs`: task number n."""
 
     needs: int
     parts: list[Part]
     tasks: list[tuple[int, Task]] = field(default_factory=list[tuple[int, Task]])
     asks: bool = False
-    """Whether it only asks for values of other hosts."""
+    """Whether the wave only requests values of other hosts."""
 
 
 class _Waves:
-    """Waves in their order, each given when the tasks that it waits for are over.
+    """Waves in order, each available when the tasks that it needs have completed.
 
-    A task that is over is looked up in what waits for it: to go through all waves that are left, again for each value
-    that comes from another host, takes as long as to launch what it is for.
+    A completed task is looked up in a map of waiting waves. A scan of all remaining waves for each value from another
+    host would take as long as the launch that needs the value.
     """
 
     def __init__(self, waves: Sequence[PreparedWave]) -> None:
@@ -105,7 +108,7 @@ class _Waves:
                 self._await(at)
 
     def _await(self, at: int) -> None:
-        """Puts a wave where the last of the tasks that it still waits for will look."""
+        """Registers a wave at the last task that it still waits for."""
         last = (self._waves[at].needs & ~self._over).bit_length() - 1
         self._waiting.setdefault(last, []).append(at)
 
@@ -118,7 +121,7 @@ class _Waves:
                 heappush(self._ready, at)
 
     def take(self) -> PreparedWave | None:
-        """The first that may be enqueued."""
+        """Returns the first wave that may be enqueued, or None."""
         if not self._ready:
             return None
         self._left -= 1
@@ -130,7 +133,7 @@ class _Waves:
 
 @dataclass(eq=False, slots=True)
 class _Begun:
-    """A task under way, with what it waits for."""
+    """An active task, and the values that it waits for."""
 
     number: int
     work: Work
@@ -139,15 +142,16 @@ class _Begun:
 
 
 class _UnderWay:
-    """Tasks of one frame that are under way. A value that comes behind others is not looked at before those have come:
-    to ask each value that was asked for ahead, once and again, takes a twentieth of a hop.
+    """The active tasks of one frame. A value that arrives after others is not polled before those have arrived.
+
+    Polling each value that was requested ahead, again and again, would take a twentieth of a hop.
     """
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
         self._looked_at: list[_Begun] = []
         self._behind: dict[int, list[_Begun]] = {}
-        """The others, by the last bit of what they come behind."""
+        """The other tasks, by the last bit of the awaited values that arrive before theirs."""
         self._coming = 0
         """The bits of all values that are awaited."""
 
@@ -173,7 +177,7 @@ class _UnderWay:
         return [pending for task in self._looked_at for pending in task.awaited]
 
     def take(self) -> Sequence[_Begun]:
-        """Those of which something is known now; the first where nothing can be asked."""
+        """Returns the tasks with a value that is known now; the first task if no value can be polled."""
         looked_at = self._looked_at
         taken = looked_at if len(looked_at) == 1 else [t for t in looked_at if any(p.is_known() for p in t.awaited)]
         taken = taken or looked_at[:1]
@@ -187,7 +191,7 @@ class _UnderWay:
 
 
 def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
-    """Enqueues all waves, each as soon as it can be, and runs tasks to their end."""
+    """Enqueues each wave as soon as possible, and runs all tasks to their end."""
     left, tasks = _Waves(waves), _UnderWay(frame)
     while left or tasks:
         wave = left.take()
@@ -214,7 +218,7 @@ def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
 
 
 def _send_unsent(frame: Frame, awaited: Sequence[Pending]) -> None:
-    """Sends values, here where all that is waited for next can come only then: a hop is shorter by a tenth."""
+    """Sends values; on this thread if all awaited values can arrive only after them: a hop is then a tenth shorter."""
     unsent, frame.unsent = frame.unsent, []
     for bit, values in unsent:
         behind = [isinstance(p, Pulled) and p.frame is frame and bool(p.coming.sent & bit) for p in awaited]
@@ -225,7 +229,7 @@ def _send_unsent(frame: Frame, awaited: Sequence[Pending]) -> None:
 
 
 def wait_any(pendings: Sequence[Pending]) -> None:
-    """Waits until at least one is known; for the first of them where none can be asked."""
+    """Waits until at least one is known; waits for the first of them if none can be polled."""
     if len(pendings) == 1:
         pendings[0].wait()
         return
@@ -246,10 +250,10 @@ def wait_any(pendings: Sequence[Pending]) -> None:
     if len(pulled) == len(asked) and all(p.helped.has_helper for p in pulled):
         _first_of([p.helped for p in pulled])
         return
-    pause = SHORTEST
+    pause = MIN_POLL_INTERVAL_S
     while not any(p.is_known() for p in asked):
         time.sleep(pause)
-        pause = min(2 * pause, LONGEST)
+        pause = min(2 * pause, MAX_POLL_INTERVAL_S)
 
 
 def _first_of(waits: "Sequence[SharedWait | EagerMessage]") -> None:

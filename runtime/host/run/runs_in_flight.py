@@ -1,8 +1,8 @@
-"""Runs in the queues of devices: notices when each is done, and whether any makes progress.
+"""Tracks runs in the queues of devices: detects when each is done, and whether any makes progress.
 
-A line an island (a run that spans several is in the line of the first), each with a thread that waits for the oldest
-run's tokens. While nothing needs to know of an end at once, the thread looks only twice a second: waking it for each
-run would cost more than a small run itself. Threads end when their line is empty.
+`Host` and the client's controller use it. Each island has a line; a run on several islands is in the line of the first.
+The thread of a line waits for the oldest run's tokens. It polls only twice a second while no caller waits for a run:
+waking it for each run would cost more than a small run. Threads end when their line is empty.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from pathways.runtime.states import EXECUTION, Life
 from pathways.runtime.threads import started
 
 MOST_TIMES = 16
-"""Executions of a body that are remembered: more than can be in the queues of its devices."""
-IDLE_LOOK = 0.5
-"""Seconds between two looks of a thread whose news nothing waits for."""
+"""Maximum number of remembered executions of a body: more than can be in the queues of its devices."""
+IDLE_POLL_INTERVAL_S = 0.5
+"""Time between two polls of a line's thread while no caller waits for a run."""
 
 
 @dataclass(frozen=True)
@@ -48,27 +48,27 @@ class Flight:
     tokens: list[Any]
     client: str
     done: Callable[[float], None]
-    """Called once at the end, with the seconds that it kept its devices busy."""
+    """Called once at the end, with the seconds for which the run kept its devices busy."""
     launched: dict[Any, deque[tuple[int, Sequence[Launch]]]] = field(default_factory=dict[Any, Any])
-    """Launches of the program (None) and its bodies, with the first launch id of each execution; old ones drop out."""
+    """Launches of the program (None) and its bodies, with each execution's first launch id; old ones are dropped."""
     since: float = field(default_factory=time.monotonic)
     moved: float = field(default_factory=time.monotonic)
-    """When it last enqueued something."""
+    """The time at which it last enqueued something."""
     thread: int = 0
     """The thread that is enqueuing it; 0: none."""
     life: Life = field(default_factory=lambda: Life(EXECUTION))
 
     def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
-        """Notes the launches that the program (None) or a body is about to make."""
+        """Notes the next launches of the program (None) or a body."""
         self.launched.setdefault(who, deque(maxlen=MOST_TIMES)).append((base, launches))
 
     @property
     def abandoned(self) -> bool:
-        """Whether some of what it enqueued will never be done."""
+        """Whether some of its enqueued work will never be done."""
         return self.life.state in ("abandoned", "given up")
 
     def end(self, seconds: float | None = None) -> None:
-        """Ends a run that is done, after so many seconds; None: as long as it has been there."""
+        """Ends a run that is done. `seconds` is its device time; None: the time since it began."""
         self.life.turn("end")
         self.done(time.monotonic() - self.since if seconds is None else seconds)
 
@@ -82,7 +82,7 @@ class Flight:
         return sorted((part for who in list(self.launched) for part in self.parts_of(who)), key=lambda part: part[0])
 
     def parts_of(self, who: Any) -> list[tuple[int, Launch]]:
-        """Returns the same for the program alone (None), or for a body."""
+        """Returns the same only for the program (None), or for one body."""
         times = list(self.launched.get(who, ()))
         return [(base + n, launch) for base, launches in times for n, launch in enumerate(launches)]
 
@@ -94,7 +94,7 @@ class Line:
         self.name = name
         self.flights: deque[Flight] = deque()
         self._ended = -math.inf
-        """When a run was last done."""
+        """The time at which a run was last done."""
         self._lines = lines
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -105,7 +105,7 @@ class Line:
         flight.life.turn("be enqueued")
         with self._lock:
             self.flights.append(flight)
-        if flight.abandoned:  # by another thread, a moment ago
+        if flight.abandoned:  # another thread has just abandoned it
             self.abandon([flight])
             return
         if self._thread is None:
@@ -115,7 +115,7 @@ class Line:
         if eager and not self._wake.is_set():
             self._wake.set()
 
-    @uninterrupted  # or the lock inside of the event is never given back
+    @uninterrupted  # else an interrupt could leave the lock inside of the event held
     def hurry(self) -> None:
         if self.flights:
             self._wake.set()
@@ -134,7 +134,7 @@ class Line:
         """Stops waiting for these runs: they will never be done."""
         with self._lock:
             waiting = bool(self.flights) and self.flights[0] in flights
-            ours = [f for f in self.flights if f in flights]  # others are done meanwhile
+            ours = [f for f in self.flights if f in flights]  # the others are done meanwhile
             self.flights = deque(f for f in self.flights if f not in flights)
             if waiting:  # the thread may be in a wait that never ends; another one replaces it
                 self._thread = None
@@ -145,7 +145,7 @@ class Line:
     def _watch(self) -> None:
         idle = 0
         while (idle < 2 or not self._end()) and not self._lines.ending:
-            self._wake.wait(IDLE_LOOK)
+            self._wake.wait(IDLE_POLL_INTERVAL_S)
             self._wake.clear()
             idle = 0 if self.flights else idle + 1
             while (flight := self._next()) is not None:
@@ -208,7 +208,7 @@ class Flights:
         return [found[number] for number in sorted(found)]
 
     def abandon(self, devices: Container[Hashable]) -> None:
-        """Gives up all runs with launches on any of these devices: those will never be done."""
+        """Abandons all runs with launches on any of these devices: those launches will never be done."""
         found = [f for f in self.all() if any(d in devices for _, part in f.parts() for d in part.devices)]
         for flight in found:
             flight.life.turn("be abandoned")
@@ -223,7 +223,7 @@ class Flights:
             line.stop()
 
     def hurry(self) -> None:
-        """Makes every thread look now, because a caller waits for a run to end."""
+        """Makes every thread check its runs now, because a caller waits for a run to end."""
         for line in list(self.lines.values()):
             line.hurry()
 

@@ -1,4 +1,7 @@
-"""A run on a host that may wait for values of other hosts: to stand still is a hang only while its own devices work."""
+"""A run on a host that may wait for values of other hosts; `Host` uses it.
+
+Missing progress counts as a hang only while work that the run has enqueued here is not done.
+"""
 
 import contextlib
 import threading
@@ -13,15 +16,15 @@ from pathways.runtime.threads import started
 
 
 class WaitingFlight(Flight):
-    """A flight that knows whether it waits for other hosts alone."""
+    """A flight that knows whether it waits only for other hosts."""
 
     def __init__(self, *of: Any) -> None:
-        """Takes what a `Flight` does, in its order."""
+        """Takes the arguments of a `Flight`, in its order."""
         super().__init__(*of)
         self._waits: _Wait | None = None
 
     def wait(self, pendings: Sequence[Pending], tokens: Callable[[], Sequence[Any]]) -> None:
-        """Waits until one of these is known; `tokens` gives those of all that was enqueued here."""
+        """Waits until one of these is known. `tokens` returns the tokens of all work enqueued here."""
         self._waits = _Wait(tokens)
         try:
             wait_any(pendings)
@@ -31,13 +34,13 @@ class WaitingFlight(Flight):
 
     @property
     def mark(self) -> float:
-        """As of any flight; while all that it has enqueued is done, it never stands still."""
+        """As for any flight; but it changes at each read during a wait if all enqueued work is done."""
         waits = self._waits
         return time.monotonic() if waits is not None and waits.is_idle() else super().mark
 
 
 class _Wait:
-    """One wait, and whether all that was enqueued before it is done; most waits are over before that is asked."""
+    """One wait, and whether all work enqueued before it is done. Most waits complete before that is checked."""
 
     __slots__ = ("_asked", "_is_done", "_tokens")
 
@@ -47,7 +50,7 @@ class _Wait:
         self._asked = False
 
     def is_idle(self) -> bool:
-        """Asks; tokens can only be waited for, so that the first to ask starts a thread that does."""
+        """Checks whether the work is done. The first check starts a thread that waits: tokens cannot be polled."""
         if not self._asked:
             self._asked = True
             started(threading.Thread(target=self._look, args=(self._tokens(),), name="pathways-idle", daemon=True))

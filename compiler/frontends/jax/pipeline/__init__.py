@@ -1,1 +1,1 @@
-"""`pw.pipeline`: one ordinary loss, cut into stages before it is differentiated, each a jit placed on its slice."""
+"""Implements `pw.pipeline`: cuts a loss into stages before it is differentiated; each stage is a jit on its slice."""

@@ -1,4 +1,6 @@
-"""Cuts whose middle stages are alike: what repeats in a model, as its layers do, becomes one computation."""
+"""Finds cuts whose middle stages are identical, so that a model's repeated layers become one computation. `divide`
+calls `alike_cuts`. `segments` uses `RangeHashes`.
+"""
 
 from itertools import pairwise, takewhile
 from typing import Any
@@ -8,20 +10,21 @@ import numpy as np
 from pathways.compiler.frontends.jax.pipeline.costs import Costs
 from pathways.compiler.frontends.jax.pipeline.spine import Spine
 
-_AROUND = 12
-"""Places with so many equal operations before and behind them may be at the same place of two layers."""
-_MOST_OF_A_STEP = 64
-"""How many cuts with the same number of layers a stage are compared."""
-_NEARLY = 1.12
-"""How much slower than the most even its slowest stage may be, of a cut between modules."""
+_CONTEXT_OPS = 12
+"""Two positions may be the same place of two layers if this many operations before and after them are equal."""
+_MAX_CUTS_PER_STEP = 64
+"""Largest number of compared cuts that have the same number of layers per stage."""
+_MAX_SLOWDOWN = 1.12
+"""Largest time of the slowest stage, relative to the best identical cut, for a cut between modules."""
 _MODULUS = (1 << 61) - 1
 _BASE = 1_000_003
 
 
 def alike_cuts(spine: Spine, costs: Costs, slowest: float, widest: float) -> list[tuple[int, ...]]:
-    """Cuts none of whose stages takes longer than `slowest`, the best first; empty where no layers repeat.
+    """Returns cuts in which no stage takes longer than `slowest`, the best first; empty if no layers repeat.
 
-    The first and the last stage differ by what is before and behind the layers. Of two stages, there is no middle.
+    The first and the last stage also hold the operations before and after the layers. Two stages have no middle stage,
+    so the result is empty.
     """
     stages = costs.demands.stages
     if stages < 3:
@@ -35,7 +38,7 @@ def alike_cuts(spine: Spine, costs: Costs, slowest: float, widest: float) -> lis
             ends = np.full((count, 1), len(spine))
             cuts = np.concatenate([np.zeros((count, 1), int), chosen, ends], axis=1)
             seconds = np.max([costs.seconds(cuts[:, k], cuts[:, k + 1], k) for k in range(stages)], axis=0)
-            for row in np.flatnonzero(seconds <= slowest)[:_MOST_OF_A_STEP]:
+            for row in np.flatnonzero(seconds <= slowest)[:_MAX_CUTS_PER_STEP]:
                 cut = tuple(int(p) for p in cuts[row])
                 middles = {hashes.of(a, b) for a, b in pairwise(cut[1:-1])}
                 if costs.fits(cut):
@@ -47,34 +50,37 @@ def alike_cuts(spine: Spine, costs: Costs, slowest: float, widest: float) -> lis
 def _between_modules(
     spine: Spine, found: list[tuple[tuple[int, float, float], tuple[int, ...]]]
 ) -> list[tuple[int, ...]]:
-    """The cuts, of those that are as good and nearly as even as the first the one first that cuts fewest modules."""
+    """Returns the cuts, with the one that cuts the fewest modules moved to the front.
+
+    Only cuts that move as few bytes as the first cut, and are nearly as even, can move to the front.
+    """
     if not found:
         return []
     (distinct, moved, seconds), _ = found[0]
-    near = [(cost, cut) for cost, cut in found if cost[:2] == (distinct, moved) and cost[2] <= seconds * _NEARLY]
+    near = [(cost, cut) for cost, cut in found if cost[:2] == (distinct, moved) and cost[2] <= seconds * _MAX_SLOWDOWN]
     inside = min(near, key=lambda one: (sum(_modules_around(spine, p) for p in one[1][1:-1]), one[0][2]))[1]
     return [inside, *(cut for _, cut in found if cut != inside)]
 
 
 def _modules_around(spine: Spine, place: int) -> int:
-    """How many modules a place is inside of."""
+    """Returns the number of modules that enclose a position."""
     before, behind = (spine.operations[p].scope.split("/") for p in (place - 1, place))
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, behind, strict=False)))
 
 
 def _classes(spine: Spine, most: float) -> list[Any]:
-    """Places by what is around them, where no more than `most` bytes cross."""
+    """Groups positions with equal operations around them. Leaves out positions where more than `most` bytes cross."""
     by_around: dict[Any, list[int]] = {}
     tokens = spine.tokens
     for place in range(1, len(spine)):
         if spine.crossing[place] <= most:
-            around = (*tokens[max(0, place - _AROUND) : place], -1, *tokens[place : place + _AROUND])
+            around = (*tokens[max(0, place - _CONTEXT_OPS) : place], -1, *tokens[place : place + _CONTEXT_OPS])
             by_around.setdefault(around, []).append(place)
     return [np.array(places) for places in by_around.values() if len(places) > 1]
 
 
 class RangeHashes:
-    """Hashes any range of tokens in constant time: equal ranges have equal hashes."""
+    """Hashes any range of tokens in constant time; equal ranges have equal hashes."""
 
     def __init__(self, tokens: list[int]) -> None:
         self._sums, self._powers = [0], [1]

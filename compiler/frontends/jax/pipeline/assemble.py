@@ -1,4 +1,6 @@
-"""From a cut to what each stage computes: loops joined again, what is beside the spine copied to its users."""
+"""Assembles the stages of a cut: `plan_stages` calls `assemble_stages`. Loop iterations on one stage are joined into a
+scan again. Operations outside the spine are copied to every stage that uses them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,17 +15,17 @@ from pathways.compiler.frontends.jax.pipeline.spine import Spine
 from pathways.compiler.frontends.jax.pipeline.work import bytes_of
 from pathways.dialect.jax_api import Tracer
 
-_SMALL_CONSTANT = 1024
-"""Elements up to which an array that the loss closes over is a part of a stage's code, and no operand of it."""
-_REDUCED = 4
-"""An operation on parameters alone whose result is smaller by this is done where they are, as the norm of a weight."""
+_MAX_INLINED_ELEMENTS = 1024
+"""A closed-over array of at most this many elements is written into a stage's code. A larger array is an operand."""
+_MIN_REDUCTION = 4
+"""An operation on parameters alone, as the norm of a weight, runs on their stage if it shrinks them by this factor."""
 
 
 @dataclass(eq=False)
 class Stage:
-    """What one stage computes, or a segment of one, in order, what it takes and what others or the caller take of it.
+    """One stage, or a segment of one: its ordered operations, its inputs, and the outputs that are used elsewhere.
 
-    `number` says which stage, and `place` which of all segments.
+    `number` is the number of the stage, `place` the index among all segments.
     """
 
     number: int
@@ -36,7 +38,10 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """All stages in order, or their segments, and what is done before them: slices of stacked parameters."""
+    """The stages, or their segments, in order.
+
+    `before` holds slices of stacked parameters, which are taken before all stages.
+    """
 
     graph: LossGraph
     before: list[Operation]
@@ -44,7 +49,7 @@ class Stages:
 
 
 def assemble_stages(graph: LossGraph, spine: Spine, places: Sequence[int]) -> Stages:
-    """The stages of a cut at `places`, those at the ends in segments."""
+    """Returns the stages of a cut at the positions `places`. The first and last stage may consist of two segments."""
     stage_of: dict[Operation, int] = {}
     segments = segments_of(spine, places)
     for place, segment in enumerate(segments):
@@ -69,7 +74,7 @@ class _Assembler:
         self._beneath: dict[Operation, frozenset[Value]] = {}
 
     def place(self, operations: list[Operation]) -> None:
-        """Gives each operation of the spine to its stage, and before it what it needs from beside the spine."""
+        """Assigns each spine operation to its stage, after the operations outside the spine that it needs."""
         for operation in operations:
             if operation in self.stage_of:
                 stage = self.stage_of[operation]
@@ -87,7 +92,7 @@ class _Assembler:
                 self._want(value, len(self.stages) - 1, result=True)
 
     def _sources(self, operation: Operation) -> frozenset[Value]:
-        """The arguments, or slices of them, that an operation reads through operations beside the spine."""
+        """Returns the arguments, or slices of them, that an operation reads through operations outside the spine."""
         if operation not in self._beneath:
             found: set[Value] = set()
             for value in operation.reads:
@@ -99,7 +104,7 @@ class _Assembler:
         return self._beneath[operation]
 
     def _want(self, value: Value, stage: int, result: bool = False) -> None:
-        """Sees to it that a value is there on a stage."""
+        """Adds the operations to a stage that compute a value, unless the value is already available there."""
         operation = value.maker
         if operation is None or value in self._made:
             return
@@ -122,17 +127,23 @@ class _Assembler:
         self.stages[stage].operations.append(operation)
 
     def _home(self, operation: Operation) -> int | None:
-        """Where the parameters are of an operation on them alone that makes much less of them."""
+        """Returns the stage that holds the parameters of an operation.
+
+        Returns None unless the operation reads parameters of one stage alone, and its result is much smaller.
+        """
         if any(v.depends != PARAMETER for v in operation.outputs):
             return None
         sources = [v for v in self._sources(operation) if v.depends]
         homes = {self._homes.get(v) for v in sources}
-        if len(homes) != 1 or sum(v.bytes for v in sources) < _REDUCED * sum(v.bytes for v in operation.outputs):
+        if len(homes) != 1 or sum(v.bytes for v in sources) < _MIN_REDUCTION * sum(v.bytes for v in operation.outputs):
             return None
         return homes.pop()
 
     def faces(self) -> None:
-        """What each stage takes, in order of first use (equal stages are then equal code), and what it gives."""
+        """Sets the inputs and outputs of each stage.
+
+        Inputs are in order of first use, so that equal stages have equal code.
+        """
         results = {v for v in self.graph.results if isinstance(v, Value)}
         taken: set[Value] = set(results)
         for stage in reversed(self.stages):
@@ -149,11 +160,11 @@ def is_code(value: Value) -> bool:
     """Whether a value is a small constant, which is written into the code of the stages that use it."""
     if value.constant is None or isinstance(value.constant, Tracer):
         return False
-    return compat.is_key(value.aval) or bytes_of(value.aval) <= _SMALL_CONSTANT * value.aval.dtype.itemsize
+    return compat.is_key(value.aval) or bytes_of(value.aval) <= _MAX_INLINED_ELEMENTS * value.aval.dtype.itemsize
 
 
 def read(operand: Operand, env: dict[Value, Any]) -> Any:
-    """What an operand is, in a stage or before all."""
+    """Returns the value of an operand: a literal, a computed value, or a constant."""
     if not isinstance(operand, Value):
         return compat.as_literal_value(operand)
     return env.get(operand, operand.constant)

@@ -1,4 +1,6 @@
-"""Cuts that the user names: modules, lines of the source, or counts of layers."""
+"""Applies the cuts that the user names: modules, lines of the source, or counts of layers. `plan_stages` calls it in
+place of `divide.best_cut`.
+"""
 
 import re
 from collections.abc import Sequence
@@ -15,9 +17,9 @@ _NUMBERED = re.compile(r"^(.*?)(\d+)(?=/|$)")
 
 
 def cut_by_hand(spine: Spine, cuts: Sequence[str] | Sequence[int], stages: int) -> Cut:
-    """The cut at the first operation of each module or line, or behind so many layers.
+    """Returns the cut at the first operation of each module or line, or after the given counts of layers.
 
-    Raises PWC0112 where there are too many or too few, or one is not found.
+    Raises PWC0112 if the number of cuts is wrong, a name is not found, or the cuts are not in order.
     """
     if all(isinstance(c, int) for c in cuts):
         counts = [int(c) for c in cuts]
@@ -69,7 +71,10 @@ def _places_of_counts(spine: Spine, counts: Sequence[int], stages: int) -> list[
 
 
 def layer_starts(spine: Spine) -> list[int]:
-    """Where each layer begins: the turns of the largest loop, or else of modules with numbered names, the most."""
+    """Returns the position of each layer's first operation.
+
+    Layers are the iterations of a loop, or modules with numbered names. The candidate with the most layers is used.
+    """
     loops: dict[int, list[int]] = {}
     modules: dict[str, dict[int, int]] = {}
     for place, operation in enumerate(spine.operations):

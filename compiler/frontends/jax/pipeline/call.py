@@ -1,4 +1,4 @@
-"""One call of a pipelined loss: its leaves, and which of them are arrays of the batch."""
+"""Reads one call of a pipelined loss: its leaves, and which of them are arrays of the batch. `pipeline` uses it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ from pathways.dialect.jax_api import tree_util
 
 @dataclass(frozen=True, eq=False)
 class LossCall:
-    """One call: its leaves, which of them are arrays, and what these are called; where each argument's begin."""
+    """The leaves of one call, and the positions and names of its arrays.
+
+    For each argument outside the batch, `trees` holds the position of its first array and its pytree structure.
+    """
 
     leaves: list[Any]
     tree: Any
@@ -21,20 +24,20 @@ class LossCall:
     trees: list[tuple[int, Any]]
 
     def made_by(self, loss: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """Calls a loss with the arguments of this call, with these in place of its arrays."""
+        """Calls a loss with the arguments of this call, with `arrays` in place of its own arrays."""
         args, kwargs = tree_util.tree_unflatten(self.tree, replaced(self.leaves, self.arrays, arrays))
         return loss(*args, **kwargs)
 
     def one_microbatch(self, arrays: Sequence[Any], batch: Sequence[Any]) -> list[Any]:
-        """All leaves of one microbatch, then its extras, from those that are cut."""
+        """Returns `arrays` with the batch leaves of one microbatch in place, then the extras of the microbatch."""
         count = len(self.batch)
         return [*replaced(arrays, self.batch, batch[:count]), *batch[count:]]
 
 
 def read_call(name: str, argnums: Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> LossCall:
-    """Finds the arrays among the leaves of the arguments; the rest is part of the code, as a function is.
+    """Finds the arrays among the leaves of the arguments. Other leaves, such as functions, are part of the code.
 
-    Raises PWC0112 where an argument of the batch is missing.
+    Raises PWC0112 if an argument of the batch is missing.
     """
     if missing := [i for i in argnums if not -len(args) <= i < len(args)]:
         have, rule = f"{len(args)} positional arguments", f"an argument {missing[0]}, by position"
@@ -54,12 +57,12 @@ def read_call(name: str, argnums: Sequence[int], args: tuple[Any, ...], kwargs: 
 
 
 def batch_positions(argnums: Sequence[int], count: int) -> set[int]:
-    """The positions of the batch among so many arguments."""
+    """Returns the positions of the batch among `count` arguments."""
     return {i % count for i in argnums}
 
 
 def replaced(leaves: Sequence[Any], positions: Sequence[int], others: Sequence[Any]) -> list[Any]:
-    """The leaves with others at some positions."""
+    """Returns the leaves with `others` at `positions`."""
     found = list(leaves)
     for position, leaf in zip(positions, others, strict=True):
         found[position] = leaf

@@ -1,4 +1,6 @@
-"""`pw.check_microbatches`: whether microbatches mean what the whole batch means, tried on an example."""
+"""Implements `pw.check_microbatches`: compares the loss over microbatches with the loss of the whole batch, by numbers.
+Users call it with example arguments. It uses no slices.
+"""
 
 from typing import Any
 
@@ -12,15 +14,16 @@ from pathways.dialect.user_line import caller
 
 _any_jax: Any = jax
 TOLERANCE = 1e-3
-"""Relative: microbatches add up in another order than the batch does, and no more."""
+"""Largest accepted relative difference. Microbatches only add the same numbers in another order."""
 
 
 def check_microbatches(pipelined: Pipelined, *args: Any, tolerance: float = TOLERANCE, **kwargs: Any) -> float:
     """Compares the loss and its gradients over microbatches with those of the whole batch, on JAX's default device.
 
-    The arguments are those of the loss, as arrays. Returns the largest difference, relative to the loss or to the
-    largest number of all gradients. Raises PWC0114 where it is more than `tolerance`, as for statistics of batches and
-    negatives within the batch. `Pipelined.batch_semantics` says the same without numbers, and where.
+    The arguments are those of the loss, as arrays. Returns the largest relative difference. The loss is compared with
+    itself, and gradients with the largest number of all gradients. Raises PWC0114 if the difference is more than
+    `tolerance`. Typical causes are batch statistics and negatives within the batch. `Pipelined.batch_semantics` reports
+    the verdict and the source lines without computing numbers.
     """
     counts = (1, pipelined.options.microbatches.count)
     worst, where = _farthest(*(_graded(pipelined, count, args, kwargs) for count in counts))
@@ -38,7 +41,10 @@ def check_microbatches(pipelined: Pipelined, *args: Any, tolerance: float = TOLE
 
 
 def _graded(pipelined: Pipelined, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The loss over so many microbatches, and its gradients by all arrays of numbers that are no batch, by name."""
+    """Returns the loss over `count` microbatches and its gradients, by name.
+
+    The gradients are by all floating-point arrays outside the batch.
+    """
     value, leaves, names = pipelined.unplaced(count, *args, **kwargs)
     loss, gradients = _any_jax.value_and_grad(value)(leaves)
     named = {f"the gradient of {name}": g for name, g in zip(names, gradients, strict=True)}
@@ -46,7 +52,10 @@ def _graded(pipelined: Pipelined, count: int, args: tuple[Any, ...], kwargs: dic
 
 
 def _farthest(whole: dict[str, Any], parts: dict[str, Any]) -> tuple[float, str]:
-    """The largest difference and where it is. Of gradients, relative to the largest of all: some are but rounding."""
+    """Returns the largest difference and its name.
+
+    Gradients are compared with the largest number of all gradients, since some gradients are only rounding noise.
+    """
     known = {name: (np.asarray(a, np.float64), np.asarray(parts[name], np.float64)) for name, a in whole.items()}
     sizes = {name: float(np.max(np.abs(a), initial=0.0)) for name, (a, _) in known.items()}
     largest = max((size for name, size in sizes.items() if name != "the loss"), default=0.0)

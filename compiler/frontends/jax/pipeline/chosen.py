@@ -1,4 +1,6 @@
-"""The choice of `pw.search` that pipelines without slices take: the slices it means, and who has one."""
+"""Passes a choice of `pw.search` to pipelines that have no slices. `pwc compile --choice` and `pw.search` set the
+choice, and `pipeline` reads it.
+"""
 
 import contextlib
 import os
@@ -14,16 +16,16 @@ from pathways.compiler.frontends.jax.pipeline.microbatches import bad_pipeline
 from pathways.dialect.choice import AXES, SplitChoice, load_choice
 
 chosen: ContextVar[SplitChoice | None] = ContextVar("pathways_chosen", default=None)
-"""What pipelines that name no slices take, for programs that are traced in this context."""
+"""The choice for pipelines without slices, in programs that are traced in this context."""
 taken: ContextVar[list[str]] = ContextVar("pathways_taken")
-"""The names of the losses that have taken it."""
+"""The names of the losses that used the choice."""
 calls: ContextVar[list[Any] | None] = ContextVar("pathways_pipeline_calls", default=None)
-"""Where calls of pipelined losses are noted, as (pipeline, arguments, keywords), for those who look for a loss."""
+"""Records calls of pipelined losses as (pipeline, arguments, keywords), so that `pw.search` can find the loss."""
 
 
 @contextlib.contextmanager
 def choosing(choice: SplitChoice | None) -> Generator[list[str]]:
-    """Lets pipelines that name no slices take a choice for the length of a block; gives the losses that have."""
+    """Sets the choice for pipelines without slices in a `with` block. Yields the names of the losses that used it."""
     token = chosen.set(choice)
     losses: list[str] = []
     asked = taken.set(losses)
@@ -36,7 +38,7 @@ def choosing(choice: SplitChoice | None) -> Generator[list[str]]:
 
 @contextlib.contextmanager
 def noting_calls() -> Generator[list[Any]]:
-    """Notes the calls of pipelined losses for the length of a block."""
+    """Records the calls of pipelined losses in a `with` block."""
     noted: list[Any] = []
     token = calls.set(noted)
     try:
@@ -46,7 +48,7 @@ def noting_calls() -> Generator[list[Any]]:
 
 
 def choice_given(choice: Any) -> SplitChoice:
-    """A choice as it is, the best that `pw.search` found, or that of a file. Raises PWC0115, PWC0112."""
+    """Returns the choice itself, the best of a `pw.search` result, or that of a file. Raises PWC0115, PWC0112."""
     found = getattr(choice, "best", choice)
     if isinstance(found, SplitChoice):
         return found
@@ -57,7 +59,7 @@ def choice_given(choice: Any) -> SplitChoice:
 
 
 def meshes_of_choice(choice: SplitChoice) -> list[Mesh]:
-    """The mesh of each stage, on slices of its own: each on the island that the choice names."""
+    """Creates a slice for each stage, on the island that the choice names, and returns the meshes of all stages."""
     devices = make_virtual_device_set()
     meshes: list[Mesh] = []
     for number in range(choice.stages):
@@ -68,5 +70,5 @@ def meshes_of_choice(choice: SplitChoice) -> list[Mesh]:
 
 
 def param_specs_of(choice: SplitChoice) -> dict[str, P] | None:
-    """The partition specs of a choice, by patterns of paths."""
+    """Returns the partition specs of a choice, by patterns of paths."""
     return {pattern: P(*(axis or None for axis in axes)) for pattern, axes in choice.param_specs.items()} or None

@@ -1,4 +1,6 @@
-"""What each stage of a cut costs: time of its work, bytes that come in, memory."""
+"""Computes the cost of each stage of a cut: compute time, input bytes, memory. `divide` and `alike` choose a cut by
+these costs. `plan_stages` and `table` report them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +12,17 @@ import numpy as np
 from pathways.compiler.frontends.jax.pipeline.spine import Spine
 
 FORWARD_AND_BACKWARD = 3.0
-"""Operations of both passes, for each of the forward pass: the backward pass makes two products of each."""
+"""Operations of both passes per operation of the forward pass: the backward pass computes two products for each."""
 
 
 @dataclass(frozen=True)
 class Demands:
-    """What a cut is made for: one entry a stage.
+    """The requirements that a cut must meet. Each tuple has one entry per stage.
 
-    `rates` in operations a second of its slice, of any unit where nothing is known; `links` in bytes a second of what
-    comes in, 0 where not known; `memory` in bytes a device for this stage, None: not limited. `in_flight` are the
-    microbatches that a stage keeps activations of, `split` the devices that their rows are split over. `states` is
-    bytes of parameters, gradients and optimizer state for each byte of parameters.
+    `rates` are operations per second of the stage's slice, in any unit if the topology gives no flop/s. `links` are
+    bytes per second into the stage, 0 if unknown. `memory` is the limit in bytes per device, None if there is no limit.
+    `in_flight` is the number of microbatches whose activations the stage keeps. `split` is the number of devices that
+    their rows are split over. `states` is bytes of parameters, gradients and optimizer state per byte of parameters.
     """
 
     rates: tuple[float, ...]
@@ -36,7 +38,7 @@ class Demands:
 
 
 class Costs:
-    """What a stage from position i to j costs; i and j may be arrays."""
+    """Computes the cost of a stage from position i to position j; i and j may be arrays."""
 
     def __init__(self, spine: Spine, demands: Demands) -> None:
         self.spine = spine
@@ -48,7 +50,7 @@ class Costs:
         return np.maximum(work, 2 * self.spine.crossing[i] / link) if link else work
 
     def bytes(self, i: Any, j: Any, stage: int) -> Any:
-        """Memory of a device: states of its parameters, and what it keeps of microbatches in flight."""
+        """Returns the memory per device: parameter states, and activations of the microbatches in flight."""
         parameters = self.spine.parameters[j] - self.spine.parameters[i]
         kept = self.spine.kept[j] - self.spine.kept[i] + self.spine.crossing[i]
         demands = self.demands

@@ -1,8 +1,9 @@
-"""Where to cut a spine: dynamic programming over the slowest stage, then over the bytes that cross.
+"""Chooses where to cut a spine, by dynamic programming: first by the slowest stage, then by the bytes that cross.
+`plan_stages` and `compiler/search` call `best_cut`. It only does arithmetic on the spine's sums.
 
-Pure arithmetic on the spine's sums. First the least time of the slowest stage that any cut has; of the cuts that come
-close to it, one whose middle stages are alike (they become one computation, compiled once), or else that over which
-the fewest bytes flow.
+First it finds the least time of the slowest stage over all cuts. Of the cuts close to that time, it prefers one whose
+middle stages are identical: they become one computation, compiled once. Otherwise it takes the one over which the
+fewest bytes flow.
 """
 
 from dataclasses import dataclass, replace
@@ -14,17 +15,20 @@ from pathways.compiler.frontends.jax.pipeline.alike import alike_cuts
 from pathways.compiler.frontends.jax.pipeline.costs import Costs, Demands
 from pathways.compiler.frontends.jax.pipeline.spine import Spine
 
-CLOSE = 1.08
-"""How much slower than the least its slowest stage may be, of a cut over which fewer bytes flow."""
-CLOSE_ALIKE = 1.20
-"""The same of a cut whose middle stages are alike."""
-_MOST_PLACES = 700
-"""Of more places than this, those with few bytes are tried."""
+MAX_SLOWDOWN = 1.08
+"""Largest time of the slowest stage, relative to the least time, of a cut over which fewer bytes flow."""
+MAX_SLOWDOWN_ALIKE = 1.20
+"""The same limit for a cut whose middle stages are identical."""
+_MAX_CUT_POSITIONS = 700
+"""If there are more positions than this, only those with few crossing bytes are tried."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """`places[k]` to `places[k + 1]` are the positions of stage k; `how` says why; `runner_up` is the next best."""
+    """The stages of a cut: stage k has positions `places[k]` to `places[k + 1]`.
+
+    `how` is the reason for the cut, and `runner_up` is the next best cut.
+    """
 
     places: tuple[int, ...]
     how: str
@@ -32,7 +36,7 @@ class Cut:
 
 
 def best_cut(spine: Spine, demands: Demands) -> Cut | None:
-    """The cut to take; None where no cut fits the memory."""
+    """Returns the cut to use; None if no cut fits the memory."""
     costs = Costs(spine, demands)
     count = len(spine)
     if demands.stages == 1:
@@ -46,36 +50,42 @@ def best_cut(spine: Spine, demands: Demands) -> Cut | None:
     usual = costs.moved(even) / (demands.stages - 1) or 1.0
 
     def moved(i: Any, j: Any, stage: int) -> Any:
-        """Bytes that come in, in parts of what is usual; of equally many, the more even cut."""
-        seconds = costs.seconds(i, j, stage) / (CLOSE * least)
+        """Returns the bytes that enter a stage, relative to the usual bytes.
+
+        For equal bytes, the more even cut costs less.
+        """
+        seconds = costs.seconds(i, j, stage) / (MAX_SLOWDOWN * least)
         return np.where(seconds > 1, np.inf, spine.crossing[i] / usual + seconds**2)
 
     few = _solve(costs, places, moved, np.add) or even
-    alike = alike_cuts(spine, costs, CLOSE_ALIKE * least, costs.widest(few))
+    alike = alike_cuts(spine, costs, MAX_SLOWDOWN_ALIKE * least, costs.widest(few))
     if alike:
         return Cut(alike[0], "middle stages are alike", few if few != alike[0] else even)
-    how = f"fewest bytes, within {CLOSE - 1:.0%} of the least time" if few != even else "the least time"
+    how = f"fewest bytes, within {MAX_SLOWDOWN - 1:.0%} of the least time" if few != even else "the least time"
     return Cut(few, how, even if few != even else ())
 
 
 def least_memory(spine: Spine, demands: Demands) -> tuple[int, ...]:
-    """The cut whose fullest stage needs the least memory."""
+    """Returns the cut whose fullest stage needs the least memory."""
     costs = Costs(spine, replace(demands, memory=(None,) * demands.stages))
     return _solve(costs, _places(spine), costs.bytes, np.maximum) or (0, len(spine))
 
 
 def _places(spine: Spine) -> Any:
-    """Places that may be cut at: not right behind what computes nothing and makes no value go away."""
+    """Returns the positions to try as cuts. Of very many positions, it keeps those with the fewest crossing bytes."""
     count = len(spine)
     inner = np.arange(1, count)
-    if len(inner) > _MOST_PLACES:
+    if len(inner) > _MAX_CUT_POSITIONS:
         crossing = spine.crossing[1:count]
-        inner = inner[crossing <= np.quantile(crossing, _MOST_PLACES / count)]
+        inner = inner[crossing <= np.quantile(crossing, _MAX_CUT_POSITIONS / count)]
     return np.concatenate([[0], inner, [count]])
 
 
 def _solve(costs: Costs, places: Any, cost: Any, join: Any) -> tuple[int, ...] | None:
-    """The cut at some of `places` with the least cost, where `join` makes one cost of those of its stages."""
+    """Returns the cut at some of `places` with the least cost; None if none fits the memory.
+
+    `join` combines the costs of the stages.
+    """
     stages, count = costs.demands.stages, len(places)
     best = np.full((stages + 1, count), np.inf)
     came = np.zeros((stages + 1, count), int)

@@ -1,4 +1,4 @@
-"""Errors of `pw.pipeline`: a loss that cannot be cut, arguments that do not fit, memory that no cut fits."""
+"""Defines the errors of `pw.pipeline`. The modules of this package raise them, and `pwc explain` lists them."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,6 @@
-"""A loss as a flat list of operations that a cut may fall between."""
+"""Represents a loss as a flat list of operations that a cut can fall between. `open` builds it. The rest of this
+package and `compiler/search` read it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +13,12 @@ from pathways.compiler.frontends.jax.pipeline.work import bytes_of
 from pathways.dialect.diagnostics import Where
 
 PARAMETER, DATA = 1, 2
-"""What a value depends on: bits. The spine of a model depends on both (spine.py)."""
+"""Bits of `Value.depends`: what a value depends on. The spine of a model depends on both (spine.py)."""
 
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One array; compared by identity. `argument` is its position among the leaves of the loss's arguments."""
+    """One array, compared by identity. `argument` is its position among the leaves of the loss's arguments."""
 
     aval: Aval
     depends: int = 0
@@ -24,7 +26,7 @@ class Value:
     constant: Any = None
     maker: "Operation | None" = None
     part: float = 1.0
-    """The part of its bytes that one turn of a loop makes."""
+    """The share of its bytes that counts: one iteration of a loop, or one shard of a parameter."""
 
     @property
     def bytes(self) -> float:
@@ -33,16 +35,16 @@ class Value:
 
 @dataclass(eq=False)
 class OpenedLoop:
-    """A scan that was taken apart: its turns are operations, and neighbors on one stage become a scan again."""
+    """A scan that was expanded to one operation per iteration. Adjacent iterations on one stage become a scan again."""
 
     eqn: Eqn
     consts: list[Operand]
     xs: list[Operand]
     carried: int
     made: list[list[Value]] = field(default_factory=list[list[Value]])
-    """What each turn stacks, in the order in which turns run."""
+    """The arrays that each iteration stacks, in execution order."""
     chunks: list[list[Value]] = field(default_factory=list[list[Value]])
-    """The same of each scan that turns were joined into (divide.py)."""
+    """The arrays that each joined scan stacks (loops.py)."""
 
     @property
     def length(self) -> int:
@@ -55,10 +57,10 @@ class OpenedLoop:
 
 @dataclass(eq=False, slots=True)
 class Operation:
-    """One equation, one turn of a loop, or the stacking of what a loop's turns made.
+    """One equation, one iteration of a loop, or the stacking of a loop's results.
 
-    `groups` are the checkpoints around it, the outermost first. `keeps`: values that its backward pass keeps, and
-    `keeps_bytes`: bytes of what it keeps inside.
+    `groups` are the checkpoints around it, the outermost first. `keeps` are the values that its backward pass keeps,
+    and `keeps_bytes` are the bytes that it keeps inside.
     """
 
     name: str
@@ -73,7 +75,7 @@ class Operation:
     loop: OpenedLoop | None = None
     turn: int = -1
     stacks: int = -1
-    """The number of the result of `loop` that this stacks."""
+    """The index of the result of `loop` that this operation stacks; -1 for other operations."""
 
     @property
     def is_turn(self) -> bool:
@@ -93,13 +95,13 @@ class Operation:
 
     @property
     def scope(self) -> str:
-        """The modules that it was made in, as `jax.named_scope` and flax say: `Model/Block_3/Dense_0`."""
+        """Returns the enclosing modules, as named by `jax.named_scope` and flax: `Model/Block_3/Dense_0`."""
         return "" if self.eqn is None else compat.scope_of_equation(self.eqn)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a `jax.checkpoint` of the user's says, for the parts that it is cut into."""
+    """The options of a user's `jax.checkpoint`, for the parts that it is cut into."""
 
     prevent_cse: bool
     policy: Any
@@ -107,21 +109,21 @@ class Checkpoint:
 
 @dataclass(eq=False)
 class LossGraph:
-    """All operations in the order of the loss, its arguments' leaves, and what it returns."""
+    """The operations of a loss in order, the leaves of its arguments, and its results."""
 
     arguments: list[Value]
     operations: list[Operation] = field(default_factory=list[Operation])
     results: list[Operand] = field(default_factory=list[Operand])
     checkpoints: dict[int, Checkpoint] = field(default_factory=dict[int, Checkpoint])
     indivisible: list[Operation] = field(default_factory=list[Operation])
-    """Operations larger than the grain that cannot be opened."""
+    """Operations larger than the grain that cannot be expanded."""
 
     @property
     def flops(self) -> float:
         return sum(o.flops for o in self.operations)
 
     def readers(self) -> dict[Value, list[Operation]]:
-        """Who reads each value."""
+        """Returns the operations that read each value."""
         found: dict[Value, list[Operation]] = {}
         for operation in self.operations:
             for value in dict.fromkeys(operation.reads):

@@ -1,4 +1,4 @@
-"""Turns of a loop that lie on one stage become one scan over a slice of what the whole loop runs over."""
+"""Joins the loop iterations on one stage into one scan, over a slice of the loop's inputs. `assemble` calls it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,19 +13,19 @@ from pathways.compiler.frontends.jax.pipeline.graph import OpenedLoop, Operation
 _BY_ELEMENT = frozenset(
     {"add", "convert_element_type", "copy", "div", "exp", "mul", "neg", "stop_gradient", "sub", "tanh"}
 )
-"""Operations of which a slice is the operation on slices: a cast of a stack is done in pieces, where each is used."""
+"""Operations that commute with slicing. A cast of a stack is done slice by slice, on the stages that use the slices."""
 _any_lax: Any = lax
 
 
 class LoopJoiner:
-    """Joins the turns of loops. Adds the scans that it makes to `stage_of`."""
+    """Joins the iterations of loops. Adds the scans that it makes to `stage_of`."""
 
     def __init__(self, stage_of: dict[Operation, int]) -> None:
         self._stage_of = stage_of
         self._slices: dict[tuple[Value, int, int], Operand] = {}
 
     def joined(self, operations: Sequence[Operation]) -> list[Operation]:
-        """The operations with scans in place of turns, in order."""
+        """Returns the operations in order, with scans in place of iterations."""
         result: list[Operation] = []
         at = 0
         while at < len(operations):
@@ -83,7 +83,7 @@ class LoopJoiner:
         return made
 
     def _slice(self, x: Operand, low: int, high: int, length: int) -> Operand:
-        """Rows of what a loop runs over; through operations by element, so that stages share no whole stacks."""
+        """Returns rows of a loop's input. Slices through elementwise operations, so that stages share no stacks."""
         if not isinstance(x, Value) or (low, high) == (0, length):
             return x
         key = (x, low, high)
@@ -106,7 +106,7 @@ class LoopJoiner:
 
 
 class _Number:
-    """A number that stands in an operation, as a literal of JAX's does."""
+    """An integer operand of an operation, with the interface of a JAX literal."""
 
     def __init__(self, val: int) -> None:
         self.val = val
@@ -114,7 +114,7 @@ class _Number:
 
 
 def take_slice(values: Sequence[Any]) -> Sequence[Any]:
-    """Rows of an array."""
+    """Returns rows of an array."""
     x, low, high = values
     return [_any_lax.slice_in_dim(x, low, high, axis=0)]
 
@@ -124,7 +124,7 @@ def _joined(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _run(loop: OpenedLoop, count: int, values: Sequence[Any]) -> list[Any]:
-    """Some turns of a loop."""
+    """Runs `count` iterations of a loop."""
     params = loop.eqn.params
     body = compat.as_function(params["jaxpr"])
     n_consts, n_carry = len(loop.consts), loop.carried
@@ -151,7 +151,7 @@ def _alike(maker: Operation, x: Value) -> bool:
 
 
 def _part_of_concatenation(x: Value, low: int, high: int) -> Operand | None:
-    """The operand of a concatenation that is just these rows."""
+    """Returns the operand of a concatenation that equals these rows; None if there is none."""
     maker = x.maker
     if maker is None or maker.name != "concatenate" or maker.eqn is None or maker.eqn.params["dimension"] != 0:
         return None

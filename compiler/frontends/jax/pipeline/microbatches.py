@@ -1,4 +1,4 @@
-"""A batch in microbatches, and their losses as one."""
+"""Splits a batch into microbatches, and combines their losses. `pipeline` and `whole_batch` use it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from pathways.dialect.user_line import caller
 REDUCE = ("mean", "sum", "weighted")
 AUX = ("stack", "mean", "sum", "last", "concat")
 Finish: TypeAlias = Callable[[Any, Any], Any]
-"""Makes the loss of sums over the microbatches, and of the types of what was added up."""
+"""Computes the loss from the sums over the microbatches and the types of the summed values."""
 _any_lax: Any = lax
 _tree: Any = jax.tree
 
 
 @dataclass(frozen=True)
 class Microbatches:
-    """How many, how their losses become one, and what becomes of what else the loss returns."""
+    """The number of microbatches, and the rules that combine their losses and auxiliary values."""
 
     count: int
     reduce: str
@@ -31,9 +31,10 @@ class Microbatches:
     aux: str
 
     def split(self, leaf: Any, name: str, *, is_whole: bool = False) -> Any:
-        """A leaf of the batch with a leading axis of microbatches. Raises PWC0112 where its rows do not divide.
+        """Returns a leaf of the batch with a leading axis of microbatches.
 
-        A key is split into one a microbatch; of a loss that `is_whole`, each microbatch has the key of the batch.
+        A key is split into one key per microbatch. If the loss `is_whole`, each microbatch gets the key of the batch.
+        Raises PWC0112 if the rows do not divide evenly.
         """
         shape = tuple(leaf.shape)
         if compat.is_key(leaf) and not shape and not is_whole:
@@ -57,9 +58,10 @@ class Microbatches:
         batch: Sequence[Any],
         finish: Finish | None = None,
     ) -> Any:
-        """The loss over all microbatches: `run(leaves of one)` gives what is added up, and what else there is.
+        """Returns the loss over all microbatches.
 
-        `finish` makes the loss of the sums, and of the types that were added up; without it, `reduce` does.
+        `run(leaves of one)` returns the values to sum, and the auxiliary values. `finish` computes the loss from the
+        sums and the types of the summed values. Without `finish`, `reduce` does.
         """
 
         def one(total: Any, leaves: Sequence[Any]) -> tuple[Any, Any]:
@@ -81,13 +83,13 @@ class Microbatches:
         return in_type_of(first, total / self.count if self.reduce == "mean" else total)
 
     def alone(self, made: Any) -> Any:
-        """The same of what the loss returns for the whole batch."""
+        """Returns the loss and auxiliary values of a batch that is not split."""
         value, rest = self.parted(made)
         value = value[0] / value[1] if self.reduce == "weighted" else value
         return (value, rest) if self.has_aux else value
 
     def parted(self, made: Any) -> tuple[Any, Any]:
-        """The loss, and what else there is. Raises PWC0112 where it has another structure than was said."""
+        """Returns the loss and the auxiliary values. Raises PWC0112 if their structure is not as declared."""
         value: Any = made
         rest: Any = None
         if self.has_aux:
@@ -125,13 +127,13 @@ class Microbatches:
 
 
 def in_type_of(loss: Any, value: Any) -> Any:
-    """Casts a value to the type of a loss. Of integers, a mean is none: then the value keeps its own."""
+    """Casts a value to the type of a loss. For an integer loss the value keeps its type, since a mean is no integer."""
     is_number = jax_api.dtypes.issubdtype(loss.dtype, jax_api.numpy.floating)
     return value.astype(loss.dtype) if is_number else value
 
 
 def bad_pipeline(problem: str, have: str, rule: str, advice: str) -> PathwaysError:
-    """PWC0112 at the line that called."""
+    """Returns PWC0112 at the line of the user's call."""
     return PathwaysError(BadPipeline(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
 
 
@@ -143,7 +145,7 @@ def _described(value: Any) -> str:
 
 
 def _as_array(value: Any) -> Any:
-    """A number of Python's as JAX takes it: a count of rows may be a weight."""
+    """Converts a Python number to an array: a count of rows may be a weight."""
     return value if hasattr(value, "shape") else jax_api.numpy.asarray(value)
 
 
@@ -152,7 +154,10 @@ def _added(total: Any, value: Any) -> Any:
 
 
 def _zeros(like: Any) -> Any:
-    """Where a total begins: in 32 bits at least, since 16 do not hold a sum of many."""
+    """Returns the initial value of a sum.
+
+    It has at least 32 bits: 16 bits overflow or lose precision over many microbatches.
+    """
     narrow = jax_api.dtypes.issubdtype(like.dtype, jax_api.numpy.floating) and like.dtype.itemsize < 4
     return jax_api.numpy.zeros(like.shape, jax_api.numpy.float32 if narrow else like.dtype)
 

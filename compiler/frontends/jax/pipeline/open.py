@@ -1,4 +1,6 @@
-"""From the jaxpr of a loss to its operations: what is too large to be on one side of a cut is opened."""
+"""Converts the jaxpr of a loss to a list of operations. `plan_stages` and `compiler/search` call `open_loss`. An
+equation that is too large for one side of a cut is expanded.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -20,16 +22,16 @@ from pathways.compiler.frontends.jax.pipeline.microbatches import bad_pipeline
 from pathways.compiler.frontends.jax.pipeline.work import CUSTOM, JITS, REMATS, bytes_of, flops_of_eqn, kept_of_eqn
 from pathways.dialect.jax_api import dtypes, numpy
 
-GRAIN = 8
-"""How many operations a stage should have at least to choose from: anything larger is opened."""
-_LARGE_CONSTANT = 1 << 14
-"""Bytes from which a closed-over array of numbers counts as a parameter."""
+MIN_OPERATIONS_PER_STAGE = 8
+"""Least number of operations per stage, for a choice of cuts. Equations above 1/8 of a stage's work are expanded."""
+_MAX_CONSTANT_BYTES = 1 << 14
+"""A larger closed-over array of floating-point numbers counts as a parameter."""
 
 
 def open_loss(jaxpr: Any, data: frozenset[int], stages: int) -> LossGraph:
-    """The operations of a loss. `data` are the positions of the leaves that belong to the batch."""
+    """Returns the operations of a loss. `data` holds the positions of the leaves that belong to the batch."""
     body = body_of(jaxpr)
-    grain = sum(map(flops_of_eqn, body.eqns)) / max(stages, 1) / GRAIN
+    grain = sum(map(flops_of_eqn, body.eqns)) / max(stages, 1) / MIN_OPERATIONS_PER_STAGE
     arguments = [Value(v.aval, DATA if i in data else PARAMETER, argument=i) for i, v in enumerate(body.invars)]
     opener = _Opener(LossGraph(arguments), grain)
     opener.graph.results = opener.walk(body, arguments, ())
@@ -42,10 +44,10 @@ class _Opener:
         self.grain = grain
 
     def walk(self, body: JaxBody, operands: Sequence[Operand], groups: tuple[int, ...]) -> list[Operand]:
-        """Adds a body's operations, its parameters bound to `operands`; gives what it returns."""
+        """Adds a body's operations, with its parameters bound to `operands`. Returns the body's results."""
         env: dict[Any, Operand] = dict(zip(body.invars, operands, strict=True))
         for var, const in zip(body.constvars, body.consts, strict=True):
-            large = bytes_of(var.aval) > _LARGE_CONSTANT and dtypes.issubdtype(var.aval.dtype, numpy.floating)
+            large = bytes_of(var.aval) > _MAX_CONSTANT_BYTES and dtypes.issubdtype(var.aval.dtype, numpy.floating)
             env[var] = Value(var.aval, PARAMETER if large else 0, constant=const)
 
         def read(atom: Any) -> Operand:
@@ -92,7 +94,7 @@ class _Opener:
         return operation
 
     def _turns(self, eqn: Eqn, operands: list[Operand], groups: tuple[int, ...], flops: float) -> list[Operand]:
-        """One operation a turn, and one for each array that the turns stack."""
+        """Adds one operation per loop iteration, and one per array that the iterations stack."""
         length: int = eqn.params["length"]
         consts, carried = compat.scan_counts(eqn)
         loop = OpenedLoop(eqn, operands[:consts], operands[consts + carried :], carried)

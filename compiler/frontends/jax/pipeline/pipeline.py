@@ -1,4 +1,4 @@
-"""`pw.pipeline`: an ordinary loss becomes a function of the same arguments that runs stage by stage (jax#15710)."""
+"""Implements `pw.pipeline`: users call it to convert a loss to a function that runs stage by stage (jax#15710)."""
 
 import functools
 import math
@@ -47,7 +47,7 @@ from pathways.dialect.user_line import caller
 
 @dataclass(frozen=True)
 class PipelineOptions:
-    """What `pw.pipeline` was asked for beside the loss and the slices."""
+    """Options of one `pw.pipeline` call."""
 
     batch_argnums: tuple[int, ...]
     microbatches: Microbatches
@@ -58,7 +58,7 @@ class PipelineOptions:
 
 
 class Pipelined:
-    """A loss that runs in stages: call it inside of a `pw.program`, under `jax.value_and_grad` or as it is."""
+    """A loss that runs in stages. Call it inside of a `pw.program`, directly or under `jax.value_and_grad`."""
 
     def __init__(
         self, loss: Callable[..., Any], meshes: Sequence[Mesh], options: PipelineOptions, where: Where | None
@@ -104,7 +104,7 @@ class Pipelined:
         return many.over(run, batch, whole.finish(arrays, extras))
 
     def _whole_batch(self, call: LossCall, arrays: Sequence[Any], many: Microbatches | None = None) -> WholeBatch:
-        """How the loss of the whole batch is computed over microbatches. Raises PWC0112 where rows do not divide."""
+        """Decides how the loss runs over microbatches. Raises PWC0112 if rows do not divide evenly."""
         many = many or self.options.microbatches
         for p in call.batch:
             many.split(_struct(arrays[p]), call.names[p])
@@ -117,7 +117,7 @@ class Pipelined:
             return whole_batch(loss, types, call.batch, many, self.options.mixes)
 
     def _tell(self, whole: WholeBatch) -> None:
-        """Warns once of a loss that mixes examples. Raises PWC0119 and PWC0124."""
+        """Warns once if a loss mixes examples. Raises PWC0119, PWC0124 and PWC0128."""
         mixes = self.options.mixes
         if mixes != "allow":
             check_reduce(self.name, whole)
@@ -130,7 +130,7 @@ class Pipelined:
         return semantics_of(self.name, whole.many.count, whole.handling.verdict, self.options.mixes)
 
     def batch_semantics(self, *args: Any, **kwargs: Any) -> BatchSemantics:
-        """What the loss over microbatches is for these arguments, arrays or `jax.ShapeDtypeStruct`s, and why.
+        """Returns the verdict on the loss over microbatches for these arguments, arrays or `jax.ShapeDtypeStruct`s.
 
         The verdict is "mean", "sum", "exact", "mixes" or "unknown". Over one microbatch, every loss is "exact".
         """
@@ -151,7 +151,7 @@ class Pipelined:
             raise bad_pipeline(f"{self.name} is in stages", have, rule, "@pw.program in place of @jax.jit on the step")
 
     def stages(self, *args: Any, **kwargs: Any) -> StageTable:
-        """The stages that the loss is cut into for these arguments, arrays or `jax.ShapeDtypeStruct`s, as a table."""
+        """Returns the stages of the loss for these arguments, arrays or `jax.ShapeDtypeStruct`s, as a table."""
         if not self._meshes:
             return self._chosen().stages(*args, **kwargs)
         call = self._read(args, kwargs)
@@ -167,15 +167,15 @@ class Pipelined:
         return table_of(self.name, planned, self._meshes, many.count, self._semantics(whole))
 
     def batch_positions(self, count: int) -> set[int]:
-        """The positions of the batch among so many arguments."""
+        """Returns the positions of the batch among `count` arguments."""
         return batch_positions(self.options.batch_argnums, count)
 
     def unplaced(
         self, microbatches: int, *args: Any, **kwargs: Any
     ) -> tuple[Callable[[Sequence[Any]], Any], list[Any], list[str]]:
-        """The loss over so many microbatches for one device, uncut, without aux: a function of some arrays.
+        """Returns the loss over `microbatches` microbatches for one device, uncut and without aux.
 
-        These are the arrays of numbers that are no batch; they follow, with their names.
+        It is a function of the floating-point arrays outside the batch. These are returned, too, with their names.
         """
         call = self._read(args, kwargs)
         many = replace(self.options.microbatches, count=microbatches)
@@ -202,11 +202,11 @@ class Pipelined:
 
     @property
     def has_slices(self) -> bool:
-        """Whether it was given slices, or makes those of a choice."""
+        """Whether it was given slices, or creates those of a choice."""
         return bool(self._meshes)
 
     def of_choice(self, choice: SplitChoice) -> "Pipelined":
-        """The same loss on slices of its own, split as a choice says."""
+        """Returns the same loss on new slices, split as a choice says."""
         many = replace(self.options.microbatches, count=choice.microbatches)
         specs = self.options.param_specs if self.options.param_specs is not None else param_specs_of(choice)
         cuts = self.options.cuts if self.options.cuts is not None else choice.cuts or None
@@ -214,7 +214,7 @@ class Pipelined:
         return Pipelined(self.loss, meshes_of_choice(choice), options, self._subject.where)
 
     def _chosen(self) -> "Pipelined":
-        """What the program is compiled for. Raises PWC0116 where there is no choice."""
+        """Returns the pipeline for the program's choice. Raises PWC0116 if there is no choice."""
         choice = chosen.get()
         if choice is None:
             raise PathwaysError(NoChoice(loss=self.name, where=caller() or self._subject.where))
@@ -231,7 +231,7 @@ class Pipelined:
     def _plan(
         self, call: LossCall, arrays: Sequence[Any], whole: WholeBatch | None = None
     ) -> tuple[Planned, Specs, int]:
-        """Cuts the loss of these leaves, or what is computed of one microbatch of a whole batch, into stages."""
+        """Cuts the loss of these leaves into stages. With `whole`, it cuts the computation of one microbatch."""
         avals = [_struct(a) for a in arrays]
         names = [*call.names, *([""] * (len(arrays) - len(call.names)))]
         specs = Specs(self.options.param_specs, names, avals, call.trees)
@@ -265,10 +265,10 @@ class Pipelined:
         return planned, specs, min(rows, default=0)
 
     def _prepared(self, planned: Planned, specs: Specs, arrays: Sequence[Any]) -> dict[tuple[Value, int], Any]:
-        """What each stage takes that is no data, brought there once, and not for each microbatch.
+        """Brings the parameters of each stage to its slice once, and not once per microbatch.
 
-        What several stages use is copied to all but the first here, so that its gradients are added up on each of them
-        before one array of them goes back.
+        A parameter of several stages is copied to all but the first. Each stage adds up its gradients before sending
+        them.
         """
         wide = self.options.accumulate
         env: dict[Value, Any] = {}
@@ -284,7 +284,7 @@ class Pipelined:
             for value in stage.inputs:
                 if value in env:
                     sharding = specs.of(value, self._meshes[stage.number], 0)
-                    split = any(sharding.spec)  # JAX drops what a jit in a loop says of an operand that it hands on
+                    split = any(sharding.spec)  # in a loop, JAX drops a jit's in_shardings of forwarded operands
                     copied = owners.setdefault(value, stage.number) != stage.number or split
                     prepared[value, stage.number] = self._copied(env[value], sharding) if copied else env[value]
         return prepared
@@ -297,7 +297,7 @@ class Pipelined:
         prepared: dict[tuple[Value, int], Any],
         arrays: Sequence[Any],
     ) -> Any:
-        """All stages, of one microbatch."""
+        """Runs all stages for one microbatch."""
         graph = planned.assembled.graph
         env: dict[Value, Any] = {v: arrays[v.argument] for v in graph.arguments}
         for stage in planned.assembled.stages:
@@ -331,31 +331,31 @@ def pipeline(
     accumulate: Any = None,
     mixes: str = "warn",
 ) -> Pipelined:
-    """Cuts an ordinary loss into stages, one for each of `slices`: a function that is equal to `loss`.
+    """Cuts an ordinary loss into stages, one for each of `slices`. Returns a function that is equal to `loss`.
 
-    It is called inside of a `pw.program`, under `jax.value_and_grad` or forward only; the step around it stays as
-    it is. `slices` are `pw.VirtualSlice`s or meshes over them; a repeated slice has several stages (`interleaved`).
+    Call the function inside of a `pw.program`, under `jax.value_and_grad` or forward only. The step around it does not
+    change. `slices` are `pw.VirtualSlice`s or meshes over them. A repeated slice has several stages (`interleaved`).
 
-    `batch_argnums` are the arguments whose leaves have the rows of the batch; they are cut into `microbatches`, whose
-    losses become one by `reduce`: "mean", "sum", or "weighted", where `loss` returns (sum, weight) and the result is
-    the quotient of their sums. With `has_aux` it returns (loss, aux); `aux` says what becomes of that of several
-    microbatches: "stack", "mean", "sum", "last" or "concat". `accumulate` is a type in which gradients add up.
+    `batch_argnums` are the arguments whose leaves have the rows of the batch. They are cut into `microbatches`, whose
+    losses `reduce` combines: "mean", "sum", or "weighted". For "weighted", `loss` returns (sum, weight), and the result
+    is the quotient of their sums. With `has_aux`, `loss` returns (loss, aux). `aux` combines those of the microbatches:
+    "stack", "mean", "sum", "last" or "concat". `accumulate` is the type in which gradients add up.
 
-    Losses that are another function of sums, or draw noise with one key, are computed as of the whole batch. Where
-    examples meet, as in batch normalization, each microbatch has statistics of its own: `mixes` says whether that is
-    a warning ("warn", of the class `pw.MicrobatchWarning`), an error ("refuse"), or meant ("allow").
-    `batch_semantics` of the result says what a loss is.
+    Losses that are another function of sums, or draw noise with one key, equal those of the whole batch. If examples
+    mix, as in batch normalization, each microbatch has its own statistics. `mixes` then selects a warning ("warn", of
+    the class `pw.MicrobatchWarning`), an error ("refuse"), or neither ("allow"). The result's `batch_semantics` returns
+    the verdict.
 
-    `param_specs` splits parameters over the mesh of their stage: a function of a leaf's path and type, a dict of
-    patterns of paths, or a tree like the parameters. The batch is split over the axis "data". `cuts` names where
-    stages begin: modules, FILE:LINE, or the layers of each stage; without it the compiler chooses.
+    `param_specs` splits parameters over the mesh of their stage. It is a function of a leaf's path and type, a dict of
+    path patterns, or a tree like the parameters. The batch is split over the axis "data". `cuts` names where stages
+    begin: modules, FILE:LINE, or the layers of each stage. Without `cuts`, the compiler chooses.
 
-    In place of slices, `choice` is what `pw.search` found, or a file of it: it says how many slices and microbatches
-    there are, and the cuts and specs that are not given here. Without both, `pwc compile --choice` says it.
+    In place of slices, `choice` is a result of `pw.search`, or a file of it. It sets the numbers of slices and
+    microbatches, and the cuts and specs that are not given. Without both, `pwc compile --choice` sets it.
 
-    Raises PWC0111 for a loss that has no places to cut at, PWC0112 for arguments that do not fit, PWC0113 where no
-    cut fits the memory of the topology, PWC0119 for a loss that mixes examples under mixes="refuse", PWC0128 for
-    values beside it that do, and PWC0124 where `reduce` makes another number of the loss.
+    Raises PWC0111 if the loss has no position to cut at, PWC0112 for invalid arguments, and PWC0113 if no cut fits the
+    topology's memory. Under mixes="refuse", raises PWC0119 for a loss that mixes examples, and PWC0128 for such an aux.
+    Raises PWC0124 if `reduce` changes the value of the loss.
     """
     argnums = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
     if not isinstance(cast("object", microbatches), int) or microbatches < 1:

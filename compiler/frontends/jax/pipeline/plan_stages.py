@@ -1,4 +1,6 @@
-"""From a loss and the types of its arguments to stages: trace, open, cut, assemble."""
+"""Plans the stages of a loss from the types of its arguments: traces, expands, cuts and assembles it. `pipeline` calls
+it. It computes no values.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +23,13 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.jax_api import make_jaxpr, tree_util
 from pathways.dialect.topology import readable
 
-_WITHOUT_OPTIMIZER = 2.0
-"""Bytes of parameters and gradients for each byte of parameters."""
+_STATE_RATIO_WITHOUT_OPTIMIZER = 2.0
+"""Bytes of parameters and gradients per byte of parameters."""
 
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A loss that is cut. `out_tree` is the pytree of what it returns."""
+    """A loss that is cut. `out_tree` is the pytree structure of its result."""
 
     spine: Spine
     cut: Cut
@@ -38,7 +40,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Subject:
-    """The loss by its name, and where it is."""
+    """The name and the source line of a loss, for errors."""
 
     name: str
     where: Where | None
@@ -55,11 +57,11 @@ def plan_stages(
     shards: Callable[[int], int],
     known: tuple[Any, Any] | None = None,
 ) -> Planned:
-    """Cuts `flat(*leaves)`, of leaves of these types, into a stage a mesh.
+    """Cuts `flat(*leaves)`, with leaves of the types `avals`, into one stage per mesh.
 
-    `data` are positions of the batch's leaves; `shards(i)` says over how many devices leaf i is split. `known` is the
-    jaxpr of `flat` and the structure of its results, if it is traced already. Raises PWC0111 where there is nothing
-    to cut at, and PWC0113 where no cut fits the memory.
+    `data` holds the positions of the batch's leaves. `shards(i)` returns the number of devices that leaf i is split
+    over. `known` is the jaxpr of `flat` and the structure of its results, if it is already traced. Raises PWC0111 if
+    the loss has no position to cut at, and PWC0113 if no cut fits the memory.
     """
     jaxpr, out_tree = _traced(flat, avals, meshes) if known is None else known
     graph = open_loss(jaxpr, data, len(meshes))
@@ -69,8 +71,8 @@ def plan_stages(
     spine, demands = spine_of(graph), demands_of(meshes, microbatches)
     _check_divisible(subject, graph, spine, demands.stages)
     cut = cut_by_hand(spine, cuts, demands.stages) if cuts is not None else best_cut(spine, demands)
-    if cut is None:  # without a state of the optimizer it may fit: what the compiler counts later decides
-        demands = replace(demands, states=_WITHOUT_OPTIMIZER)
+    if cut is None:  # it may fit without optimizer state: the compiler's later count decides
+        demands = replace(demands, states=_STATE_RATIO_WITHOUT_OPTIMIZER)
         cut = best_cut(spine, demands)
     if cut is None:
         raise _no_cut_fits(subject, spine, demands)
@@ -90,7 +92,7 @@ def _traced(flat: Callable[..., Any], avals: Sequence[Any], meshes: Sequence[Mes
 
 
 def _check_divisible(subject: Subject, graph: LossGraph, spine: Spine, stages: int) -> None:
-    """Raises PWC0111 where there are too few places, or one operation is most of the work."""
+    """Raises PWC0111 if there are too few positions, or one operation has over 1.5 times the mean work of a stage."""
     share = graph.flops / stages
     large = max(graph.indivisible, key=lambda o: o.flops, default=None)
     if stages > 1 and large is not None and large.flops > 1.5 * share:
@@ -111,7 +113,7 @@ def _cannot(subject: Subject, stages: int, have: str, rule: str, advice: str, wh
 
 
 def _no_cut_fits(subject: Subject, spine: Spine, demands: Demands) -> PathwaysError:
-    """PWC0113: the cut that needs least, and the stage of it that does not fit."""
+    """Returns PWC0113 with the cut that needs the least memory, and its stage that does not fit."""
     places, costs = least_memory(spine, demands), Costs(spine, demands)
     needs = [float(costs.bytes(a, b, k)) for k, (a, b) in enumerate(pairwise(places))]
     full = max(range(demands.stages), key=lambda k: needs[k] / (demands.memory[k] or 1e30))
@@ -138,6 +140,6 @@ def _line(operation: Operation) -> str:
 
 
 def result_values(planned: Planned, env: dict[Value, Any]) -> Any:
-    """What the loss returns, of the values of all stages."""
+    """Returns the result of the loss, from the values of all stages."""
     leaves = [read(result, env) for result in planned.assembled.graph.results]
     return tree_util.tree_unflatten(planned.out_tree, leaves)

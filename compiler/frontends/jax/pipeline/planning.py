@@ -1,4 +1,6 @@
-"""What a program is being compiled for, as far as a cut depends on it."""
+"""Holds the compilation target while losses are cut: the topology and the schedule. `cli` and `pathways/api` set it,
+and `plan_stages` reads it.
+"""
 
 import contextlib
 from collections import Counter
@@ -19,14 +21,14 @@ _FEW_IN_FLIGHT = frozenset({"1f1b", "interleaved", "zero-bubble"})
 
 @dataclass(frozen=True)
 class Target:
-    """The topology, None where it is not known yet, and the name of the schedule."""
+    """The topology, None if it is not known yet, and the name of the schedule."""
 
     topology: Topology | None = None
     schedule: str = ""
 
     @staticmethod
     def of(topology: Topology | None, schedule: str) -> "Target":
-        """The target as far as cuts depend on it: equal ones give equal cuts."""
+        """Returns the target without the properties that cuts do not depend on. Equal targets give equal cuts."""
         islands = topology.islands if topology is not None else ()
         if all(i.memory is None for i in islands):
             schedule = ""
@@ -36,12 +38,12 @@ class Target:
 
 
 compiling_for: ContextVar[Target | None] = ContextVar("pathways_compiling_for", default=None)
-"""What programs that are traced in this context are compiled for."""
+"""The target of programs that are traced in this context."""
 
 
 @contextlib.contextmanager
 def compiling(target: Target) -> Generator[None]:
-    """While it lasts, losses are cut for this target."""
+    """Sets the target for losses that are cut in a `with` block."""
     before = compiling_for.set(target)
     try:
         yield
@@ -50,7 +52,7 @@ def compiling(target: Target) -> Generator[None]:
 
 
 def demands_of(meshes: Sequence[Mesh], microbatches: int) -> Demands:
-    """What is known of the stages on these meshes. A slice that has several stages gives each its part."""
+    """Returns the demands of the stages on these meshes. A slice with several stages gives each an equal share."""
     target = compiling_for.get() or Target()
     owners = [slice_mesh(m, "pw.pipeline", None).slice.number for m in meshes]
     repeats = Counter(owners)
@@ -72,7 +74,7 @@ def demands_of(meshes: Sequence[Mesh], microbatches: int) -> Demands:
 
 
 def _link(topology: Topology) -> float:
-    """Bytes a second between stages: over the network, where there are several islands."""
+    """Returns the bytes per second between stages: over the network, if there are several islands."""
     if len(topology.islands) > 1:
         return topology.dcn_gbps * 1e9
     return min(i.ici_gbps for i in topology.islands) * 1e9

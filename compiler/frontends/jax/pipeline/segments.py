@@ -1,8 +1,9 @@
-"""What stands before the layers of the first stage, and behind those of the last, as computations of their own.
+"""Splits the operations before the first stage's layers, and after the last stage's layers, into computations of their
+own. `assemble` calls `segments_of`.
 
-Middle stages are layers alone, and the end stages differ from them by an embedding, say, and a head. Cut off, what is
-left of the end stages is what the middle ones are: one computation for all of them, which is compiled once. Nothing
-moves: both parts run on their stage's slice, one behind the other.
+Middle stages hold only layers, and the end stages also hold, for example, an embedding or a head. Without these, the
+end stages equal the middle stages: one computation for all, which is compiled once. No data moves: both segments run on
+their stage's slice, one after the other.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from pathways.compiler.frontends.jax.pipeline.spine import Spine
 
 @dataclass(frozen=True)
 class Segment:
-    """Operations of the spine from `begin` to `end`, on the slice of a stage; `name` is its computation's."""
+    """Operations of the spine from `begin` to `end`, on the slice of a stage; `name` is the name of the computation."""
 
     stage: int
     begin: int
@@ -25,7 +26,7 @@ class Segment:
 
 
 def segments_of(spine: Spine, places: Sequence[int]) -> list[Segment]:
-    """The segments of a cut at `places`, in order: mostly one a stage. Pure."""
+    """Returns the segments of a cut at `places`, in order: usually one per stage. Pure."""
     stages = [Segment(k, a, b, f"stage{k}") for k, (a, b) in enumerate(pairwise(places))]
     hashes = RangeHashes(spine.tokens)
     length = _repeated(spine, places, hashes)
@@ -42,9 +43,9 @@ def segments_of(spine: Spine, places: Sequence[int]) -> list[Segment]:
 
 
 def _repeated(spine: Spine, places: Sequence[int], hashes: RangeHashes) -> int:
-    """How many operations the middle stages have, all alike; of two stages, as many as both may have in common.
+    """Returns the number of operations in each middle stage, or in the longest common part of two stages.
 
-    0 where they differ, or are so few that an end stage compiles in no time.
+    Returns 0 if the stages differ, or have fewer than `LARGE` equations: an end stage then compiles fast anyway.
     """
     if len(places) < 3:
         return 0

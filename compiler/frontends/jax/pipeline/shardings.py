@@ -1,4 +1,4 @@
-"""How the inputs of a stage are split over the mesh of its slice."""
+"""Decides how the inputs of a stage are split over the mesh of its slice. `pipeline` and `compiler/search` use it."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +14,14 @@ from pathways.compiler.frontends.jax.pipeline.graph import DATA, PARAMETER, Valu
 from pathways.compiler.frontends.jax.pipeline.microbatches import bad_pipeline
 
 BATCH_AXIS = "data"
-"""The axis of a mesh that the rows of a batch are split over."""
+"""The mesh axis that the rows of a batch are split over."""
 ParamSpecs: TypeAlias = "Callable[[str, Any], P] | Mapping[str, P] | Any | None"
 _any_jax: Any = jax
 _tree_util: Any = jax.tree_util
 
 
 def stage_meshes(slices: Any) -> list[Mesh]:
-    """The mesh of each stage. A slice without one gets one axis, over which the batch is split."""
+    """Returns the mesh of each stage. A slice without a mesh gets one axis, over which the batch is split."""
     if isinstance(slices, Mesh | VirtualSlice):
         slices = [slices]
     meshes = [s.mesh(BATCH_AXIS) if isinstance(s, VirtualSlice) else s for s in cast("Sequence[Any]", slices)]
@@ -34,22 +34,22 @@ def stage_meshes(slices: Any) -> list[Mesh]:
 
 
 def shared_abstract_mesh(meshes: Sequence[Mesh]) -> AbstractMesh | None:
-    """What `with_sharding_constraint(x, P("data"))` means in the model: an axis of whatever mesh the stage has.
+    """Returns the mesh that all stages share: `with_sharding_constraint(x, P("data"))` in the model refers to its axes.
 
-    None where stages have meshes of several shapes, so that it means nothing that is the same for all.
+    None if stages have meshes of several shapes: an axis then differs from stage to stage.
     """
     first = meshes[0].abstract_mesh
     return first if all(m.abstract_mesh == first for m in meshes) else None
 
 
 def axes_of(meshes: Sequence[Mesh]) -> AbstractContextManager[Any]:
-    """A context in which a loss is traced that names axes of the meshes of its stages."""
+    """Returns a context for tracing a loss that names mesh axes of its stages."""
     mesh = shared_abstract_mesh(meshes) if meshes else None
     return nullcontext() if mesh is None else _any_jax.sharding.use_abstract_mesh(mesh)
 
 
 class Specs:
-    """The partition specs of parameters, by their names, and of what has the rows of the batch."""
+    """The partition specs of parameters, by their names, and of values that have the rows of the batch."""
 
     def __init__(
         self, param_specs: ParamSpecs, names: Sequence[str], avals: Sequence[Any], trees: Sequence[Any]
@@ -57,7 +57,7 @@ class Specs:
         self._find = _finder(param_specs, names, avals, trees)
 
     def of(self, value: Value, mesh: Mesh, rows: int) -> NamedSharding:
-        """How a stage on `mesh` takes a value, with a batch of so many rows."""
+        """Returns the sharding of a value on the mesh of a stage, for a batch of `rows` rows."""
         shape = tuple(value.aval.shape)
         source = value
         while source.maker is not None and source.maker.name == "slice" and len(source.maker.reads) == 1:

@@ -1,7 +1,9 @@
-"""The spine of a loss: the operations, in order, that a cut falls between; all others follow their users.
+"""Builds the spine of a loss: the operations, in order, that a cut can fall between. All other operations run on the
+stages that use them. `plan_stages` and `compiler/search` call `spine_of`.
 
-What depends on parameters and on data is spine. The rest, casts of parameters, masks, dropout keys, one-hot labels,
-is repeated on each stage that uses it: a cast of all parameters at the top of a loss must not be work of stage 0.
+The spine depends on both parameters and data. The other operations are casts of parameters, masks, dropout keys and
+one-hot labels. Each stage that uses one repeats it. Otherwise a cast of all parameters at the top of a loss would be
+work of stage 0.
 """
 
 import math
@@ -12,22 +14,22 @@ import numpy as np
 
 from pathways.compiler.frontends.jax.pipeline.graph import DATA, PARAMETER, LossGraph, Operation, Value
 
-_LARGE = 0.01
-"""The part of all operations from which one is spine, whatever it depends on."""
+_MIN_SPINE_SHARE = 0.01
+"""An operation above this share of the total work is in the spine, even if it depends on data or parameters alone."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spine:
-    """Operations of the spine and, at each position before, between and behind them, sums that a cut needs.
+    """Operations of the spine, and cumulative sums at each position before, between and after them.
 
-    Of a range of operations from i to j: `sums[j] - sums[i]`. `crossing[i]` are bytes that flow over a cut before
-    operation i. `tokens` are equal for operations that are alike.
+    For operations i to j, the sum is `sums[j] - sums[i]`. `crossing[i]` is the bytes that cross a cut before operation
+    i. `tokens` are equal for identical operations.
     """
 
     operations: list[Operation]
     positions: dict[Operation, int]
     users: dict[Operation, frozenset[int]]
-    """For each operation beside the spine, the positions that use it."""
+    """For each operation outside the spine, the positions that use it."""
     flops: Any
     parameters: Any
     kept: Any
@@ -39,7 +41,7 @@ class Spine:
 
 
 def spine_of(graph: LossGraph) -> Spine:
-    """The spine of a loss, with its sums."""
+    """Builds the spine of a loss, with its sums."""
     total = graph.flops
     both = sum(o.flops for o in graph.operations if _depends(o) == PARAMETER | DATA)
     by_dependence = both > total / 2
@@ -51,7 +53,7 @@ def spine_of(graph: LossGraph) -> Spine:
     flops = np.array([o.flops for o in members], float)
     for operation, used in users.items():
         at = [u for u in used if members[u].is_turn] or [min(used)] if used else []
-        for u in at:  # what is done to a stack is done to the slice that each turn takes
+        for u in at:  # work on a stack is split over the iterations that take its slices
             flops[u] += operation.flops / len(at)
     return Spine(
         members,
@@ -70,15 +72,15 @@ def _depends(operation: Operation) -> int:
 
 
 def _is_spine(operation: Operation, total: float) -> bool:
-    if operation.effects or operation.loop is not None:  # a loop that was opened has its place turn by turn
+    if operation.effects or operation.loop is not None:  # each iteration of an expanded loop is in the spine
         return True
     if _depends(operation) == PARAMETER | DATA:
         return True
-    return operation.flops > _LARGE * total and (_depends(operation) != PARAMETER or _is_product(operation))
+    return operation.flops > _MIN_SPINE_SHARE * total and (_depends(operation) != PARAMETER or _is_product(operation))
 
 
 def _is_product(operation: Operation) -> bool:
-    """Whether it does more than look at each element: a cast or a norm of parameters is small beside their use."""
+    """Whether an operation does more than read each element. A cast or norm of parameters is small beside their use."""
     elements = sum(math.prod(v.aval.shape) for v in (*operation.reads, *operation.outputs))
     return operation.flops > 2 * elements
 
@@ -97,13 +99,13 @@ def _users_beside(
 def _reached(
     readers: list[Operation], positions: dict[Operation, int], users: dict[Operation, frozenset[int]]
 ) -> frozenset[int]:
-    """The positions that read a value, themselves or through operations beside the spine."""
+    """Returns the positions that read a value, directly or through operations outside the spine."""
     sets = (frozenset({positions[r]}) if r in positions else users[r] for r in readers)
     return frozenset[int]().union(*sets)
 
 
 def _crossing(members: list[Operation], reached: dict[Value, frozenset[int]]) -> Any:
-    """A value crosses every cut between its maker and its last reader."""
+    """Returns the bytes that cross each position. A value crosses every cut between its maker and its last reader."""
     crossing = np.zeros(len(members) + 1)
     for position, operation in enumerate(members):
         for value in operation.outputs:
@@ -114,7 +116,11 @@ def _crossing(members: list[Operation], reached: dict[Value, frozenset[int]]) ->
 
 
 def _parameter_bytes(graph: LossGraph, members: list[Operation], reached: dict[Value, frozenset[int]]) -> Any:
-    """A parameter counts where it is first used, a tied one where it is last used, too; a stack turn by turn."""
+    """Returns the bytes of the parameters at each position.
+
+    A parameter counts at its first use. A tied parameter also counts at its last use. A stack is split over the
+    iterations.
+    """
     found = np.zeros(len(members))
     for argument in graph.arguments:
         used = reached.get(argument, frozenset())
@@ -131,7 +137,7 @@ def _parameter_bytes(graph: LossGraph, members: list[Operation], reached: dict[V
 
 
 def _runs_over(xs: list[Any], argument: Value) -> bool:
-    """Whether a loop takes slices of an argument: as it is, or after operations beside the spine."""
+    """Whether a loop takes slices of an argument, directly or after operations outside the spine."""
     for x in xs:
         while isinstance(x, Value) and x is not argument and x.maker is not None and len(x.maker.reads) == 1:
             x = x.maker.reads[0]
@@ -152,7 +158,10 @@ def _kept_bytes(members: list[Operation]) -> Any:
 
 
 def _checkpointed(operation: Operation) -> list[Value]:
-    """A checkpoint keeps what goes into it, and makes the rest again."""
+    """Returns the operands that enter an operation's checkpoint.
+
+    A checkpoint keeps its inputs and recomputes the rest.
+    """
     return [v for v in operation.reads if v.maker is None or v.maker.groups[:1] != operation.groups[:1]]
 
 

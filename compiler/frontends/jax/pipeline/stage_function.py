@@ -1,4 +1,6 @@
-"""A stage as a Python function: its equations are bound again, under their own lines, scopes and checkpoints."""
+"""Converts a stage to a Python function, which `pipeline` compiles with `jit`. The function binds the stage's equations
+again, under their own source lines, scopes and checkpoints.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +14,10 @@ _any_jax: Any = jax
 
 
 def stage_function(stage: Stage, checkpoints: dict[int, Checkpoint], casts: Sequence[Any]) -> Callable[..., list[Any]]:
-    """The function from a stage's inputs to its outputs. `casts[i]`: the type to compute with input i in, or None."""
+    """Returns the function from a stage's inputs to its outputs.
+
+    `casts[i]` is the type to compute with input i in, or None.
+    """
 
     def function(*values: Any) -> list[Any]:
         taken = [v if cast is None else v.astype(cast) for v, cast in zip(values, casts, strict=True)]
@@ -31,7 +36,7 @@ def _evaluate(
     wanted: set[Value],
     checkpoints: dict[int, Checkpoint],
 ) -> None:
-    """Runs operations, those of one checkpoint together, under one of their own."""
+    """Runs operations. Adjacent operations of one checkpoint run together, under one `jax.checkpoint`."""
     at = 0
     while at < len(operations):
         group = operations[at].groups[depth : depth + 1]

@@ -1,4 +1,6 @@
-"""What a cut is, as a table: a row a stage, and why each cut is where it is."""
+"""Describes a cut as a table: one row per stage, and the reason for the cuts. `Pipelined.stages` returns it to users.
+Tracing collects it for reports and plans.
+"""
 
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -18,16 +20,16 @@ from pathways.dialect.topology import readable
 
 noted: ContextVar["list[StageTable] | None"] = ContextVar("pathways_noted", default=None)
 """The tables of all losses that were cut while a program is traced."""
-_SMALL = 0.25
-"""The part of the mean work below which a stage is remarked on."""
+_MIN_WORK_RATIO = 0.25
+"""A stage with less than this share of the mean work gets a note."""
 
 
 @dataclass(frozen=True)
 class StageRow:
-    """One stage. `flops` are of the forward pass of one microbatch, all bytes of one microbatch, too.
+    """One stage. `flops` are those of the forward pass of one microbatch; bytes are those of one microbatch, too.
 
-    `memory` is an estimate in bytes a device: parameters, gradients and optimizer state, and activations in flight.
-    `seconds` is time in the unit of the topology's flop/s; of no unit where that says nothing.
+    `memory` is an estimate in bytes per device: parameters, gradients, optimizer state, and activations in flight.
+    `seconds` is in seconds if the topology gives flop/s, and has no unit otherwise.
     """
 
     number: int
@@ -41,28 +43,28 @@ class StageRow:
     memory: int
     seconds: float
     begins: str
-    """The user's line of its first operation."""
+    """The user's source line of its first operation."""
     module: str
 
 
 @dataclass(frozen=True)
 class StageTable:
-    """All stages of a pipelined loss, and why it was cut so."""
+    """The stages of a pipelined loss, and the reason for its cuts."""
 
     loss: str
     microbatches: int
     rows: tuple[StageRow, ...]
     distinct: int
-    """How many different stages there are: equal ones are compiled once."""
+    """The number of different stages. Equal stages are compiled once."""
     how: str
     runner_up: str
     notes: tuple[str, ...]
     semantics: BatchSemantics | None = None
-    """What the loss is over its microbatches, if it has several."""
+    """The verdict on the loss over its microbatches, if it has several."""
 
     @property
     def loss_notes(self) -> tuple[LossNote, ...]:
-        """What the loss is over its microbatches, for IR and plans."""
+        """Returns the verdict on the loss over its microbatches, for IR and plans."""
         found = self.semantics
         if found is None:
             return ()
@@ -100,7 +102,7 @@ class StageTable:
 def table_of(
     loss: str, planned: Planned, meshes: Sequence[Mesh], microbatches: int, semantics: BatchSemantics | None = None
 ) -> StageTable:
-    """The table of a loss that was cut."""
+    """Builds the table of a loss that was cut."""
     spine, places = planned.spine, planned.cut.places
     costs = Costs(spine, planned.demands)
     layers = layer_starts(spine)
@@ -157,5 +159,5 @@ def _notes(rows: Sequence[StageRow]) -> tuple[str, ...]:
     return tuple(
         f"note: stage {r.number} has {r.share:.1%} of the work: links or memory decided, or there are few places"
         for r in rows
-        if r.share < _SMALL * mean
+        if r.share < _MIN_WORK_RATIO * mean
     )

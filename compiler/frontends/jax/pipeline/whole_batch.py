@@ -1,4 +1,6 @@
-"""Computes the loss of the whole batch over microbatches where that is possible; else warns or refuses."""
+"""Computes the loss of the whole batch over microbatches if that is possible; else warns or raises an error. `pipeline`
+calls it for several microbatches. `mixing` does the analysis.
+"""
 
 import sys
 import warnings
@@ -26,24 +28,24 @@ from pathways.dialect.jax_api import numpy, tree_util
 from pathways.dialect.user_line import caller
 
 MIXES = ("warn", "refuse", "allow")
-"""What becomes of a loss that mixes examples."""
+"""The reactions to a loss that mixes examples."""
 
 
 class MicrobatchWarning(UserWarning):
-    """Says that a loss over microbatches is not the loss of the whole batch."""
+    """Warns that a loss over microbatches is not the loss of the whole batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class WholeBatch:
-    """How the loss of one call runs over microbatches: `loss(*leaves)` is the user's."""
+    """Runs the loss of one call over microbatches. `loss(*leaves)` is the user's loss."""
 
     loss: Callable[..., Any]
     handling: Handling
     many: Microbatches
     rest: Any
-    """The structure of what the loss returns beside its number."""
+    """The structure of the auxiliary values."""
     names: Sequence[str] = ()
-    """The names of its leaves."""
+    """The names of the auxiliary leaves."""
 
     @property
     def is_whole(self) -> bool:
@@ -52,7 +54,7 @@ class WholeBatch:
 
     @property
     def traced(self) -> tuple[Any, Any] | None:
-        """The jaxpr of one microbatch and the structure of its results, if the loss runs as it is."""
+        """Returns the jaxpr of one microbatch and the structure of its results, if the loss runs unchanged."""
         part = self.handling.part
         if part is None or self.many.reduce == "weighted":
             return None
@@ -68,11 +70,11 @@ class WholeBatch:
         return [] if self.handling.hoists is None else made_once(self.handling.hoists, leaves)
 
     def cut(self, extras: Sequence[Any]) -> list[Any]:
-        """The extras with a leading axis of microbatches: the rows of each, or all of it for each."""
+        """Returns the extras with a leading axis of microbatches: each microbatch gets its rows, or the whole value."""
         return [self._cut(x, e.axis) for x, e in zip(extras, self.extras, strict=True)]
 
     def extras_of(self, *leaves: Any) -> list[Any]:
-        """The extras of the leaves of a whole batch, with a leading axis of microbatches."""
+        """Returns the extras of the leaves of a whole batch, with a leading axis of microbatches."""
         return self.cut(self.made_once(leaves))
 
     def _cut(self, x: Any, axis: int | None) -> Any:
@@ -83,7 +85,7 @@ class WholeBatch:
         return rows.reshape(count, -1, *rows.shape[1:])
 
     def of_microbatch(self, *given: Any) -> Any:
-        """Computes the sums of one microbatch, and what else the loss returns, from its leaves and its extras."""
+        """Computes the sums of one microbatch, and the auxiliary values, from its leaves and its extras."""
         hoists, totals = self.handling.hoists, self.handling.totals
         if hoists is None:
             value, rest = self.many.parted(self.loss(*given))
@@ -99,11 +101,11 @@ class WholeBatch:
 
     @property
     def _is_quotient(self) -> bool:
-        """Whether a loss of a sum and a weight is the quotient of both already in each microbatch."""
+        """Whether each microbatch of a (sum, weight) loss already returns the quotient."""
         return self.many.reduce == "weighted" and self.is_whole
 
     def finish(self, leaves: Sequence[Any], extras: Sequence[Any]) -> Finish | None:
-        """Returns what makes the loss of the sums over the microbatches; None where `reduce` says how."""
+        """Returns the function that computes the loss from the sums over the microbatches; None if `reduce` does."""
         verdict, totals = self.handling.verdict, self.handling.totals
         if totals is not None:
             return lambda sums, _: totals.loss_of(sums, leaves, extras)
@@ -120,7 +122,10 @@ def whole_batch(
     many: Microbatches,
     mixes: str,
 ) -> WholeBatch:
-    """Decides how a loss of leaves of these types runs over microbatches. `batch` are the positions of the batch's."""
+    """Decides how a loss runs over microbatches, from the types of its leaves.
+
+    `batch` holds the positions of the batch leaves.
+    """
     structure: list[Any] = []
 
     def flat(*given: Any) -> list[Any]:
@@ -130,7 +135,7 @@ def whole_batch(
         return [value[0] / value[1] if many.reduce == "weighted" else value, *(leaf for _, leaf in found)]
 
     handling = handled(flat, leaves, frozenset(batch), many.count)
-    if not structure:  # it was traced for more rows than a microbatch has, in vain
+    if not structure:  # tracing failed for more rows than a microbatch has
         jax_api.eval_shape(flat, *types_of_part(leaves, frozenset(batch), 1, many.count))
     if mixes == "allow" and handling.totals is not None:
         handling = Handling(replace(handling.verdict, semantics=Semantics.MIXES, exactly=None))
@@ -138,7 +143,7 @@ def whole_batch(
 
 
 def check_reduce(name: str, whole: WholeBatch) -> None:
-    """Raises PWC0124 where `reduce` makes another number of a loss that is a mean or a sum."""
+    """Raises PWC0124 if `reduce` changes the value of a loss that is a mean or a sum."""
     reduce, semantics, count = whole.many.reduce, whole.handling.verdict.semantics, whole.many.count
     if (semantics, reduce) == (Semantics.SUM, "mean"):
         wrong, right = f"{count} times too small", "sum"
@@ -151,7 +156,7 @@ def check_reduce(name: str, whole: WholeBatch) -> None:
 
 
 def tell_of_aux(name: str, whole: WholeBatch, mixes: str) -> None:
-    """Warns of values beside the loss that `aux` makes others than the whole batch has, or raises PWC0128."""
+    """Warns if `aux` makes auxiliary values differ from those of the whole batch, or raises PWC0128."""
     many = whole.many
     rules = {"mean": "means over the examples", "sum": "sums over the examples", "concat": "rows of the examples"}
     if mixes == "allow" or not many.has_aux or many.aux not in rules or not whole.is_whole:
@@ -170,7 +175,7 @@ def tell_of_aux(name: str, whole: WholeBatch, mixes: str) -> None:
 
 
 def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
-    """Whether `aux` makes of the values of microbatches what the whole batch has; true where that is not known."""
+    """Whether `aux` combines the values of microbatches to the value of the whole batch; true if that is unknown."""
     if any(c.why is Why.UNKNOWN for c in relation.causes):
         return True
     is_clean = not relation.causes
@@ -187,7 +192,10 @@ def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
 
 
 def tell(semantics: BatchSemantics, mixes: str) -> None:
-    """Warns of a loss that mixes examples, or raises PWC0119 under mixes="refuse"; notes what is not known."""
+    """Warns if a loss mixes examples, or raises PWC0119 under mixes="refuse".
+
+    Prints a note if the analysis is undecided.
+    """
     if mixes == "allow" or semantics.verdict not in ("mixes", "unknown"):
         return
     if semantics.verdict == "unknown":

@@ -1,7 +1,8 @@
-"""What one equation of a jaxpr costs: operations of its forward pass, and what its backward pass keeps of it.
+"""Estimates the cost of one equation of a jaxpr: operations of its forward pass, and what its backward pass keeps.
+`open` and `compiler/search` use the estimates.
 
-Estimates by the kind of operation alone: a cut compares ranges of equations with each other, and must not take longer
-than tracing them did. The plan's own figures come later, from what is compiled.
+The estimates read only the kind of operation. A cut only compares ranges of equations, and must not take longer than
+tracing them. The plan's own figures come later, from compiled code.
 """
 
 import math
@@ -47,12 +48,12 @@ _KEEPS_RESULTS = frozenset(
 
 
 def bytes_of(aval: Aval) -> int:
-    """Bytes of a value of this type; 0 for what is no array."""
+    """Returns the bytes of a value of this type; 0 if it is not an array."""
     return aval_bytes(aval) if hasattr(aval, "dtype") and hasattr(aval, "shape") else 0
 
 
 def flops_of_eqn(eqn: Eqn) -> float:
-    """Floating-point operations of an equation, loops counted as often as they run where that is known."""
+    """Returns the floating-point operations of an equation. A loop counts as often as it runs, if that is known."""
     name: str = eqn.primitive.name
     if name == "scan":
         return eqn.params["length"] * _flops_of_body(eqn.params["jaxpr"])
@@ -79,7 +80,7 @@ def _flops_of_body(jaxpr: Any) -> float:
 
 
 def kept_of_eqn(eqn: Eqn) -> tuple[Sequence[Any], float]:
-    """What the backward pass keeps: atoms of the equation itself, and bytes of what is inside of it."""
+    """Returns the atoms of an equation that its backward pass keeps, and the bytes that it keeps inside of its body."""
     name: str = eqn.primitive.name
     if name in REMATS or name in CUSTOM:
         return [a for a in eqn.invars if not isinstance(a, compat.Literal)], 0.0
@@ -95,7 +96,10 @@ def kept_of_eqn(eqn: Eqn) -> tuple[Sequence[Any], float]:
 
 
 def _kept_of_body(jaxpr: Any, carried: tuple[int, int] | None) -> float:
-    """Bytes kept of a body; of a loop's parameters, only what it carries changes from turn to turn."""
+    """Returns the bytes kept for a body.
+
+    Constants and stacked inputs of a loop do not count: only carried values differ from iteration to iteration.
+    """
     body = body_of(jaxpr)
     fixed = set(body.invars[: carried[0]] + body.invars[carried[1] :]) if carried else set[Any]()
     seen: dict[Any, int] = {}

@@ -1,1 +1,1 @@
-"""Decides what a loss over microbatches means: the loss of the whole batch, exactly, or something else and where."""
+"""Decides if a loss over microbatches equals the loss of the whole batch, and finds the equations that prevent it."""

@@ -1,4 +1,6 @@
-"""Operations of which no operand is of the batch: constants, some of which have an axis as long as the batch."""
+"""Relates the results of operations without batch operands. `walk` calls `constant`. Some of these constants have an
+axis as long as the batch.
+"""
 
 import math
 from collections.abc import Mapping
@@ -17,11 +19,11 @@ _KEEP_EVEN = frozenset(
         "slice",
     }
 )
-"""Operations that give the same number along an axis if all of their operand's numbers along it are the same."""
+"""Operations whose result has equal numbers along an axis if their operand has equal numbers along it."""
 
 
 def constant(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
-    """The relation of constants that are made of constants."""
+    """Relates the results of an operation on constants."""
     ins, name, count = step.ins, step.name, len(step.outs)
     if all(r.known is not None for r in ins) and (ins or name == "iota"):
         known = [computed(eqn, [r.known[t] for r in ins if r.known]) for t, eqn in enumerate((step.whole, step.part))]
@@ -34,7 +36,7 @@ def constant(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
         dim: int = step.params["dimension"]
         return Relation(is_even=not grows_out or whole[dim] == part[dim])
     if name == "axis_index" or (not (name == "slice" and grows_in) and differing_sizes(step)):
-        return Relation(is_even=False)  # it differs from device to device, or by the number of examples
+        return Relation(is_even=False)  # it differs between devices, or with the number of examples
     scales = [r.factor for r in ins]
     is_even = all(is_level(r, shapes) for r, shapes in zip(ins, step.shapes, strict=True))
     if name == "broadcast_in_dim":
@@ -53,7 +55,7 @@ def constant(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
 
 
 def _as_rows(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
-    """Applies the rule of rows to constants that have a row an example, as masks and positions have."""
+    """Applies the rule for rows to constants with one row per example, such as masks and positions."""
     count, ins = len(step.outs), list[Relation]()
     for relation, shapes in zip(step.ins, step.shapes, strict=True):
         if shapes[0] == shapes[1]:
@@ -73,7 +75,7 @@ def _as_rows(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
 
 
 def _layout_of(step: EquationPair, relation: Relation, shapes: Shapes) -> tuple[Digit, ...] | None:
-    """Finds the digit of the one axis that grows with the batch, if the rows of each microbatch are alike."""
+    """Returns the digit of the one axis that grows with the batch, if the rows of each microbatch are equal."""
     (a, b), grown = shapes, grown_axes(shapes)
     if len(grown) != 1 or a[grown[0]] != b[grown[0]] * step.walk.count:
         return None

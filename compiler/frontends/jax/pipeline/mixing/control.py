@@ -1,4 +1,6 @@
-"""Control flow: scan, while and cond. The relations of what a loop carries are joined until they settle."""
+"""Relates the results of control flow: scan, while and cond. `rules` lists its rules. The relations of carried values
+are joined until they no longer change.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,13 +27,13 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
 )
 
 _MAX_ROUNDS = 12
-"""Rounds after which the relations of a loop's state are said not to settle."""
+"""After this many passes over a loop body, the state of the loop counts as not settled."""
 _OF_SIZE = "a loop runs more often for more examples"
 _CARRIED = "a number is carried from example to example"
 
 
 def either_of(step: EquationPair, a: Relation, b: Relation, shapes: Shapes) -> Relation:
-    """The relation of a value that is either of two."""
+    """Returns the relation of a value that is either of two."""
     made, is_pure = _joined(step, a, b, shapes), a.is_pure and b.is_pure
     return made if made.is_pure is is_pure else replace(made, is_pure=is_pure)
 
@@ -98,7 +100,7 @@ def _joined_rows(
 
 
 class _Scan:
-    """A scan in both traces. A loop over the examples has a digit that is the turn of the loop."""
+    """One scan in both traces. If the loop runs over the examples, one digit is the loop iteration."""
 
     def __init__(self, step: EquationPair) -> None:
         self.step = step
@@ -113,12 +115,12 @@ class _Scan:
         self.turns = [self._one_turn(r, shapes) for r, shapes in inputs]
         depends_on_size = self.is_over_batch and self.axis is None
         self.of_size = {step.cause(Why.SIZE, _OF_SIZE)} if depends_on_size else set[MixingCause]()
-        """The cause for a loop that is longer for more examples, and does not run over them."""
+        """The cause for a loop that is longer for more examples, but does not run over them."""
         self.sums = set[int]()
-        """Positions in the carry of sums over the examples."""
+        """Positions in the carry that hold sums over the examples."""
 
     def _one_turn(self, relation: Relation, shapes: Shapes) -> Relation:
-        """Relates the part of a stacked input that one turn gets."""
+        """Relates the part of a stacked input that one iteration gets."""
         if relation.form is Form.ROWS:
             found = next((d for d in relation.layout if d.dim == 0), None)
             if found is not None:
@@ -152,7 +154,7 @@ class _Scan:
         )
 
     def outside(self, relation: Relation, shapes: Shapes) -> Relation:
-        """The relation of a result that is stacked over the turns."""
+        """Returns the relation of a result that is stacked over the iterations."""
         if relation.adds_up:
             return self.step.lost(Why.ORDER, _CARRIED)
         if relation.form is not Form.ROWS:
@@ -169,7 +171,7 @@ class _Scan:
         return replace(relation, layout=layout, known=None, own=frozenset())
 
     def settled(self) -> list[Relation] | None:
-        """Runs the body until the carry settles; returns its results, or None if the carry does not settle."""
+        """Walks the body until the carry settles. Returns the body's results, or None after `_MAX_ROUNDS` walks."""
         whole, part = (p["jaxpr"] for p in self.step.both)
         body = body_of(whole)
         for _ in range(_MAX_ROUNDS):
@@ -277,7 +279,7 @@ def _cond(step: EquationPair) -> Made:
 
 
 def _taken(test: Relation, cases: int) -> int | None:
-    """The branch that both traces take, if tracing already fixes it."""
+    """Returns the branch that both traces take, if tracing already fixes it."""
     numbers = [fill_of(k) for k in test.known or ()]
     if any(n is None for n in numbers) or numbers[0] != numbers[1]:
         return None
@@ -285,7 +287,7 @@ def _taken(test: Relation, cases: int) -> int | None:
 
 
 def _passed_by_check(step: EquationPair, operands: Sequence[Relation]) -> list[Relation] | None:
-    """The results of a check that raises: one branch hands on what it got, and the others call Python."""
+    """Returns the results of a check that raises: one branch returns its inputs, and the others call Python."""
     bodies = [body_of(b) for b in step.params["branches"]]
     passes = [not b.eqns and all(isinstance(v, compat.Literal) or v in b.invars for v in b.outvars) for b in bodies]
     if not any(passes) or not all(p or _calls_python(b) for p, b in zip(passes, bodies, strict=True)):
@@ -300,7 +302,7 @@ def _calls_python(body: JaxBody) -> bool:
 
 
 def _linear_solve(step: EquationPair) -> Made:
-    """`jax.lax.custom_linear_solve`: what its solver makes of the right-hand sides."""
+    """Relates the results of `jax.lax.custom_linear_solve`: its solver is walked for the right-hand sides."""
     counts, (whole, part) = step.params["const_lengths"], (p["jaxprs"].solve for p in step.both)
     before = counts.matvec + counts.vecmat
     constants = step.ins[before : before + counts.solve]

@@ -1,4 +1,6 @@
-"""Operations that compute element by element: on rows, on constants, and on statistics of the batch."""
+"""Relates the results of elementwise operations on rows, on constants, and on statistics of the batch. `rules` lists
+its rules. The rules of other modules call `of_totals`.
+"""
 
 import math
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ SAME = frozenset(
 )
 """Linear operations of one operand."""
 _JOINS = frozenset({"add", "sub", "add_any", "max", "min", "select_n", "clamp", "concatenate"})
-"""Operations that keep a scale which all of their operands have."""
+"""Operations that keep the common scale of their operands."""
 _COMPARES = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "sign", "is_finite", "lt_to", "le_to", "eq_to"})
 """Operations whose result stays the same when all operands are scaled alike."""
 _OTHERS = frozenset(
@@ -49,7 +51,7 @@ ELEMENTWISE = SAME | _COMPARES | _OTHERS | {"add", "sub", "add_any", "select_n",
 def scale_of(
     name: str, params: dict[str, object], ins: Sequence[Relation], scales: Sequence[float | None]
 ) -> float | None:
-    """The scale of an elementwise result; None if no single factor relates the two results."""
+    """Returns the scale of an elementwise result; None if no single factor relates the two results."""
     if name == "select_n":
         if not is_close(scales[0], 1):
             return None
@@ -87,7 +89,7 @@ def _power(scale: float, power: Any) -> float | None:
 
 
 def elementwise(step: EquationPair) -> Made:
-    """The rule of elementwise operations of which an operand is of the batch."""
+    """Relates the results of an elementwise operation that has a batch operand."""
     name, ins = step.name, step.ins
     if name == "optimization_barrier":
         return list(ins)
@@ -103,7 +105,7 @@ def elementwise(step: EquationPair) -> Made:
 
 
 def _rounds(step: EquationPair) -> bool:
-    """Whether an operation rounds: a cast to a type of fewer numbers, or a division of integers."""
+    """Whether an operation rounds: a cast to a type with fewer values, or a division of integers."""
     dtypes: list[Any] = [step.whole.invars[0].aval.dtype, step.whole.outvars[0].aval.dtype]
     if step.name == "div":
         return dtypes[1].kind in _INTEGERS
@@ -112,7 +114,7 @@ def _rounds(step: EquationPair) -> bool:
 
 
 def _known_case(which: Relation) -> int | None:
-    """The case that a known predicate selects everywhere, in both traces."""
+    """Returns the case that a known predicate selects everywhere, in both traces."""
     if which.form is not Form.CONST or which.known is None:
         return None
     whole, part = (fill_of(k) for k in which.known)
@@ -120,7 +122,7 @@ def _known_case(which: Relation) -> int | None:
 
 
 def _added_up(step: EquationPair) -> Relation:
-    """A loop over the examples adds one more example to what it carries."""
+    """Relates the sum that a loop over the examples carries, after one more example is added."""
     total = next(r for r in step.ins if r.adds_up)
     if step.name in SAME and step.name != "neg" and not _rounds(step):
         return total
@@ -155,7 +157,7 @@ def _of_rows(step: EquationPair) -> Relation:
 
 
 def of_totals(step: EquationPair, ins: Sequence[Relation], name: str | None = None) -> Relation:
-    """A function of statistics and constants, as if the operation were `name`."""
+    """Relates a function of statistics and constants, as if the operation were `name`."""
     name = name or ("rounded" if _rounds(step) else step.name)
     if any(r.is_partial for r in ins):
         return step.lost(Why.PARTIAL, "a sum over a part of the batch")
@@ -175,7 +177,7 @@ def of_totals(step: EquationPair, ins: Sequence[Relation], name: str | None = No
 
 
 def _of_sums(step: EquationPair, name: str, ins: Sequence[Relation]) -> Relation | Tail:
-    """Totals and constants: still a total, if the operation is linear."""
+    """Relates a function of totals and constants: it is still a total if the operation is linear."""
     totals = [r for r in ins if r.form is Form.TOTAL]
     first = ins[0]
     if name in ("add", "sub", "add_any", "select_n") and (name != "select_n" or is_close(first.factor, 1)):
@@ -199,7 +201,7 @@ def _of_sums(step: EquationPair, name: str, ins: Sequence[Relation]) -> Relation
 
 
 def _of_tails(name: str, ins: Sequence[Relation]) -> Relation | Tail:
-    """Tails, perhaps with totals and constants: a quotient of two sums stays known as one."""
+    """Relates a function of tails, totals and constants. A quotient of two sums stays recognized as one."""
     tails = [r for r in ins if r.form is Form.TAIL]
     totals = [r for r in ins if r.form is Form.TOTAL]
     constants = [r for r in ins if r.form is Form.CONST]
@@ -228,9 +230,9 @@ def _of_tails(name: str, ins: Sequence[Relation]) -> Relation | Tail:
 
 
 _INTEGERS = "iub"
-"""Kinds of types of whole numbers."""
+"""Numpy kinds of integer and boolean types."""
 _LOGIC = frozenset({"and", "or", "not", "convert_element_type", "ne", "eq", "gt", "lt"})
-"""Operations on whether any or all examples meet a condition."""
+"""Operations on a condition that any or all examples meet."""
 
 _TRUE = np.asarray(True)
 

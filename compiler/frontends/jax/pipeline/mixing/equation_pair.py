@@ -1,4 +1,4 @@
-"""One equation in both traces, and the relations that a rule makes of it."""
+"""Represents one equation in both traces, with the relations of its operands. `walk` creates it for the rules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,29 +18,29 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
 
 
 class Walking(Protocol):
-    """The parts of the walk that rules use."""
+    """The interface of a walk that rules use."""
 
     count: int
     """The number of microbatches."""
 
     def site(self, eqn: Eqn) -> Site:
-        """The place of an equation in the loss."""
+        """Returns the place of an equation in the loss."""
         ...
 
     def body(self, whole: Any, part: Any, ins: Sequence[Relation]) -> list[Relation]:
-        """The relations of the results of an inner jaxpr."""
+        """Returns the relations of the results of an inner jaxpr."""
         ...
 
     def new_axis(self) -> int:
-        """A dimension below zero, for a digit that is no axis of an array."""
+        """Returns a dimension below zero, for a digit that is not an axis of an array."""
         ...
 
     def named_axis(self, name: Any) -> int:
-        """The dimension below zero of an axis of a mesh."""
+        """Returns the dimension below zero of a mesh axis."""
         ...
 
     def batch_sizes(self) -> frozenset[tuple[int, int]]:
-        """The numbers of examples in both traces, one pair for each kind of batch array."""
+        """Returns the numbers of examples in both traces, one pair for each kind of batch array."""
         ...
 
 
@@ -72,7 +72,7 @@ class EquationPair:
 
     @property
     def both(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The parameters in both traces."""
+        """Returns the parameters in both traces."""
         return self.whole.params, self.part.params
 
     @property
@@ -84,7 +84,7 @@ class EquationPair:
         return [r for r in self.ins if r.form is Form.ROWS]
 
     def with_ins(self, ins: list[Relation]) -> "EquationPair":
-        """The same equation with other relations of its operands."""
+        """Returns the same equation with other relations of its operands."""
         return EquationPair(self.walk, self.whole, self.part, ins)
 
     def rank(self, operand: int = 0) -> int:
@@ -110,32 +110,32 @@ class EquationPair:
         return self.lost(Why.PAIRS, "examples meet those of another order or axis")
 
     def with_layout(self, rows: Relation, layout: Layout | None, **more: Any) -> Relation:
-        """The same rows in another layout, or lost if there is none."""
+        """Returns the same rows in another layout, or a lost relation if there is none."""
         if layout is None:
             return self.lost(Why.UNKNOWN, f"{self.name} takes the batch apart")
         return replace(rows, layout=layout, known=None, own=frozenset(), **more)
 
     def touched(self, relation: Relation, dims: set[int], why: Why, text: str) -> Relation:
-        """The relation, with a cause if the equation works along an axis that numbers examples."""
+        """Returns the relation, with a cause if the equation works along an axis that numbers examples."""
         relation = replace(relation, known=None, own=frozenset())
         if relation.form is Form.ROWS and any(d.dim in dims for d in relation.layout):
             return replace(relation, causes=relation.causes | {self.cause(why, text)}, has_data=True)
         return relation
 
     def misplaced(self) -> MixingCause:
-        """The cause for a constant that differs from row to row, or of which that is not known."""
+        """Returns the cause for a constant that differs, or may differ, from row to row."""
         if all(r.known is not None or r.is_even for r in self.ins if r.form is Form.CONST):
             return self.cause(Why.POSITION)
         return self.cause(Why.UNKNOWN, "it is not known whether a number depends on the place of an example")
 
     def unscaled(self, relation: Relation) -> Relation:
-        """Rows with scale one; rows with another scale get a cause."""
+        """Returns rows with scale one. Rows with another scale get a cause."""
         if relation.form is not Form.ROWS or is_close(relation.scale, 1):
             return relation
         return replace(relation, scale=1.0, causes=relation.causes | {self.cause(Why.SIZE)}, has_data=True)
 
     def one_scale(self, ins: Sequence[Relation]) -> tuple[float | None, frozenset[MixingCause]]:
-        """The scale of all rows and constants, and a cause if they have several."""
+        """Returns the scale of all rows and constants, and a cause if they have several."""
         found = [r.factor for r in ins if r.form in (Form.ROWS, Form.CONST) and not r.is_zero]
         if all(is_close(scale, found[0]) for scale in found):
             return (found[0] if found else 1.0), NO_CAUSES
@@ -143,4 +143,4 @@ class EquationPair:
 
 
 Rule: TypeAlias = Callable[[EquationPair], Made]
-"""Makes the relations of an equation's results; one relation stands for all of them."""
+"""Returns the relations of an equation's results. One relation stands for all results."""

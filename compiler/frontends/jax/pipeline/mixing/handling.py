@@ -1,4 +1,6 @@
-"""Decides how a loss is computed over microbatches: as it is, with values made once, or from sums."""
+"""Decides how a loss is computed over microbatches: unchanged, with values computed once, or from sums. `whole_batch`
+calls `handled`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -35,24 +37,25 @@ from pathways.dialect.jax_api import dtypes, eval_shape, make_jaxpr, numpy, valu
 
 @dataclass(frozen=True, eq=False)
 class Handling:
-    """The verdict on a loss, and how its microbatches give it. Without hoists, the loss runs as it is."""
+    """The verdict on a loss, and how its microbatches compute it. Without hoists, the loss runs unchanged."""
 
     verdict: BatchVerdict
     hoists: Hoists | None = None
     totals: Totals | None = None
     part: Any = None
-    """The jaxpr of one microbatch, if the loss runs as it is; None if it is not traced for these shapes."""
+    """The jaxpr of one microbatch, if the loss runs unchanged; None if it is not traced for these shapes."""
     others: Sequence[Relation] = ()
-    """The relations of what the loss returns beside its number."""
+    """The relations of the auxiliary values."""
 
 
 _OF_ONE = "the loss of one example is another program than that of several; use fewer microbatches"
 
 
 def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: frozenset[int], count: int) -> Handling:
-    """Decides how `flat(*leaves)`, whose first result is the loss, runs over so many microbatches.
+    """Decides how `flat(*leaves)`, whose first result is the loss, runs over `count` microbatches.
 
-    `avals` are the types of the leaves for the whole batch, `batch` the positions of those with a row an example.
+    `avals` are the types of the leaves for the whole batch. `batch` holds the positions of leaves with a row per
+    example.
     """
     is_single = has_single_rows(avals, batch, count)
     try:
@@ -85,7 +88,7 @@ def _handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], traces: T
 
 
 def _exactly(traces: Traces, verdict: BatchVerdict, loss: Relation) -> Handling:
-    """Takes out what can be made once, and what is left as sums; as it is, if that is not enough."""
+    """Hoists values that can be computed once, and finds the remaining sums. If that fails, the loss runs unchanged."""
     try:
         found = _hoisted(traces, verdict, takes=True)
         if found is None and verdict.semantics is Semantics.EXACT:
@@ -98,13 +101,13 @@ def _exactly(traces: Traces, verdict: BatchVerdict, loss: Relation) -> Handling:
     if found is not None or verdict.semantics is not Semantics.EXACT:
         return found or Handling(verdict)
     noise = [c for c in loss.causes if c.why is Why.NOISE]
-    if noise:  # drawn where it cannot be taken out, as in a while loop
+    if noise:  # drawn where it cannot be hoisted, as in a while loop
         return Handling(BatchVerdict(Semantics.MIXES, noise))
     return Handling(BatchVerdict(Semantics.UNKNOWN))
 
 
 def _hoisted(traces: Traces, verdict: BatchVerdict, *, takes: bool) -> Handling | None:
-    """Finds how a loss is computed exactly; None if that fails. Raises NotASum and ProgramsDiffer."""
+    """Finds how to compute a loss exactly; None if there is no way. Raises NotASum and ProgramsDiffer."""
     (loss, *others), walk = hoisted(traces, takes=takes)
     again = judged(loss, traces.count)
     if any(c.why is Why.NOISE for c in loss.causes):
@@ -127,7 +130,7 @@ def _differs(error: ProgramsDiffer) -> BatchVerdict:
 
 
 def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
-    """The verdict with what custom derivatives do: they may mix examples in the backward pass alone."""
+    """Returns the verdict including custom derivatives, which may mix examples in the backward pass alone."""
     if found.verdict.semantics in (Semantics.MIXES, Semantics.UNKNOWN):
         return found
     try:
@@ -148,14 +151,17 @@ def _with_backward(found: Handling, traces: Traces, origin: Site) -> Handling:
 
 
 def _fits(gradient: Relation, scale: float | None, count: int) -> bool:
-    """Whether a gradient of the whole batch is so many times the sum of those of the microbatches."""
+    """Whether a gradient of the whole batch is `scale` times the sum of the gradients of the microbatches."""
     if gradient.form is Form.CONST:
         return gradient.is_zero or is_close(per_microbatch(gradient.factor, count), scale)
     return gradient.form is Form.TOTAL and is_close(gradient.scale, scale)
 
 
 def _graded(found: Handling, traces: Traces) -> Traces:
-    """The traces of the loss with its gradients by all numbers that are no batch; extras are leaves of the batch."""
+    """Returns the traces of the loss with its gradients by all floating-point leaves outside the batch.
+
+    Extras with rows are leaves of the batch.
+    """
     hoists, axes = found.hoists, [e.axis for e in found.hoists.extras] if found.hoists else []
     bodies = [compat.body_of(j) for j in (traces.whole, traces.part)]
     count = len(bodies[0].invars)

@@ -1,8 +1,9 @@
-"""Takes out of a loss what holds no parameter but mixes examples, to make it once for the whole batch.
+"""Hoists values out of a loss that hold no parameter but mix examples: the whole batch computes them once. `handling`
+uses it to analyze a loss, and `whole_batch` to run the loss.
 
-Such values are the noise of one key, the number of tokens, the mean of the advantages, and inputs that are normalized
-by the batch. The whole batch makes them; each microbatch gets its rows of them, or all of a statistic. Then the rest of
-the loss is a sum over microbatches, for any schedule.
+Such values are the noise of one key, the number of tokens, the mean of the advantages, and inputs normalized by the
+batch. Each microbatch gets its rows of such a value, or all of a statistic. The rest of the loss is then a sum over
+microbatches, for any schedule.
 """
 
 from collections.abc import Sequence
@@ -32,32 +33,32 @@ _any_lax: Any = jax_api.lax
 
 @dataclass(frozen=True)
 class Extra:
-    """A value that the whole batch makes.
+    """A value that the whole batch computes.
 
-    Its rows go to the microbatches along `axis`; if that is None, each microbatch gets all of it.
+    Its rows go to the microbatches along `axis`. If `axis` is None, each microbatch gets the whole value.
     """
 
     axis: int | None
 
     @property
     def in_a_loop(self) -> "Extra":
-        """The same value of all turns of a loop, stacked."""
+        """Returns the same value stacked over all iterations of a loop."""
         return Extra(None if self.axis is None else self.axis + 1)
 
 
 @dataclass(eq=False)
 class Hoists:
-    """Variables that are taken out of one body, in both traces, and of the bodies inside of it.
+    """Variables that are hoisted out of one body, in both traces, and out of its inner bodies.
 
-    The walk fills it; afterwards it stays, so what a microbatch runs and gets is derived once.
+    The walk fills it. Afterwards it does not change, so a microbatch's equations and extras are derived once.
     """
 
     whole: JaxBody
     part: JaxBody
     taken: dict[Any, tuple[Any, Extra]] = field(default_factory=dict[Any, tuple[Any, Extra]])
-    """By variable of the microbatch's body: the variable of the whole batch's body."""
+    """Maps a variable of the microbatch's body to the same variable of the whole batch's body, with its extra."""
     inner: dict[int, "Hoists"] = field(default_factory=dict[int, "Hoists"])
-    """By position of the equation that has the body."""
+    """Maps the position of an equation with a body to the hoists of the body."""
 
     @property
     def both(self) -> tuple[JaxBody, JaxBody]:
@@ -65,26 +66,26 @@ class Hoists:
 
     @cached_property
     def main(self) -> list[int]:
-        """The positions of the equations that a microbatch runs, in order: those with effects, too."""
+        """Returns the positions of the equations that a microbatch runs, in order, including those with effects."""
         effects = [v for e in self.part.eqns if e.effects for v in reads_of(e)]
         needed = set(needed_for(self.part, [*self.part.outvars, *effects], self.taken.__contains__))
         return [i for i, e in enumerate(self.part.eqns) if i in needed or e.effects]
 
     @cached_property
     def used(self) -> list[tuple[Any, Extra]]:
-        """The variables of both bodies that a microbatch gets, in the order in which it reads them first."""
+        """Returns the hoisted variables that a microbatch gets, with their extras, in order of first read."""
         read = [v for i in self.main for v in reads_of(self.part.eqns[i])]
         read += [v for v in self.part.outvars if not isinstance(v, compat.Literal)]
         return [(v, self.taken[v][1]) for v in dict.fromkeys(read) if v in self.taken]
 
     @cached_property
     def loops(self) -> list[int]:
-        """The positions of the equations with bodies that get values from outside."""
+        """Returns the positions of the equations whose bodies get extras."""
         return [i for i in self.main if i in self.inner and self.inner[i].extras]
 
     @cached_property
     def extras(self) -> list[Extra]:
-        """All values that a microbatch gets: those of this body first, then those of the bodies inside of it."""
+        """Returns all extras that a microbatch gets: those of this body first, then those of inner bodies."""
         own = [extra for _, extra in self.used]
         for i in self.loops:
             is_loop = self.part.eqns[i].primitive.name == "scan"
@@ -93,19 +94,19 @@ class Hoists:
 
 
 class HoistingWalk(Walk):
-    """A walk that notes what can be made once for the whole batch, and goes on as if it were given."""
+    """A walk that records values that can be computed once for the whole batch, and continues as if they were given."""
 
     def __init__(self, count: int, batches: frozenset[tuple[int, int]], *, takes: bool = True) -> None:
         super().__init__(count, batches)
         self._takes = takes
-        """Whether it takes anything out; otherwise it only opens jits and keeps relations."""
+        """Whether it hoists values. Otherwise it only inlines jits and records relations."""
         self.hoists: Hoists | None = None
         self.relations: dict[Any, Relation] = {}
-        """Of the variables of the loss's own body, for the whole batch."""
+        """Relations of the variables in the loss's own body, for the whole batch."""
         self._bodies: dict[int, JaxBody] = {}
         self._current: Hoists | None = None
         self._enters: int | None = -1
-        """The position of the equation whose body is walked next; -1: the loss itself, None: a body to leave alone."""
+        """Position of the equation whose body is walked next; -1 for the loss itself, None for a body to skip."""
 
     def body(self, whole: Any, part: Any, ins: Sequence[Relation]) -> list[Relation]:
         outer, position = self._current, self._enters
@@ -116,7 +117,7 @@ class HoistingWalk(Walk):
             self.hoists = made
             self.relations.update(zip(made.whole.invars, ins, strict=True))
         else:
-            outer.inner[position] = made  # of a loop, its last walk counts: then its state has settled
+            outer.inner[position] = made  # the last walk of a loop counts: its state has settled
         self._current = made
         try:
             return super().body(made.whole, made.part, ins)
@@ -143,7 +144,7 @@ class HoistingWalk(Walk):
         return made
 
     def _with_places(self, current: Hoists, whole: Eqn, part: Eqn, ins: list[Relation]) -> list[Relation]:
-        """Takes out constants that differ from row to row, so that each microbatch gets its rows of them."""
+        """Hoists constants that differ from row to row, so that each microbatch gets its rows of them."""
         found = list(ins)
         for i, (x, y, relation) in enumerate(zip(whole.invars, part.invars, ins, strict=True)):
             shapes = tuple(x.aval.shape), tuple(y.aval.shape)
@@ -163,7 +164,7 @@ class HoistingWalk(Walk):
         return self._bodies[id(jaxpr)]
 
     def _offered(self, current: Hoists, whole: Any, part: Any, relation: Relation) -> Relation:
-        """Takes a value out if that helps; returns its relation then, or the given one."""
+        """Hoists a value if that helps. Returns its new relation, or the given relation if it is not hoisted."""
         if not self._takes or not relation.is_pure or relation.adds_up or _is_clean(relation):
             return relation
         shapes = tuple(whole.aval.shape), tuple(part.aval.shape)
@@ -178,7 +179,7 @@ class HoistingWalk(Walk):
         return Relation(Form.ROWS, (digit,), has_data=True, is_pure=True)
 
     def _digit(self, shapes: Shapes, dim: int) -> Digit | None:
-        """Finds the digit of the one axis that grows; its examples are the most significant part."""
+        """Returns the digit of the one axis that grows. Its examples are the most significant part."""
         whole, part = shapes[0][dim], shapes[1][dim]
         for examples in self.batch_sizes():
             inner = whole // examples[0]
@@ -188,7 +189,7 @@ class HoistingWalk(Walk):
 
 
 def _is_loop_over_others(whole: Eqn, part: Eqn, ins: Sequence[Relation]) -> bool:
-    """Whether an equation is a loop over layers or time, whose turns are no examples."""
+    """Whether an equation is a loop over layers or time, whose iterations are not examples."""
     if whole.primitive.name != "scan" or whole.params["length"] != part.params["length"]:
         return False
     stacked = ins[sum(compat.scan_counts(whole)) :]
@@ -196,7 +197,7 @@ def _is_loop_over_others(whole: Eqn, part: Eqn, ins: Sequence[Relation]) -> bool
 
 
 def _is_clean(relation: Relation) -> bool:
-    """Whether a value is right for a microbatch as its own trace makes it."""
+    """Whether the microbatch's own trace computes the right value."""
     if relation.causes or relation.is_partial:
         return False
     is_constant = relation.form is Form.CONST
@@ -204,7 +205,7 @@ def _is_clean(relation: Relation) -> bool:
 
 
 def hoisted(traces: Traces, *, takes: bool = True) -> tuple[list[Relation], HoistingWalk]:
-    """Relates a loss's results, and takes out what can be, if it `takes`. Raises ProgramsDiffer."""
+    """Relates a loss's results. Hoists values if it `takes`. Raises ProgramsDiffer."""
     ins, sizes = arguments_of(traces)
     walk = HoistingWalk(traces.count, sizes, takes=takes)
     return walk.body(traces.whole, traces.part, ins), walk
@@ -227,7 +228,7 @@ def made_once(hoists: Hoists, arguments: Sequence[Any]) -> list[Any]:
 
 
 def _reads_of_extras(eqn: Eqn, inner: Hoists) -> list[Any]:
-    """The variables around an equation with a body from which the body's extras are made."""
+    """Returns the variables around an equation with a body that the body's extras depend on."""
     counts = compat.scan_counts(eqn) if eqn.primitive.name == "scan" else (0, 0)
     pairs = zip(eqn.invars, _needs(inner, *counts), strict=True)
     return [v for v, is_needed in pairs if is_needed and _is_variable(v)]
@@ -238,7 +239,7 @@ def _is_variable(atom: Any) -> bool:
 
 
 def _needs(inner: Hoists, consts: int, carried: int) -> list[bool]:
-    """Which arguments of a body its extras are made of; of a loop, also what makes its state."""
+    """Returns which arguments of a body its extras depend on. For a loop, the inputs of its needed state count, too."""
     body = inner.whole
     targets = [inner.taken[v][0] for v, _ in inner.used]
     for i in inner.loops:
@@ -258,12 +259,12 @@ def _never(_: Any) -> bool:
 
 
 def _known(eqn: Eqn, around: Values, needed: Sequence[bool]) -> list[Any]:
-    """The operands of an equation that are needed, with None in place of the others."""
+    """Returns the operands of an equation that are needed, with None in place of the others."""
     return [around.read(a) if is_needed else None for a, is_needed in zip(eqn.invars, needed, strict=True)]
 
 
 def _made_in_body(eqn: Eqn, inner: Hoists, around: Values) -> list[Any]:
-    """The extras of a body: of a loop, those of all turns."""
+    """Returns the extras of a body; for a loop, those of all iterations."""
     if eqn.primitive.name != "scan":
         return made_once(inner, _known(eqn, around, _needs(inner, 0, 0)))
     consts, carried = compat.scan_counts(eqn)
@@ -292,7 +293,7 @@ def run_with_extras(
 ) -> list[Any]:
     """Computes a loss's results, or other variables of its body, from arguments and extras.
 
-    `t` is 0 for the whole batch, with all of the extras, and 1 for one microbatch, with its part of them.
+    `t` is 0 for the whole batch, with all of the extras, and 1 for one microbatch, with its part of the extras.
     """
     body, used = hoists.both[t], hoists.used
     values = Values(body, arguments)

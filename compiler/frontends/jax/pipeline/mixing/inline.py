@@ -1,4 +1,4 @@
-"""Opens the calls of `jax.jit` inside of a jaxpr, so that its equations are one list."""
+"""Inlines the calls of `jax.jit` in a jaxpr, so that its equations are one list. `hoist` and `totals` use it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,10 @@ from pathways.dialect.jax_api import numpy
 
 
 def with_jits_opened(jaxpr: Any) -> JaxBody:
-    """The body of a jaxpr without calls of `jax.jit`. A call may occur twice: its variables get new names."""
+    """Returns the body of a jaxpr with its `jax.jit` calls inlined.
+
+    Variables get new names, since a call may occur twice.
+    """
     body = body_of(jaxpr)
     constvars, consts = list(body.constvars), list(body.consts)
     eqns: list[Eqn] = []
@@ -43,12 +46,15 @@ def with_jits_opened(jaxpr: Any) -> JaxBody:
 
 
 def reads_of(eqn: Eqn) -> list[Any]:
-    """The variables that an equation reads."""
+    """Returns the variables that an equation reads."""
     return [atom for atom in eqn.invars if not isinstance(atom, compat.Literal)]
 
 
 def needed_for(body: JaxBody, targets: Sequence[Any], stop: Callable[[Any], bool]) -> list[int]:
-    """The positions of the equations that some variables need, in order. `stop(variable)`: it is there already."""
+    """Returns the positions of the equations that compute `targets`, in order.
+
+    `stop(variable)` is true if the variable is already available.
+    """
     need = {v for v in targets if not isinstance(v, compat.Literal) and not stop(v)}
     found: list[int] = []
     for position in reversed(range(len(body.eqns))):
@@ -74,12 +80,12 @@ class Values:
         return compat.as_literal_value(atom) if isinstance(atom, compat.Literal) else self._values[atom]
 
     def result(self, atom: Any) -> Any:
-        """The value of what a body returns, as an array also where it is a literal."""
+        """Returns the value of a body's result, as an array even if it is a literal."""
         value = self.read(atom)
         return numpy.asarray(value, atom.aval.dtype) if isinstance(atom, compat.Literal) else value
 
     def give(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
-        """Sets values that stay, whatever an equation that has them among its results computes."""
+        """Sets values that stay: equations that compute the same variables do not overwrite them."""
         self._given.update(variables)
         self._values.update(zip(variables, values, strict=True))
 

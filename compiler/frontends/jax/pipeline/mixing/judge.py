@@ -1,4 +1,4 @@
-"""From the relation of a loss to the verdict on it."""
+"""Converts the relation of a loss to the verdict on it. `handling` calls `judged`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
 
 
 class Semantics(Enum):
-    """Says what a loss over microbatches is."""
+    """The meaning of a loss over microbatches."""
 
     MEAN = "mean"
     SUM = "sum"
@@ -26,7 +26,7 @@ class Semantics(Enum):
 
 
 class Exactly(Enum):
-    """Ways to compute a loss exactly that is neither a mean nor a sum over its examples."""
+    """Exact ways to compute a loss that is neither a mean nor a sum over its examples."""
 
     NOISE = "random numbers are drawn once for the whole batch, and cut"
     QUOTIENT = "both sums of a quotient are added up over the microbatches, and divided once"
@@ -37,7 +37,10 @@ class Exactly(Enum):
 
 @dataclass(frozen=True)
 class BatchVerdict:
-    """Says what a loss over microbatches is, and why: `scale` times the sum over the microbatches, if that is known."""
+    """The meaning of a loss over microbatches, and the causes.
+
+    If `scale` is known, the loss is `scale` times the sum over the microbatches.
+    """
 
     semantics: Semantics
     causes: Sequence[MixingCause] = ()
@@ -46,11 +49,11 @@ class BatchVerdict:
     origin: Site | None = None
     """The site at which the sums of an exact loss are taken."""
     note: str = ""
-    """Why nothing is known, where no equation is the cause."""
+    """The reason for an unknown verdict, if no equation is the cause."""
 
 
 def judged(loss: Relation, count: int) -> BatchVerdict:
-    """The verdict on a loss over so many microbatches."""
+    """Returns the verdict on a loss over `count` microbatches."""
     mixing = _of(loss, lambda why: why.mixes)
     if mixing:
         return BatchVerdict(Semantics.MIXES, mixing)

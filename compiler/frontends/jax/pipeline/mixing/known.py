@@ -1,6 +1,7 @@
-"""Computes with numpy what tracing already fixes: iota, masks, one divided by the batch size.
+"""Computes with numpy the values that tracing already fixes: iota, masks, one divided by the batch size. `constants`
+calls `computed`.
 
-Constants of one repeated number are never built at full size.
+Constants of one repeated number are never materialized at full size.
 """
 
 import math
@@ -163,16 +164,19 @@ _SHAPES: dict[str, _Compute] = {
     "reduce_or": _reduced("any"),
 }
 _FILL_ALONE = ("reduce_max", "reduce_min", "reduce_and", "reduce_or")
-"""Reductions of one repeated number that give this number."""
+"""Reductions that return the number itself for an array of one repeated number."""
 _BY_JAX = (
     *("gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice", "pad", "sort", "argmax", "split"),
     *("stack", "unstack", "argmin", "top_k"),
 )
-"""Operations on small known arrays for which JAX itself computes the result."""
+"""Operations on small known arrays whose results JAX itself computes."""
 
 
 def computed(eqn: Eqn, args: Sequence[Any]) -> list[Any] | None:
-    """The numpy results of one equation of known arrays; None if they are too large or numpy does not have it."""
+    """Returns the numpy results of an equation on known arrays.
+
+    Returns None if they are too large or numpy lacks the operation.
+    """
     name, aval = eqn.primitive.name, eqn.outvars[0].aval
     try:
         with np.errstate(all="ignore"):
@@ -188,7 +192,7 @@ def computed(eqn: Eqn, args: Sequence[Any]) -> list[Any] | None:
         if name in _BY_JAX and max(math.prod(v.aval.shape) for v in (*eqn.invars, *eqn.outvars)) <= KNOWN_LIMIT:
             with compat.computed_at_once():
                 return [np.asarray(x) for x in compat.bind(eqn, [jax_api.numpy.asarray(a) for a in args])]
-    except (TypeError, ValueError, KeyError, IndexError, OverflowError):  # numpy has no such type, as bfloat16's power
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError):  # numpy lacks it, as powers of bfloat16
         return None
     return None
 

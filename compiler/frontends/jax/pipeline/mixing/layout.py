@@ -1,7 +1,7 @@
-"""Layouts: which part of which axis numbers the examples of a batch.
+"""Describes layouts: which part of which axis numbers the examples of a batch. The rules of this package compute them.
 
 An example's number is written in digits, the most significant first. Reshapes, transposes and vmaps move the digits.
-Everything is a pair: in the trace of the whole batch, and in the trace of one microbatch.
+Each quantity is a pair: in the trace of the whole batch, and in the trace of one microbatch.
 """
 
 import math
@@ -21,7 +21,7 @@ BOTH = (0, 1)
 class Digit:
     """One digit of an example's number: `index[dim] // inner % n`, in both traces.
 
-    A dimension below zero is no axis of the array: the turn of a loop over examples, or an axis of a mesh.
+    A dimension below zero is not an axis of the array. It is the iteration of a loop over examples, or a mesh axis.
     """
 
     dim: int
@@ -30,17 +30,17 @@ class Digit:
 
     @property
     def grows(self) -> bool:
-        """Whether the digit counts more in the whole batch than in a microbatch."""
+        """Whether the digit has more values in the whole batch than in a microbatch."""
         return self.n[0] != self.n[1]
 
     @property
     def block(self) -> tuple[int, int]:
-        """The number of consecutive indices that the digit runs through."""
+        """Returns the number of consecutive indices that the digit runs through."""
         return self.inner[0] * self.n[0], self.inner[1] * self.n[1]
 
 
 def merged(digits: Sequence[Digit]) -> Layout:
-    """Joins neighboring digits of one axis that count on from each other."""
+    """Joins adjacent digits of one axis if one continues the other."""
     out: list[Digit] = []
     for digit in digits:
         last = out[-1] if out else None
@@ -52,7 +52,7 @@ def merged(digits: Sequence[Digit]) -> Layout:
 
 
 def _placed(stride: int, count: int, shape: Shape) -> list[tuple[int, int, int]] | None:
-    """Finds `count` steps of a stride in a shape: (dim, inner, n) from the least digit on; None if they fit no axes."""
+    """Returns `count` steps of a stride in a shape: (dim, inner, n), least digit first; None if they match no axes."""
     out: list[tuple[int, int, int]] = []
     while count > 1:
         below = 1
@@ -74,7 +74,7 @@ def _placed(stride: int, count: int, shape: Shape) -> list[tuple[int, int, int]]
 
 
 def reshaped(digits: Layout, old: Shapes, new: Shapes) -> Layout | None:
-    """The layout after a reshape; None if the reshape takes examples apart."""
+    """Returns the layout after a reshape; None if the examples then lie along no axes."""
     out: list[Digit] = []
     for digit in digits:
         if digit.dim < 0:
@@ -83,7 +83,7 @@ def reshaped(digits: Layout, old: Shapes, new: Shapes) -> Layout | None:
         whole, part = (_placed(digit.inner[t] * math.prod(old[t][digit.dim + 1 :]), digit.n[t], new[t]) for t in BOTH)
         if whole is None or part is None:
             return None
-        if len(whole) == len(part) + 1:  # a microbatch is one group: its digit counts to one
+        if len(whole) == len(part) + 1:  # a microbatch is one group: its digit has one value
             dim = whole[-1][0]
             below = math.prod(new[1][dim + 1 :])
             end = digit.inner[1] * math.prod(old[1][digit.dim + 1 :]) * digit.n[1]
@@ -97,16 +97,16 @@ def reshaped(digits: Layout, old: Shapes, new: Shapes) -> Layout | None:
 
 
 def moved(digits: Layout, where: Mapping[int, int]) -> Layout | None:
-    """The layout with its axes renamed; None if an axis with a digit is not in `where`."""
+    """Returns the layout with its axes renamed; None if an axis with a digit is not in `where`."""
     if any(d.dim >= 0 and d.dim not in where for d in digits):
         return None
     return tuple(d if d.dim < 0 else replace(d, dim=where[d.dim]) for d in digits)
 
 
 def common(layouts: Sequence[Layout]) -> Layout | None:
-    """The finest layout on which all agree; None if there is none.
+    """Returns the finest layout on which all layouts agree; None if there is none.
 
-    A group of as many rows in both traces may stand for its rows: then the digits within the group are left out.
+    A group with equally many rows in both traces may stand for its rows. The digits within the group are then left out.
     """
     out = layouts[0]
     for other in layouts[1:]:
@@ -137,7 +137,7 @@ def _common_of_two(a: Layout, b: Layout) -> Layout | None:
 
 
 def by_group(digits: Layout) -> Layout:
-    """The layout without the digits that only count the rows within a group."""
+    """Returns the layout without the digits that only count the rows within a group."""
     last = max((i for i, d in enumerate(digits) if d.grows), default=len(digits) - 1)
     return digits[: last + 1]
 
@@ -152,5 +152,5 @@ def grown_axes(shapes: Shapes) -> list[int]:
 
 
 def idle_axes(digits: Layout, shapes: Shapes) -> set[int]:
-    """Returns the axes that are longer in the whole batch, and number no examples."""
+    """Returns the axes that are longer in the whole batch, but number no examples."""
     return set(grown_axes(shapes)) - {d.dim for d in digits if d.grows}

@@ -1,4 +1,6 @@
-"""`shard_map` and its collectives: an axis of the mesh over which the batch is split is a digit of its examples."""
+"""Relates the results of `shard_map` and its collectives. `rules` lists its rules. A mesh axis over which the batch is
+split is a digit of the examples.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +23,7 @@ def _shard_map(step: EquationPair) -> Made:
         if inside is None:
             return step.unknown("the batch is split over a mesh in parts of examples")
         if inside.form is not Form.ROWS and by_batch & _names_in(spec) and inside.known is None:
-            inside = replace(inside, is_even=False)  # each device has another part of it, beside other examples
+            inside = replace(inside, is_even=False)  # each device combines another part of it with other examples
         ins.append(inside)
     made = step.walk.body(step.both[0]["jaxpr"], step.both[1]["jaxpr"], ins)
     results = zip(made, step.outs, step.params["out_specs"], strict=True)
@@ -33,7 +35,7 @@ def _names_in(spec: Any) -> set[Any]:
 
 
 def _axes_of_batch(step: EquationPair) -> set[Any]:
-    """The axes of the mesh over which examples are split."""
+    """Returns the mesh axes over which examples are split."""
     found = set[Any]()
     for relation, spec in zip(step.ins, step.params["in_specs"], strict=True):
         if relation.form is Form.ROWS:
@@ -42,7 +44,7 @@ def _axes_of_batch(step: EquationPair) -> set[Any]:
 
 
 def _names_of(spec: Any, dim: int) -> tuple[Any, ...]:
-    """The axes of the mesh over which one axis of an array is split."""
+    """Returns the mesh axes over which one axis of an array is split."""
     return _listed(spec[dim]) if dim < len(spec) and spec[dim] is not None else ()
 
 
@@ -60,7 +62,7 @@ def _local_shapes(shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Shapes:
 
 
 def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation | None:
-    """The relation of one device's part; None if an example lies on several devices."""
+    """Returns the relation of one device's part; None if an example lies on several devices."""
     if relation.form is not Form.ROWS:
         known = filled(relation, _local_shapes(shapes, spec, sizes))
         return replace(forgotten(relation, shapes), known=known)
@@ -81,7 +83,7 @@ def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, si
 
 
 def _global(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, sizes: dict[Any, int]) -> Relation:
-    """The relation of an array that all devices' parts make up."""
+    """Returns the relation of the array that the parts of all devices form."""
     if relation.form is not Form.ROWS:
         return forgotten(relation, _local_shapes(shapes, spec, sizes))
     axes: dict[int, tuple[int, tuple[int, int]]] = {}
@@ -138,7 +140,7 @@ def _permute(step: EquationPair) -> Made:
 
 
 def _alike(step: EquationPair) -> Made:
-    """Operations that only say over which axes a value differs."""
+    """Returns the operands' relations: these operations only declare over which axes a value differs."""
     return list(step.ins)
 
 

@@ -1,6 +1,7 @@
-"""Operations along an axis: sorts, cumulative sums, windows, transforms and decompositions.
+"""Relates the results of operations along an axis: sorts, cumulative sums, windows, transforms and decompositions.
+`rules` lists its rules.
 
-They are fine along an axis that numbers no examples, and mix the batch along one that does.
+Such an operation is correct along an axis that numbers no examples, and mixes the batch along one that does.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +25,12 @@ _KEEP_SCALE = frozenset(
     }
 )
 _BESIDE = ("sort", "triangular_solve", "tridiagonal_solve", "select_and_scatter_add", "select_and_gather_add")
-"""Operations of several operands, of which some may be constants."""
+"""Operations with several operands, some of which may be constants."""
 _INTEGERS = "iu"
 
 
 def over_axes(step: EquationPair, dims: set[int], text: str) -> Relation:
-    """The relation of an operation that works along some axes."""
+    """Returns the relation of an operation that works along some axes."""
     rows = step.rows
     if not rows:
         return of_totals(step, step.ins, "along an axis")
@@ -62,7 +63,7 @@ def _top_k(step: EquationPair) -> Made:
 
 
 def _numbers_unscaled(step: EquationPair, made: Relation) -> list[Relation]:
-    """Indices that a sort returns do not scale with its numbers."""
+    """Returns the relations of a sort's results. Its indices do not scale with its numbers."""
     are_numbers = step.whole.invars[0].aval.dtype.kind not in _INTEGERS
     avals = [v.aval for v in step.whole.outvars]
     return [replace(made, scale=1.0) if are_numbers and a.dtype.kind in _INTEGERS else made for a in avals]
@@ -82,7 +83,7 @@ def _fft(step: EquationPair) -> Made:
 
 
 def _of_last_axes(count: int) -> Rule:
-    """The rule of an operation on matrices or vectors, the last axes of its operands."""
+    """Returns the rule of an operation on matrices or vectors, which are the last axes of its operands."""
 
     def apply(step: EquationPair) -> Made:
         return over_axes(step, {step.rank() - 1 - i for i in range(count)}, "the batch is an axis of a matrix")

@@ -1,4 +1,6 @@
-"""Operations that pick rows by indices: by the example's own number, by its data, or by place."""
+"""Relates the results of operations that pick or write rows by indices. `rules` lists its rules. An index is the
+example's own number, its data, or a place in the batch.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,12 +25,12 @@ _OF_OTHERS = "data of one example picks rows of others"
 
 @dataclass(frozen=True)
 class _Gather:
-    """The axes of a gather: which axis of the result each axis of the indices and of the operand becomes."""
+    """The axes of a gather: the result axis that each axis of the indices and of the operand becomes."""
 
     of_indices: Mapping[int, int]
     of_operand: Mapping[int, int]
     batching: Mapping[int, int]
-    """The axis of the indices that runs along with each batching axis of the operand."""
+    """The axis of the indices that is paired with each batching axis of the operand."""
     start_index_map: tuple[int, ...]
     collapsed: tuple[int, ...]
 
@@ -71,7 +73,7 @@ def _gather(step: EquationPair) -> Relation:
 def _of_examples(
     step: EquationPair, operand: Relation, indices: Relation, axes: _Gather, causes: set[MixingCause]
 ) -> Relation:
-    """Picks from rows of the batch."""
+    """Returns the relation of rows that are picked from the batch."""
     layout: list[Digit] = []
     for digit in operand.layout:
         if digit.dim < 0:
@@ -100,10 +102,13 @@ def _of_examples(
 
 
 def _of_constant(step: EquationPair, table: Relation) -> tuple[float, frozenset[MixingCause]]:
-    """The scale of what examples pick from a constant or a statistic, with a cause if that differs by batch size."""
+    """Returns the scale of values that examples pick from a constant or a statistic.
+
+    Also returns a cause if the values depend on the batch size or differ from row to row.
+    """
     if table.form is Form.CONST and not is_level(table, step.shapes[0]):
         return 1.0, frozenset({step.misplaced()})
-    if step.shapes[0][0] != step.shapes[0][1]:  # where an index points outside depends on the length
+    if step.shapes[0][0] != step.shapes[0][1]:  # whether an index is out of bounds depends on the length
         return 1.0, frozenset({step.cause(Why.SIZE)})
     if table.form is not Form.CONST:
         return 1.0, NO_CAUSES
@@ -111,7 +116,7 @@ def _of_constant(step: EquationPair, table: Relation) -> tuple[float, frozenset[
 
 
 def _is_own_row(step: EquationPair, digit: Digit, indices: Relation, axes: _Gather) -> bool:
-    """Whether the indices along an axis of the operand are those of the row itself."""
+    """Whether the indices along an axis of the operand are the row's own number."""
     if indices.form is not Form.ROWS or digit.dim not in axes.start_index_map or digit.dim not in axes.collapsed:
         return False
     dim = indices.layout[0].dim
@@ -185,7 +190,10 @@ def _scatter(step: EquationPair) -> Relation:
 
 
 def _written(step: EquationPair) -> Layout | None:
-    """Which digits of the updates number the examples: () if none do, None if indices and updates disagree."""
+    """Returns the digits of the updates that number the examples.
+
+    Returns () if there are none, and None if indices and updates disagree.
+    """
     numbers = step.params["dimension_numbers"]
     _, indices, updates = step.ins
     scattered = [i for i in range(step.rank(2)) if i not in numbers.update_window_dims]
@@ -203,7 +211,7 @@ def _written(step: EquationPair) -> Layout | None:
 
 
 def _place_of(step: EquationPair, written: Layout) -> Layout | Relation:
-    """Finds where in the operand the examples write: fewer digits than `written` if they share places."""
+    """Finds the operand axes along which the examples write: fewer digits than `written` if they share places."""
     numbers = step.params["dimension_numbers"]
     scattered = [i for i in range(step.rank(2)) if i not in numbers.update_window_dims]
     inserted = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
@@ -229,7 +237,7 @@ def _place_of(step: EquationPair, written: Layout) -> Layout | Relation:
 
 
 def _added_into(step: EquationPair, causes: set[MixingCause], *, is_sum: bool) -> Relation:
-    """Examples write to places that others write to: a sum over the examples, if they add."""
+    """Relates examples that write to shared places: a sum over the examples, if they add."""
     operand, _, updates = step.ins
     if not is_sum:
         return step.lost(Why.DATA, "examples write to places that others write to")
@@ -241,7 +249,7 @@ def _added_into(step: EquationPair, causes: set[MixingCause], *, is_sum: bool) -
 
 
 def _writes_whole_axis(step: EquationPair, dim: int) -> bool:
-    """Whether a scatter writes all of an axis of its operand, or along with a batching axis of its indices."""
+    """Whether a scatter writes all of an operand axis, or the axis is a batching axis."""
     numbers: Any = step.params["dimension_numbers"]
     if dim in numbers.operand_batching_dims:
         return True

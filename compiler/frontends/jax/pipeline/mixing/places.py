@@ -1,4 +1,4 @@
-"""Where in the user's source, and in which module, an equation of a loss was made."""
+"""Finds the source line and the module in which an equation of a loss was created. `semantics` calls it."""
 
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import Site
@@ -6,7 +6,10 @@ from pathways.dialect.diagnostics import Where
 
 
 def line_of(site: Site) -> Where | None:
-    """The user's line. Lines inside of JAX's own jits are those of their first call: the line is then the call's."""
+    """Returns the user's line.
+
+    Lines inside of JAX's own jits are those of their first call, so the line of the user's call is used.
+    """
     chain = [call for call, _ in site.calls]
     foreign = next((i for i, (_, is_of_jax) in enumerate(site.calls) if is_of_jax), len(chain))
     equations = [*chain, site.eqn][: foreign + 1]
@@ -14,6 +17,6 @@ def line_of(site: Site) -> Where | None:
 
 
 def module_of(site: Site) -> str:
-    """The modules around an equation, as flax, haiku and `jax.named_scope` name them: `Model/BatchNorm_0`."""
+    """Returns the modules around an equation, as flax, haiku and `jax.named_scope` name them: `Model/BatchNorm_0`."""
     scopes = [compat.scope_of_equation(eqn) for eqn in (*(call for call, _ in site.calls), site.eqn)]
     return "/".join(scope for scope in scopes if scope)

@@ -1,4 +1,6 @@
-"""Products: dot_general and convolutions contract the batch, pair its examples, or let them meet."""
+"""Relates the results of products: dot_general and convolutions. `rules` lists its rules. A product contracts the
+batch, pairs its examples, or combines different examples.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +27,7 @@ _Axes: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _Product:
-    """The axes of a product: for each operand those that are contracted, and those that are paired."""
+    """The axes of a product: for each operand, the contracted axes and the paired axes."""
 
     contracted: tuple[_Axes, _Axes]
     paired: tuple[_Axes, _Axes]
@@ -36,18 +38,18 @@ class _Product:
         return [d for d in range(len(self.shapes[side][0])) if d not in used]
 
     def result_axes(self, side: int) -> Mapping[int, int]:
-        """The axis of the result that each kept axis of an operand becomes."""
+        """Returns the axis of the result that each kept axis of an operand becomes."""
         paired, before = self.paired[side], len(self.free(0)) if side else 0
         axes = {d: i for i, d in enumerate(paired)}
         return axes | {d: len(paired) + before + i for i, d in enumerate(self.free(side))}
 
     def partners(self, side: int) -> dict[int, int]:
-        """The axis of the other operand that each contracted or paired axis meets."""
+        """Returns the axis of the other operand that each contracted or paired axis meets."""
         ours, theirs = ((*self.contracted[s], *self.paired[s]) for s in (side, 1 - side))
         return dict(zip(ours, theirs, strict=True))
 
     def role(self, side: int, digit: Digit) -> tuple[object, ...]:
-        """What the product does with a digit; digits of both operands with one role are the same examples."""
+        """Returns the effect of the product on a digit. Digits of both operands with one role are the same examples."""
         size = (digit.inner, digit.n)
         if digit.dim < 0:
             return (*size, "loop", digit.dim)
@@ -129,7 +131,7 @@ def _with_one_side(
 
 
 def _meets_alike(rows: Relation, other: Relation, shapes: Shapes, met: tuple[Digit, ...]) -> bool:
-    """Whether a constant meets each example with the same numbers in both traces."""
+    """Whether a constant multiplies each example by the same numbers in both traces."""
     if len(met) == len(rows.layout):
         return tiles(other, shapes, met)
     return other.known is not None and fill_of(other.known[0]) is not None  # it is the same for all parts of the batch
@@ -164,7 +166,10 @@ def _with_both_sides(
 
 
 def _convolution(step: EquationPair) -> Relation:
-    """A convolution is a product of features and batch; then axes move. Spatial axes must hold no examples."""
+    """Relates a convolution: a product of features and batch, whose axes then move.
+
+    Spatial axes must hold no examples.
+    """
     numbers = step.params["dimension_numbers"]
     specs = (numbers.lhs_spec, numbers.rhs_spec)
     if step.params["batch_group_count"] != 1:

@@ -1,10 +1,12 @@
-"""Random numbers: a key of the loss draws for the whole batch; a key of an example draws for that example."""
+"""Relates the results of random operations. `rules` lists its rules. A key of the loss draws for the whole batch, and a
+key of an example draws for that example.
+"""
 
 from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, MixingCause, Relation, Why, is_close
 
 _MAKE_KEYS = ("random_wrap", "random_unwrap", "random_clone", "random_seed")
-"""Operations that draw nothing."""
+"""Operations that draw no numbers."""
 
 
 def _random(step: EquationPair) -> Made:
@@ -22,7 +24,7 @@ def _random(step: EquationPair) -> Made:
 
 
 def _of_sizes(step: EquationPair) -> set[MixingCause]:
-    """The causes for keys that are made of a number that differs by the batch, or from row to row."""
+    """Returns the causes for keys made of a number that depends on the batch size or differs from row to row."""
     constants = [r for r in step.ins if r.form is Form.CONST]
     if all(is_close(r.factor, 1) for r in constants):
         return set()

@@ -1,4 +1,6 @@
-"""Reductions over examples, over parts of the batch, and over axes that hold no examples."""
+"""Relates the results of reductions over examples, over parts of the batch, and over axes without examples. `rules`
+lists its rules. `meshes` calls `reduced`.
+"""
 
 import math
 from dataclasses import replace
@@ -21,7 +23,7 @@ def _not_a_sum(step: EquationPair) -> Made:
 
 
 def reduced(step: EquationPair, operand: int, axes: set[int], *, is_sum: bool) -> Relation:
-    """The relation of a reduction over some axes of an operand; axes below zero are those of a mesh."""
+    """Returns the relation of a reduction over some axes of an operand. Axes below zero are mesh axes."""
     value, shapes = step.ins[operand], step.shapes[operand]
     factor = _free_factor(shapes, axes - numbering_dims(value.layout)) if is_sum else 1.0
     if value.form is not Form.ROWS:
@@ -46,13 +48,13 @@ def reduced(step: EquationPair, operand: int, axes: set[int], *, is_sum: bool) -
 
 
 def _free_factor(shapes: Shapes, axes: set[int]) -> float:
-    """How much longer the axes are in the whole batch, where they number no examples."""
+    """Returns the factor by which axes without examples are longer in the whole batch."""
     whole, part = shapes
     return math.prod(whole[a] / max(1, part[a]) for a in axes if a >= 0)
 
 
 def _without_rows_of_groups(value: Relation, axes: set[int]) -> Relation:
-    """Leaves out digits that only count within groups, where the reduction is over these and no group's number."""
+    """Removes digits that only count within groups, if the reduction covers these digits and no group numbers."""
     kept = by_group(value.layout)
     others = [d for d in value.layout if d not in kept]
     is_inside = bool(others) and all(d.dim in axes for d in others) and not any(d.dim in axes for d in kept)
@@ -83,7 +85,7 @@ def _over_all(step: EquationPair, value: Relation, factor: float, *, is_sum: boo
 
 
 def _any_of_vmap(step: EquationPair) -> Made:
-    """`eqx.internal.unvmap_any` and its like: one answer for all examples."""
+    """Relates `eqx.internal.unvmap_any` and similar operations: one result for all examples."""
     if step.ins[0].form is Form.ROWS:
         return Relation(Form.TAIL, tail=Tail.ANY, origin=step.here, has_data=True)
     return step.ins[0]

@@ -1,4 +1,5 @@
-"""Relations: how a value of the whole batch's trace relates to the same value of each microbatch's trace.
+"""Defines relations: how a value of the whole batch's trace relates to the same value of each microbatch's trace.
+`walk` computes the relations of a loss, and `judge` reads them.
 
 Write v for the value in the whole batch, and v_k for it in microbatch k:
 
@@ -27,12 +28,12 @@ from pathways.compiler.frontends.jax.pipeline.mixing.layout import BOTH, Layout,
 Known: TypeAlias = tuple[Any, Any]
 """The numpy arrays of a value that tracing already fixes, in both traces."""
 KNOWN_LIMIT = 1 << 18
-"""Elements up to which known arrays are computed. Constants of one repeated number are known at any size."""
+"""Largest number of elements of a computed known array. Constants of one repeated number are known at any size."""
 _SCALE_TOLERANCE = 1e-5
-"""Relative: constants of 32 bits, such as 1 / batch, are rounded."""
+"""Relative tolerance: 32-bit constants, such as 1 / batch, are rounded."""
 _ROUNDING_16_BITS = 1e-2
-"""Relative: within this, the ratio of two constants of 16 bits is taken for the nearest simple fraction."""
-_MOST_PARTS = 64
+"""Relative tolerance within which the ratio of two 16-bit constants counts as the nearest simple fraction."""
+_MAX_DENOMINATOR = 64
 """The largest denominator of a simple fraction."""
 
 
@@ -45,7 +46,7 @@ class Form(Enum):
 
 
 class Tail(Enum):
-    """Which function of totals a tail is."""
+    """The kind of function of totals that a tail is."""
 
     RATIO = "a quotient of two sums"
     INVERSE = "one divided by a sum"
@@ -57,7 +58,7 @@ class Tail(Enum):
 
 
 class Why(Enum):
-    """What keeps a loss over microbatches from being the loss of the whole batch."""
+    """A reason that keeps a loss over microbatches from being the loss of the whole batch."""
 
     BACK = "a statistic of the whole batch goes back into its examples"
     PAIRS = "examples meet each other"
@@ -77,16 +78,16 @@ class Why(Enum):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Site:
-    """One equation of the loss, and the calls around it from the outermost on. Compared by identity."""
+    """One equation of the loss, and the calls around it, the outermost first. Compared by identity."""
 
     eqn: Eqn
     calls: tuple[tuple[Eqn, bool], ...]
-    """Each call with whether JAX itself wrote the called function."""
+    """Each call, and whether JAX itself wrote the called function."""
 
 
 @dataclass(frozen=True, slots=True)
 class MixingCause:
-    """One reason, and the equation at which it arises. `source`: where the statistic was taken, if there is one."""
+    """One reason, and the equation at which it arises. `source` is the site of the statistic, if there is one."""
 
     why: Why
     site: Site
@@ -99,7 +100,7 @@ NO_CAUSES: frozenset[MixingCause] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How one value of the whole batch's trace relates to the same value of a microbatch's trace."""
+    """Relates one value of the whole batch's trace to the same value of a microbatch's trace."""
 
     form: Form = Form.CONST
     layout: Layout = ()
@@ -107,19 +108,19 @@ class Relation:
     """None if no single factor relates the two values."""
     known: Known | None = field(default=None, compare=False)
     own: frozenset[int] = frozenset()
-    """Columns of an array of indices that hold the example's own number."""
+    """Columns of an index array that hold the example's own number."""
     causes: frozenset[MixingCause] = NO_CAUSES
     origin: Site | None = None
-    """Where a total or a tail was made."""
+    """The site at which a total or a tail is computed."""
     tail: Tail | None = None
     is_partial: bool = False
-    """Rows that are sums over a part of the batch."""
+    """Whether rows are sums over a part of the batch."""
     has_data: bool = False
     """Whether rows hold data of examples, and not only their shape."""
     is_even: bool = True
     """Whether an unknown constant is the same along each axis that grows with the batch."""
     is_pure: bool = False
-    """Whether it depends on the batch, on keys and on integers alone, and not on numbers that may be parameters."""
+    """Whether it depends only on the batch, on keys and on integers, and not on numbers that may be parameters."""
     adds_up: bool = False
     """Whether it is the sum that a loop over the examples has carried so far."""
 
@@ -130,7 +131,7 @@ class Relation:
 
     @property
     def factor(self) -> float | None:
-        """The scale; of a known constant, by its numbers; None for a constant that is not even."""
+        """Returns the scale, from the numbers if the constant is known; None for a constant that is not even."""
         if self.form is not Form.CONST:
             return self.scale
         if self.known is not None:
@@ -148,7 +149,7 @@ CONST = Relation()
 
 
 def fill_of(array: Any) -> Any:
-    """The number of which a whole array consists, as a scalar array; None if that is not seen at once."""
+    """Returns the number that fills a whole array, as a scalar array; None if the strides do not show one number."""
     if array.size == 1:
         return array.reshape(())
     same = array.size and all(s == 0 or d == 1 for s, d in zip(array.strides, array.shape, strict=True))
@@ -175,7 +176,7 @@ def is_level(relation: Relation, shapes: Shapes) -> bool:
 
 
 def filled(relation: Relation, shapes: Shapes) -> Known | None:
-    """Returns the number of which a known constant consists, in other shapes; None if it has several."""
+    """Returns a known constant of one repeated number in other shapes; None if it has several numbers."""
     fills = None if relation.known is None else [fill_of(k) for k in relation.known]
     if fills is None or any(f is None for f in fills):
         return None
@@ -183,19 +184,19 @@ def filled(relation: Relation, shapes: Shapes) -> Known | None:
 
 
 def per_microbatch(factor: float | None, count: int) -> float | None:
-    """Returns the scale of a constant as the total of equal parts."""
+    """Returns the scale of a constant as the total of `count` equal parts."""
     return None if factor is None else factor / count
 
 
 def forgotten(relation: Relation, shapes: Shapes) -> Relation:
-    """The same constant, of which the numbers are not known any more."""
+    """Returns the same constant without its known numbers."""
     if relation.form is not Form.CONST or relation.known is None:
         return replace(relation, known=None)
     return replace(relation, known=None, scale=relation.factor, is_even=is_level(relation, shapes))
 
 
 def tiles(relation: Relation, shapes: Shapes, layout: Layout) -> bool:
-    """Whether the rows of each microbatch of a constant are what that microbatch's trace has."""
+    """Whether a microbatch's rows of a constant equal the constant in the microbatch's trace, for each microbatch."""
     if relation.known is None:
         return relation.is_even and (not shapes[0] or not _has_fixed_parts(layout))
     if fill_of(relation.known[0]) is not None:
@@ -209,12 +210,12 @@ def tiles(relation: Relation, shapes: Shapes, layout: Layout) -> bool:
 
 
 def _has_fixed_parts(layout: Layout) -> bool:
-    """Whether an axis numbers as many parts of the batch as of a microbatch: a part holds other examples in each."""
+    """Whether an axis numbers equally many parts of the batch and of a microbatch: these hold different examples."""
     return any(d.dim >= 0 and not d.grows and any(e.grows for e in layout[i + 1 :]) for i, d in enumerate(layout))
 
 
 def _in_rows(array: Any, t: int, layout: Layout) -> Any:
-    """A matrix with a row an example, in their order; None if the layout does not fit the array."""
+    """Returns a matrix with one row per example, in order; None if the layout does not match the array."""
     shape: list[int] = []
     axis_of: dict[int, int] = {}
     for dim, size in enumerate(array.shape):
@@ -238,10 +239,10 @@ def _first_if_filled(array: Any) -> Any:
 
 
 def _rounded(ratio: float, dtype: Any) -> float:
-    """The ratio of two constants; of constants of 16 bits, the nearest simple fraction."""
+    """Returns the ratio of two constants; for 16-bit constants, the nearest simple fraction."""
     if dtype.itemsize != 2:
         return ratio
-    simple = float(Fraction(ratio).limit_denominator(_MOST_PARTS))
+    simple = float(Fraction(ratio).limit_denominator(_MAX_DENOMINATOR))
     return simple if abs(simple - ratio) <= _ROUNDING_16_BITS * ratio else ratio
 
 

@@ -1,4 +1,4 @@
-"""The table of rules by primitive. A new primitive of JAX goes into the file of its kind, or into CANNOT_TELL."""
+"""Lists the rules by primitive, for `walk`. A new primitive of JAX goes into the file of its kind, or CANNOT_TELL."""
 
 from pathways.compiler.frontends.jax.pipeline.mixing import (
     control,
@@ -27,17 +27,17 @@ CALLS: dict[str, str] = {
     "custom_lin": "jaxpr",
     "eval_jaxpr": "jaxpr",
 }
-"""Calls that are opened: the parameter that holds the called jaxpr."""
+"""Calls that are expanded, with the parameter that holds the called jaxpr."""
 IN_CALLS = frozenset({*control.RULES, "shard_map"})
-"""Operations with bodies, which are walked also where no operand is of the batch: their bodies may draw noise."""
+"""Operations with bodies. They are walked even without batch operands, since their bodies may draw noise."""
 
 MODULES = (elementwise, shapes, reductions, products, picking, order, randomness, control, meshes)
-"""One for each kind of operation; each has the rules of its primitives."""
+"""One module for each kind of operation, with the rules of its primitives."""
 RULES: dict[str, Rule] = {name: rule for module in MODULES for name, rule in module.RULES.items()}
 
 CANNOT_TELL = frozenset(
     {
-        # Python, other compilers and foreign code compute what cannot be read.
+        # Python, other compilers and foreign code: their computation cannot be read.
         *("pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "pallas_call", "mosaic"),
         *("tpu_custom_call", "triton_kernel_call", "custom_partitioning", "ragged_dot", "ragged_dot_general"),
         # Mutable arrays: a write has no place in a function of values.
@@ -50,4 +50,4 @@ CANNOT_TELL = frozenset(
         *("reduce_scatter", "psum_scatter", "unreduced_reduce_scatter"),
     }
 )
-"""Operations of which it is known that no rule decides what they do with a batch."""
+"""Known operations for which no rule decides what they do with a batch."""

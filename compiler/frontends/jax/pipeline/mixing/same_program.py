@@ -1,4 +1,6 @@
-"""Compares programs for one example with those for several: an axis of one broadcasts, and JAX leaves it out."""
+"""Compares the programs for one example and for several: an axis of size one broadcasts, and JAX omits it. `handling`
+calls `same_program`.
+"""
 
 from typing import Any
 
@@ -10,9 +12,9 @@ from pathways.compiler.frontends.jax.pipeline.work import JITS
 
 
 def same_program(several: Traces, single: Traces) -> bool:
-    """Returns whether microbatches of one example run the operations that microbatches of several do.
+    """Returns whether microbatches of one example run the same operations as microbatches of several.
 
-    Functions of JAX itself are taken for the same by their names.
+    Functions of JAX itself are compared by name.
     """
     return _are_alike(several.part, single.part) and _are_alike(several.whole, single.whole)
 

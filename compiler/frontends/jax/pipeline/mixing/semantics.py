@@ -1,4 +1,6 @@
-"""`batch_semantics`: the verdict on a loss over microbatches, as users read it."""
+"""Implements `batch_semantics`: converts the verdict on a loss over microbatches to a form for users. `pipeline` and
+`whole_batch` call it.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,16 +11,16 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import MixingCause
 from pathways.dialect.diagnostics import Where
 
 MAX_CAUSES_SHOWN = 5
-"""Causes that a verdict as text shows."""
+"""Largest number of causes in the text of a verdict."""
 
 
 @dataclass(frozen=True)
 class BatchCause:
     """One reason why a loss over microbatches needs care.
 
-    `kind` names the reason ("back", "pairs", "order", "position", "size", "control", "partial", "data", "noise",
-    "unknown"), `operation` the primitive of JAX at `where`, and `module` the modules around it.
-    `taken_at` is the line where the statistic was taken, if there is one.
+    `kind` is the reason: "back", "pairs", "order", "position", "size", "control", "partial", "data", "noise" or
+    "unknown". `operation` is the primitive of JAX at `where`, and `module` is the path of modules around it. `taken_at`
+    is the line where the statistic was taken, if there is one.
     """
 
     kind: str
@@ -37,10 +39,10 @@ class BatchCause:
 
 @dataclass(frozen=True)
 class BatchSemantics:
-    """What a loss over microbatches is, compared with the loss of the whole batch (`Pipelined.batch_semantics`).
+    """The verdict on a loss over microbatches, compared with the loss of the whole batch (`Pipelined.batch_semantics`).
 
-    `verdict` is "mean" or "sum" of the losses of the microbatches; "exact" if it is neither, but is computed exactly;
-    "mixes" if each microbatch has statistics of its own; or "unknown". `handling` says what is done about it.
+    `verdict` is "mean" or "sum" of the losses of the microbatches, or "exact" if another exact computation is used. It
+    is "mixes" if each microbatch has its own statistics, or "unknown". `handling` says how the loss is computed.
     """
 
     loss: str
@@ -57,14 +59,14 @@ class BatchSemantics:
 
 
 def semantics_of(loss: str, count: int, verdict: BatchVerdict, mixes: str) -> BatchSemantics:
-    """The verdict with lines and modules."""
+    """Returns the verdict with source lines and modules."""
     causes = tuple(dict.fromkeys(_cause_of(c) for c in verdict.causes))
     ordered = sorted(causes, key=lambda c: (_line_number(c), c.module, c.kind, c.operation, c.text))
     return BatchSemantics(loss, count, verdict.semantics.value, tuple(ordered), _handling(verdict, mixes))
 
 
 def mixing_text(causes: tuple[BatchCause, ...]) -> tuple[str, Where | None]:
-    """What mixes a loss, in one line, and where: the most frequent cause, and how many more there are."""
+    """Returns the most frequent cause in one line, with the number of other causes, and its source line."""
     counts = Counter((c.kind, c.where, c.taken_at) for c in causes)
     kind, where, taken_at = max(counts, key=lambda c: (c[0] != Why.SIZE.name.lower(), counts[c]))
     first = next(c for c in causes if (c.kind, c.where, c.taken_at) == (kind, where, taken_at))

@@ -1,4 +1,6 @@
-"""Operations that move elements: the digits of the batch move along, or rows are picked by their place."""
+"""Relates the results of operations that move elements. `rules` lists its rules. The digits of the batch move along, or
+rows are picked by their place.
+"""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -97,7 +99,7 @@ def _is_all(step: EquationPair, digit: Digit) -> bool:
 
 
 def _is_blocks(step: EquationPair, digit: Digit, rows: Relation) -> bool:
-    """Whether a slice takes whole runs of examples, where an axis has several."""
+    """Whether a slice takes whole blocks of examples from an axis that holds several blocks."""
     if sum(d.dim == digit.dim for d in rows.layout) > 1:
         return False
     for t in BOTH:
@@ -142,7 +144,7 @@ def _pad(step: EquationPair) -> Relation:
 
 
 def _joined(step: EquationPair, rows: Relation, scale: float | None, causes: frozenset[MixingCause]) -> Relation:
-    """Rows beside which other operands are put."""
+    """Returns the relation of rows that are joined with other operands."""
     found = rows.causes | causes | {step.back(r) for r in step.ins if r.is_statistic}
     return replace(rows, known=None, own=frozenset(), has_data=True, scale=scale, causes=found)
 
@@ -202,7 +204,7 @@ def _counts_along(known: Known, dim: int) -> bool:
 
 
 def of_rows(rule: Rule) -> Rule:
-    """The rule, where the operand is rows; statistics and constants of the batch stay what they are."""
+    """Returns the rule for operands that are rows. Statistics and constants of the batch keep their relation."""
 
     def apply(step: EquationPair) -> Relation | list[Relation]:
         return rule(step) if step.ins[0].form is Form.ROWS else replace(step.ins[0], known=None)

@@ -1,4 +1,4 @@
-"""Checks that hold for every operation, whatever its rule says: sizes, axes without examples, and partial sums."""
+"""Checks the result of every rule for sizes, axes without examples, and partial sums. `walk` and `constants` use it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -30,11 +30,11 @@ _SIZES: Mapping[str, frozenset[str]] = {
     "rng_bit_generator": frozenset({"shape"}),
     "rng_uniform": frozenset({"shape"}),
 }
-"""Parameters that are sizes of axes: they may differ between the traces. All other parameters must be equal."""
+"""Parameters that are sizes of axes. They may differ between the traces. All other parameters must be equal."""
 _PLACED = ("sharding", "layout", "memory")
-"""Parts of the names of parameters that say where a value lies."""
+"""Words in the names of parameters that describe where a value lies."""
 _INDICES = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "scatter": 1}
-"""The first operand that is an index. The last operand of a scatter is none."""
+"""The first operand that is an index. The last operand of a scatter is not an index."""
 _TAKES_IDLE = ELEMENTWISE | {
     *("broadcast_in_dim", "transpose", "squeeze", "expand_dims", "reduce_sum", "reduce_max", "reduce_min"),
     *("reduce_and", "reduce_or", "psum", "psum_invariant", "pmax", "pmin", "pvary", "pcast"),
@@ -49,7 +49,7 @@ _TAKES_PARTS = SAME | {
 
 
 def differing_sizes(step: EquationPair) -> bool:
-    """Returns whether an operation works with another number in the whole batch, which is no size of the batch."""
+    """Returns whether an operation uses a number that differs in the whole batch, and is not a size of the batch."""
     whole, part = step.both
     allowed = _SIZES.get(step.name, frozenset[str]())
     for name in whole:
@@ -88,7 +88,7 @@ def _takes_other_parts(step: EquationPair) -> bool:
 
 
 def checked(step: EquationPair, made: list[Relation]) -> list[Relation]:
-    """The relations of results, with what does not hold for them."""
+    """Returns the relations of results, with causes if the operation breaks them."""
     if all(r.form is Form.LOST for r in made):
         return made
     if differing_sizes(step):
@@ -120,7 +120,7 @@ def _idle(step: EquationPair) -> Relation:
 
 
 def _index_problem(step: EquationPair) -> Relation | None:
-    """What is wrong with constants that say which rows an operation picks."""
+    """Returns a lost relation if the indices are constants that differ between the traces; else None."""
     first = next((n for name, n in _INDICES.items() if step.name.startswith(name)), None)
     if first is None:
         return None

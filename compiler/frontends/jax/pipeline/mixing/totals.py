@@ -1,4 +1,6 @@
-"""Losses that are a function of sums over the batch: these are added up over the microbatches first."""
+"""Computes losses that are a function of sums over the batch: the sums are first added up over the microbatches.
+`handling` calls `totals_of`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import Form, Relat
 
 
 class NotASum(Exception):
-    """The loss is a function of all examples that no sums give, at this equation."""
+    """This equation of the loss depends on all examples, but not through sums over them."""
 
     def __init__(self, eqn: Eqn) -> None:
         super().__init__()
@@ -21,7 +23,7 @@ class NotASum(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """The sums of a loss: their variables in both bodies, and how often each is the sum over the microbatches."""
+    """The sums of a loss: their variables in both bodies, and their scales relative to sums over microbatches."""
 
     hoists: Hoists
     whole: Sequence[Any]
@@ -34,11 +36,14 @@ class Totals:
         return self.whole, self.part
 
     def of_microbatch(self, arguments: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
-        """The sums over the examples of one microbatch."""
+        """Returns the sums over the examples of one microbatch."""
         return run_with_extras(self.hoists, 1, arguments, extras, self.part)
 
     def loss_of(self, totals: Sequence[Any], arguments: Sequence[Any], extras: Sequence[Any]) -> Any:
-        """The loss of the whole batch from the sums over the microbatches; `extras` are those of the whole batch."""
+        """Returns the loss of the whole batch from the sums over the microbatches.
+
+        `extras` are those of the whole batch.
+        """
         body, used = self.hoists.whole, self.hoists.used
         values = Values(body, arguments)
         values.give([self.hoists.taken[v][0] for v, _ in used], extras[: len(used)])
@@ -50,7 +55,7 @@ class Totals:
 
 
 def totals_of(walk: HoistingWalk) -> Totals:
-    """The sums of a loss, its first result, that was walked. Raises NotASum."""
+    """Returns the sums of the loss that was walked, which is the first result. Raises NotASum."""
     hoists = walk.hoists
     assert hoists is not None
     loss = hoists.whole.outvars[0]
@@ -77,5 +82,5 @@ def _relation(walk: HoistingWalk, variable: Any) -> Relation:
 
 
 def _is_there(walk: HoistingWalk, variable: Any) -> bool:
-    """Whether a variable need not be computed from the sums: it is one, or it does not hold any."""
+    """Whether a variable need not be computed from the sums: it is a sum, or does not depend on sums."""
     return _relation(walk, variable).form is not Form.TAIL

@@ -1,4 +1,4 @@
-"""Walks the jaxprs of a loss for the whole batch and for one microbatch in lock step."""
+"""Walks the jaxprs of a loss for the whole batch and for one microbatch in lock step. `analyze` and `hoist` call it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,13 +35,16 @@ _AXES = (
     "broadcast_dimensions",
     "reverse",
 )
-"""Parameters that say along which axes an equation works: path-finding of einsum chooses them by size."""
+"""Parameters that name the axes of an equation. They must be equal in both traces: einsum may choose them by size."""
 _BY_JAX = ("/jax/_src/", "/jax/")
-"""Parts of the paths of functions that JAX itself wrote: the user's line is that of the call."""
+"""Parts of the paths of functions that JAX itself wrote. For these, the user's line is that of the call."""
 
 
 class ProgramsDiffer(Exception):
-    """The loss is another program for another number of examples, from this place on; None: from its end on."""
+    """The loss is another program for another number of examples.
+
+    It differs from `site` on, or only at its end if `site` is None.
+    """
 
     def __init__(self, site: Site | None) -> None:
         super().__init__()
@@ -49,7 +52,10 @@ class ProgramsDiffer(Exception):
 
 
 class Walk:
-    """One walk over a loss. `count` is the number of microbatches, `batches` the numbers of examples in both traces."""
+    """One walk over a loss.
+
+    `count` is the number of microbatches. `batches` holds the numbers of examples in both traces.
+    """
 
     def __init__(self, count: int, batches: frozenset[tuple[int, int]]) -> None:
         self.count = count
@@ -58,7 +64,7 @@ class Walk:
         self._sites: dict[tuple[int, ...], Site] = {}
         self._axes: dict[Any, int] = {}
         self.backward: list[Site] = []
-        """Custom derivatives, but for JAX's own: they may mix examples in the backward pass alone."""
+        """Custom derivatives, except JAX's own: they may mix examples in the backward pass alone."""
 
     def site(self, eqn: Eqn) -> Site:
         """Returns the place of an equation within the calls that are walked now."""
@@ -69,15 +75,15 @@ class Walk:
         return self._batches
 
     def new_axis(self) -> int:
-        """A dimension below zero that no digit has yet."""
+        """Returns a dimension below zero that no digit has yet."""
         return self.named_axis(object())
 
     def named_axis(self, name: Any) -> int:
-        """The dimension below zero of an axis of a mesh."""
+        """Returns the dimension below zero of a mesh axis."""
         return self._axes.setdefault(name, -1 - len(self._axes))
 
     def body(self, whole: Any, part: Any, ins: Sequence[Relation]) -> list[Relation]:
-        """Walks one jaxpr in both traces. Raises ProgramsDiffer where their equations differ."""
+        """Walks one jaxpr in both traces. Raises ProgramsDiffer if their equations differ."""
         a, b = body_of(whole), body_of(part)
         env: dict[Any, Relation] = dict(zip(a.invars, ins, strict=True))
         twins: dict[Any, Any] = dict(zip((*a.constvars, *a.invars), (*b.constvars, *b.invars), strict=False))
@@ -105,7 +111,7 @@ class Walk:
         return [read(x, y, None) for x, y in zip(a.outvars, b.outvars, strict=True)]
 
     def equation(self, whole: Eqn, part: Eqn, ins: list[Relation]) -> list[Relation]:
-        """The relations of an equation's results: with all causes that its operands have."""
+        """Returns the relations of an equation's results, with all causes of its operands."""
         name = whole.primitive.name
         if name in CALLS and CALLS[name] in whole.params:
             return self._call(whole, part, CALLS[name], ins)
@@ -117,7 +123,7 @@ class Walk:
             finally:
                 self._calls = with_body
             is_pure = _are_pure(ins)
-            if name == "scan" and not is_pure:  # each result by itself
+            if name == "scan" and not is_pure:  # each result has its own purity
                 return made
             return [r if r.is_pure is is_pure else replace(r, is_pure=is_pure) for r in made]
         made = _listed(self._rule(step), step)
@@ -165,7 +171,7 @@ def works_along_same_axes(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def axis_counts(eqn: Eqn) -> tuple[list[int], list[int]]:
-    """The numbers of axes of an equation's operands and results."""
+    """Returns the numbers of axes of an equation's operands and results."""
     operands, results = ([len(getattr(v.aval, "shape", ())) for v in side] for side in (eqn.invars, eqn.outvars))
     return operands, results
 
@@ -189,7 +195,7 @@ def _literal(x: Any, y: Any) -> Relation:
 
 
 def _closed_over(x: Any, y: Any) -> Relation:
-    """The relation of an array that the loss closes over: known, if it is small and of numbers."""
+    """Returns the relation of an array that the loss closes over. It is known if it is small and holds numbers."""
     shapes: list[Any] = [tuple(getattr(a, "shape", ())) for a in (x, y)]
     is_array = isinstance(x, np.ndarray | np.generic | int | float | complex) or compat.is_concrete(x)
     is_key = is_array and compat.is_key(compat.aval_of(x))
