@@ -1,16 +1,16 @@
 # pyright: basic
-"""A flax transformer by `pw.pipeline` on slices of one device, against plain `jax.jit` of the same step, in one run.
+"""Compares a flax transformer by `pw.pipeline` on one-device slices with plain `jax.jit` of the same step, in one run.
 
     python bench/any_model.py                       # 90M parameters: 12 layers, width 768, vocabulary 8,192
     python bench/any_model.py --first --layers 24   # what the first call takes: lower, compile, load
     python bench/any_model.py --first --layers 24 --scan
     MALLOC_MMAP_THRESHOLD_=1048576 python bench/any_model.py   # glibc keeps nothing of what is freed
 
-The first prints the time of a step after warm-up, of all in turns, and what the process holds over the steps beside
-what the plan states: its memory must be flat, and what is above the plan is of the allocator. `accumulated` is plain
-`jax.jit` that does the same microbatches one after another, in a loop: what it takes longer than plain `jax.jit` is the
-price of microbatches, each of which reads all weights and adds to all gradients. Each way starts in a process of its
-own, so that none holds another's memory.
+The first command prints the time of a step after warm-up, for each way in rotation. It also prints the memory that the
+process holds over the steps, next to the memory that the plan states. This memory must stay constant. Memory above that
+of the plan belongs to the allocator. `accumulated` is plain `jax.jit` that does the same microbatches one after
+another, in a loop. Its additional time over plain `jax.jit` is the price of microbatches: each reads all weights and
+adds to all gradients. Each way runs in its own process, so that none holds another's memory.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def make_step(value_and_grad, optimizer):
 
 
 def accumulated(loss, microbatches):
-    """The same loss and gradients, a microbatch after another."""
+    """Returns a function for the loss and gradients that computes one microbatch after another."""
 
     def value_and_grad(params, tokens):
         def one(sums, part):
@@ -90,7 +90,7 @@ def accumulated(loss, microbatches):
 
 
 def resident():
-    """Bytes that this process holds in memory."""
+    """Returns the bytes that this process holds in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -108,13 +108,13 @@ def prepared(o):
 
 
 def arrays(shapes):
-    """Parameters by NumPy, so that no way begins with what another library left."""
+    """Makes parameters with NumPy, so that no way starts with memory left by another library."""
     rng = np.random.default_rng(1)
     return jax.tree.map(lambda s: (0.02 * rng.standard_normal(s.shape)).astype(s.dtype), shapes)
 
 
 def way(o):
-    """One way by itself: its first call, then steps on command; prints a line of JSON for each."""
+    """Runs one way: its first call, then steps on command. Prints a line of JSON for each."""
     loss, optimizer, shapes, tokens = prepared(o)
     state = jax.eval_shape(optimizer.init, shapes)
     stated = 0
@@ -125,7 +125,7 @@ def way(o):
         step = make_step(jax.value_and_grad(loss) if plain else accumulated(loss, o.microbatches), optimizer)
         run = jax.jit(step, donate_argnums=(0, 1)).lower(shapes, state, tokens).compile()
         found: Any = run.memory_analysis()
-        stated = found.argument_size_in_bytes + found.temp_size_in_bytes  # results take the place of arguments
+        stated = found.argument_size_in_bytes + found.temp_size_in_bytes  # results reuse the memory of arguments
     else:
         devices = pw.make_virtual_device_set()
         slices = [devices.add_slice(devices=1) for _ in range(o.stages)]
@@ -162,7 +162,7 @@ def told(process, ask=True):
 
 
 def compare_first(o):
-    """First calls in turns: the order changes, so that neither has the quieter machine."""
+    """Compares first calls in alternating order, so that neither way always has the quieter machine."""
     took = {"plain": [], "ours": []}
     for turn in range(o.steps):
         for name in sorted(took, reverse=bool(turn % 2)):

@@ -1,13 +1,13 @@
 # pyright: basic
-"""A chain of 128 small computations on 4 CPU devices, with an all-reduce and without: a plan against a Python loop.
+"""Compares a plan with a Python loop: a chain of 128 small computations on 4 CPU devices, with and without all-reduce.
 
     python bench/chain.py
 
-The plan is compiled twice: with its calls merged into one executable, and kept apart. The loop calls the same jitted
-function on the same devices, in the same run, with as many executions in flight as the runtime allows itself. Two ways
-say how much can be hoped for: `one jit`, JAX's own compilation of the whole chain, of merging; `bare PJRT`, the same
-executions as `plan, apart` with nothing around them, of a runtime. All are repeated in turns, and ratios are of
-medians. Above 1 the plan is faster.
+The plan is compiled twice: with its calls merged into one executable, and with separate calls. The loop calls the same
+jitted function on the same devices, in the same run, with as many executions in flight as the runtime allows. Two more
+ways show the limits. `one jit`, JAX's own compilation of the whole chain, is the limit of merging. `bare PJRT`, the
+same executions as `plan, apart` with nothing around them, is the limit of a runtime. All ways run in rotation, and
+ratios are of medians. Above 1 the plan is faster.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pathways.api.process import process
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.host.devices import pjrt
 
-LENGTH, DEVICES, WINDOW = 128, 4, 16
+LENGTH, DEVICES, MAX_EXECUTIONS_IN_FLIGHT = 128, 4, 16
 
 
 def work(x):
@@ -58,18 +58,18 @@ def make_plan(function):
 
 
 def native_loop(step, x):
-    """A Python loop that never has more than WINDOW executions in flight: with over 32, jax 0.10 hangs."""
+    """Runs a Python loop with at most MAX_EXECUTIONS_IN_FLIGHT: with over 32, jax 0.10 hangs."""
     flying = collections.deque()
     for _ in range(LENGTH):
         x = step(x)
         flying.append(x)
-        if len(flying) > WINDOW:
+        if len(flying) > MAX_EXECUTIONS_IN_FLIGHT:
             flying.popleft().block_until_ready()
     return x.block_until_ready()
 
 
 def bare_pjrt(plan, devices, sharding, x):
-    """The executions of a plan that was not merged: as a gang with all-reduces, one by one on each device without."""
+    """Returns a function that runs an unmerged plan: a gang with all-reduces, or else each device separately."""
     (computation,) = plan.computations
     if computation.local:
         parts = [
@@ -88,7 +88,7 @@ def bare_pjrt(plan, devices, sharding, x):
             results = [e([v], launch_id=number, with_tokens=True) for (e, _), v in zip(starts, values, strict=True)]
             flying.append([r.consume_token() for r in results])
             values = [r.consume_with_handlers(h)[0] for r, (_, h) in zip(results, starts, strict=True)]
-            if len(flying) > WINDOW:
+            if len(flying) > MAX_EXECUTIONS_IN_FLIGHT:
                 for token in flying.popleft():
                     token.block_until_ready()
         for value in values:

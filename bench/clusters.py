@@ -1,13 +1,13 @@
 # pyright: basic
-"""Calls on a cluster of its own (`pw.cluster`) against the same on a shared cluster: how long each takes.
+"""Compares calls on a cluster of the driver's own (`pw.cluster`) with the same calls on a shared cluster.
 
     python bench/clusters.py [--before TREE] [--rounds 12]
 
-One hop with an argument of the host, one with an argument on the device, 200 calls of which none waits for another, and
-8 hops in a row, over two islands of one device. Each way is a process of its own, a driver; the drivers are told to
-time one block of calls after another in turns, so that a noisy minute is noisy for all. Figures are medians of blocks,
-in microseconds a call, and ratios to this tree's own cluster in the same round (median). With `--before`, the same of
-another tree, which has an environment of its own in `.venv`, or is imported by this one.
+The calls run over two islands of one device: one hop with an argument on the host, and one with an argument on the
+device. Then come 200 calls that do not wait for each other, and 8 consecutive hops. Each way is a separate driver
+process. The drivers time one block of calls after another in rotation, so that noise affects all equally. Figures are
+medians of blocks, in microseconds a call, and ratios to this tree's own cluster in the same round (median). `--before`
+adds the same for another tree, which has its own environment in `.venv`, or is imported by this one.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CALLS = {"host argument": 60, "resident": 60, "pipelined": 200, "8 hops": 30}
 
 
 class Driver:
-    """A process that times blocks of calls when it is told to."""
+    """A process that times blocks of calls on command."""
 
     def __init__(self, tree, way, address):
         python = tree / ".venv" / "bin" / "python"
@@ -51,7 +51,7 @@ class Driver:
 
 
 def drive(way, address):
-    """Times the blocks that standard input names, in a process of its own."""
+    """Times the blocks that standard input names, in a separate process."""
     import jax
     import numpy as np
     from jax.sharding import NamedSharding
@@ -99,7 +99,7 @@ def drive(way, address):
 
 
 def cluster_of(tree, name):
-    """Starts a shared cluster of two islands from a tree; returns its name."""
+    """Starts a shared cluster of two islands from a tree; returns the command line of that tree's `pwc`."""
     pwc = tree / ".venv" / "bin" / "pwc"
     command = [str(pwc)] if pwc.exists() else [sys.executable, "-m", "pathways.cli.main"]
     subprocess.run([*command, "cluster", "start", "islands=2,devices=1", "--name", name], check=True)

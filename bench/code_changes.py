@@ -30,7 +30,7 @@ _NOT_MUTATED = ("__repr__", "__str__", "__hash__", "__del__")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: the number of a change within a file, and what it is."""
+    """One mistake: the number of a change within a file, and its description."""
 
     file: str
     number: int
@@ -43,7 +43,7 @@ class Mutant:
 
 @dataclass
 class _Change:
-    """A place to change: the node of the tree, and what to do with it."""
+    """One possible change: the node of the tree, and the function that makes the change."""
 
     node: ast.AST
     what: str
@@ -69,7 +69,7 @@ def _outermost(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 def _of(node: ast.AST, siblings: list[ast.stmt]) -> Iterator[_Change]:
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom):
         return
-    if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: an assertion
+    if isinstance(node, ast.keyword) and node.arg == "strict":  # `strict` of zip is an assertion
         return
     yield from _of_this(node, siblings)
     for name, value in ast.iter_fields(node):
@@ -138,7 +138,7 @@ def _parsed(file: str) -> ast.Module:
 
 
 def mutants_of(file: str) -> list[Mutant]:
-    """All mutants of a file."""
+    """Returns all mutants of a file."""
     found = enumerate(_changes(_parsed(file)))
     return [Mutant(file, number, getattr(change.node, "lineno", 0), change.what) for number, change in found]
 
@@ -160,14 +160,14 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 @dataclass
 class Functions:
-    """All functions of this project that are loaded, by file, qualified name and first line."""
+    """The loaded functions of this project, by file, qualified name and first line."""
 
     by_place: dict[tuple[str, str, int], list[types.FunctionType]] = field(default_factory=dict[Any, Any])
 
     @classmethod
     def loaded(cls) -> "Functions":
         found: dict[tuple[str, str, int], list[types.FunctionType]] = collections.defaultdict(list)
-        gc.unfreeze()  # the tests freeze what they find, and that is not listed
+        gc.unfreeze()  # the tests freeze objects, and frozen objects are not listed
         for one in gc.get_objects():
             if isinstance(one, types.FunctionType):
                 code = one.__code__
@@ -176,7 +176,7 @@ class Functions:
         return cls(dict(found))
 
     def become(self, mutant: Mutant) -> int:
-        """Replaces the code of the functions of a file by that of a mutant; returns how many differ."""
+        """Replaces the code of the functions of a file by that of a mutant; returns the number of changed functions."""
         changed = 0
         for code in _codes(mutated_code(mutant)):
             for function in self.by_place.get((str(ROOT / mutant.file), code.co_qualname, code.co_firstlineno), ()):
@@ -189,12 +189,12 @@ class Functions:
 
 
 def _says(code: types.CodeType) -> tuple[Any, ...]:
-    """Returns what decides what a code object does: its instructions, constants and names."""
+    """Returns the parts of a code object that decide its behavior: its instructions, constants and names."""
     return code.co_code, code.co_consts, code.co_names
 
 
 def _imported_as(mutant: Mutant) -> None:
-    """Has modules that are imported from now on, or run as the main module, have the change as well."""
+    """Applies the change also to modules that are imported later, or run as the main module."""
     unchanged = importlib.machinery.SourceFileLoader.get_code
 
     def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> types.CodeType | None:

@@ -1,21 +1,21 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
-"""How long compiling takes: our own phases apart from JAX's tracing and lowering. XLA is not run at all.
+"""Measures the time to compile: our own phases, separate from JAX's tracing and lowering. XLA does not run at all.
 
     python bench/compile.py
     python bench/compile.py --before FOLDER     # beside another checkout of this project
 
-First a training step of 16 stages, 96 transformer layers and 64 microbatches under 1F1B; then pipelines of about 100,
-1,000 and 10,000 calls, whose time must grow no faster than they do. Every measurement is the best of some, each in a
-process of its own; what is compared runs in turns.
+The first program is a training step of 16 stages, 96 transformer layers and 64 microbatches under 1F1B. Then come
+pipelines of about 100, 1,000 and 10,000 calls, whose time must grow no faster than their calls. Each measurement is the
+best of several, each in its own process. Compared programs run in rotation.
 
-*Own phases* are all the time from the Python function to the finished plan, but for what JAX takes itself:
-`jax.make_jaxpr`, and lowering each distinct computation to StableHLO. Verifying after every pass is in it; so is
-`rest`, which is the copy that a compilation works on, and what no phase counts.
+*Own phases* are the time from the Python function to the finished plan, without JAX's own time: `jax.make_jaxpr`, and
+lowering each distinct computation to StableHLO. They include verification after every pass, and `rest`. `rest` is the
+copy that a compilation works on, and the time outside all phases.
 
-Shardy's time is that of `apply_mpmd_partitioning` of this jaxlib alone (`shardy_mpmd.py`), on the same step: from a
-module in which stages are named to one of fragments on meshes, scheduled as 1F1B. JAX's tracing and lowering is left
-out there, too. It is measured once: it takes minutes. `--no-shardy` leaves it out.
+Shardy's time is that of `apply_mpmd_partitioning` of this jaxlib alone (`shardy_mpmd.py`), on the same step. It starts
+from a module with named stages, and makes one of fragments on meshes, scheduled as 1F1B. JAX's tracing and lowering is
+excluded there, too. It is measured once, since it takes minutes. `--no-shardy` leaves it out.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 
 Measured = tuple[dict[str, float], int, int]
-"""Seconds by phase, and how many calls and values the program has before calls are merged."""
+"""Seconds by phase, and the number of calls and of values of the program before calls are merged."""
 LARGE = (16, 96, 64)
 ROOT = Path(__file__).parents[1]
 jit: Any = jax.jit
@@ -50,7 +50,7 @@ def norm(gain: Any, x: Any) -> Any:
 
 
 def block(params: Any, x: Any) -> Any:
-    """A transformer layer: attention, then a multilayer perceptron, each behind a norm."""
+    """Computes a transformer layer: attention, then a multilayer perceptron, each after a norm."""
     h = norm(params["norm1"], x)
     q, k, v = (h @ params[name] for name in ("q", "k", "v"))
     x = x + jax.nn.softmax(q @ k.T / 6.0) @ v @ params["o"]
@@ -64,7 +64,7 @@ def run_stage(params: Any, x: Any) -> Any:
 
 
 def pipeline(stages: int, layers: int, microbatches: int, width: int = 32) -> tuple[pw.Program, tuple[Any, ...]]:
-    """A training step over one slice a stage, and the types of its arguments."""
+    """Returns a training step over one slice a stage, and the types of its arguments."""
     made = pw.make_virtual_device_set()
     meshes = [made.add_slice(devices=1).mesh("x") for _ in range(stages)]
     placed = [jit(run_stage, in_shardings=NamedSharding(m, P())) for m in meshes]
@@ -98,7 +98,7 @@ def pipeline(stages: int, layers: int, microbatches: int, width: int = 32) -> tu
 
 
 def options(**chosen: str) -> Any:
-    """The compiler's options, which older checkouts have elsewhere."""
+    """Returns the compiler's options, which older checkouts define in another module."""
     places = ("pathways.compiler.pass_manager", "pathways.compiler.pipeline")
     return import_module(next(p for p in places if find_spec(p))).Options(**chosen)
 
@@ -117,7 +117,7 @@ def measure(stages: int, layers: int, microbatches: int) -> Measured:
 
 
 def size(module: Any) -> tuple[int, int]:
-    """How many calls a traced program has, and how many values they take and make."""
+    """Returns the number of calls of a traced program, and of the values that they take and make."""
     (main,) = [o for o in module.body.operations if "pw.program" in o.operation.attributes]
     block = main.regions[0].blocks[0]
     nodes = [o.operation for o in block.operations if o.operation.name.startswith("pw.")]
@@ -125,7 +125,7 @@ def size(module: Any) -> tuple[int, int]:
 
 
 def measure_shardy(stages: int, layers: int, microbatches: int) -> float | None:
-    """Seconds of Shardy's partitioner; None where jaxlib has none."""
+    """Returns the seconds of Shardy's partitioner; None if jaxlib has none."""
     from shardy_mpmd import seconds
 
     _, (params, xs) = pipeline(stages, layers, microbatches)
@@ -133,7 +133,7 @@ def measure_shardy(stages: int, layers: int, microbatches: int) -> float | None:
 
 
 def apart(folder: Path, what: str, *sizes: int) -> Any:
-    """Measures in a process of its own, with the `pathways` of a checkout."""
+    """Measures in a separate process, with the `pathways` of a checkout."""
     command = [sys.executable, __file__, f"--{what}", *map(str, sizes)]
     environment = os.environ | {"PYTHONPATH": str(folder.resolve())}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -143,7 +143,7 @@ def apart(folder: Path, what: str, *sizes: int) -> Any:
 
 
 def own(seconds: dict[str, float]) -> float:
-    """All but JAX's part."""
+    """Returns the seconds of all phases that are not JAX's."""
     return sum(s for name, s in seconds.items() if not name.startswith("jax "))
 
 
@@ -155,7 +155,7 @@ def show(what: str, seconds: dict[str, float], calls: int, values: int) -> None:
 
 
 def compare(before: Path | None, repeat: int, shardy: bool) -> None:
-    """The large step: this checkout, Shardy's partitioner, and another checkout."""
+    """Compares the large step: this checkout, Shardy's partitioner, and another checkout."""
     folders = [ROOT] if before is None else [before, ROOT]
     runs: dict[Path, list[Measured]] = {f: [] for f in folders}
     theirs: float | None = None
@@ -176,7 +176,7 @@ def compare(before: Path | None, repeat: int, shardy: bool) -> None:
 
 
 def grow(largest: int, repeat: int) -> None:
-    """Pipelines of more and more calls."""
+    """Measures pipelines of increasing size."""
     found: list[tuple[int, float]] = []
     for wanted in (100, 1000, 10_000):
         if wanted <= largest:
@@ -198,7 +198,7 @@ def main() -> None:
         parser.add_argument(what, type=int, nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.measure:
-        measure(2, 2, 2)  # what only the first compilation in a process does
+        measure(2, 2, 2)  # warm-up: the first compilation in a process does more
         print(json.dumps(measure(*chosen.measure)))
     elif chosen.measure_shardy:
         print(json.dumps(measure_shardy(*chosen.measure_shardy)))

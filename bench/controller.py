@@ -1,14 +1,17 @@
-"""What a controller of its own spends on a host and a run: python bench/controller.py [--hosts 16,128,512] [--runs 40].
+"""Times a separate controller for each host and run: python bench/controller.py [--hosts 16,128,512] [--runs 40].
 
-With --tls a second row of each has the hosts and the client come to a port of 127.0.0.1, under mutual TLS.
+With --tls a second row of each has the hosts and the client connect to a port of 127.0.0.1, under mutual TLS.
 
-Hosts are fakes in one process, each with a socket of its own, which say at once that a run is done: what is measured
-is the controller, with a client that starts runs that span all hosts, four at a time. Beside it the bare exchange: the
-same frames over as many sockets, written and read by a loop that does nothing else. A computation on all hosts is worth
-its dispatch where it takes longer than the last column (paper, section 5.1: 2.3 ms at 16 hosts, 35 ms at 512).
+Hosts are fakes in one process, each with its own socket, which report at once that a run is done. So only the
+controller is measured. A client starts runs that span all hosts, four at a time. The bare exchange, for comparison,
+sends the same frames over as many sockets, in a loop that does nothing else. Dispatching a computation to all hosts
+pays off if the computation takes longer than the last column (paper, section 5.1: 2.3 ms at 16 hosts, 35 ms at 512).
+
+The last rows time the scheduler alone, if 2, 64 or 1,024 clients each always have four runs in line on two islands.
 """
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -19,6 +22,7 @@ import ssl
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +30,8 @@ from typing import Any
 from pathways.dialect.files import write_whole
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.control.cluster_controller import ClusterController
-from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request
+from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.launch.launcher import Started
 from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.launch.ray_api import connect_to_ray
@@ -35,21 +40,22 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, Address, listening_at, prepare
 from pathways.runtime.wire.certificates import make_folders
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.encoding import decode, frame_bytes, pack_parcels
+from pathways.runtime.wire.encoding import decode, frame_bytes, pack_parcels, read_frames
 from pathways.runtime.wire.frames import HEADER
 from pathways.runtime.wire.identity import ROLES
 from pathways.runtime.wire.ids import first_id
+from pathways.runtime.wire.load_proofs import loaded_as, prove
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.message import VERSIONS
 from pathways.runtime.wire.tls import read_keys
 from pathways.runtime.wire.tls_ports import WELCOME, LoopListener, join_as
 from pathways.runtime.wire.tls_socket import Handshake, TlsSocket
 
-IN_FLIGHT = 4
+MAX_RUNS_IN_FLIGHT = 4
 
 
 class FakeLauncher(Started):
-    """Hosts that come by themselves, all of one process."""
+    """A launcher whose hosts connect by themselves, all of one process."""
 
     def __init__(self, pid: int, folder: str) -> None:
         self._pid, self._folder = pid, Path(folder)
@@ -66,11 +72,11 @@ class FakeLauncher(Started):
         return ""
 
     def kill(self) -> None:
-        """They end with their sockets."""
+        """Does nothing: the hosts end with their sockets."""
 
 
 def listening(folder: str, tls: bool) -> socket.socket:
-    """Where hosts and clients come."""
+    """Opens the listening socket for hosts and clients."""
     if tls:
         listener = listening_at((LOOPBACK, 0))
         write_whole(f"{folder}/port", str(listener.getsockname()[1]))
@@ -86,7 +92,7 @@ def port(folder: str) -> Address:
 
 
 def come(folder: str, tls: bool, member: str) -> Any:
-    """A stream of a host, which is never waited for where it reads."""
+    """Connects a host and returns its stream, which is read only after the selector reports data."""
     if not tls:
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(f"{folder}/{CONTROLLER}")
@@ -125,7 +131,7 @@ def controller(folder: str, islands: int, hosts: int, ready: Any, tls: bool) -> 
 
 
 def hosts(folder: str, islands: int, go: Any, tls: bool) -> None:
-    """All hosts, in one loop: each says hello, is joined, and answers runs."""
+    """Runs all hosts in one loop: each sends Hello, joins, and answers runs."""
     go.wait()
     selector = selectors.DefaultSelector()
     for number in range(islands):
@@ -134,7 +140,7 @@ def hosts(folder: str, islands: int, go: Any, tls: bool) -> None:
         shown = ticket.read_text() if ticket.exists() else ""
         hello = m.Hello(f"island{number}", os.getpid(), VERSIONS, "nowhere", shown)
         sock.send(frame_bytes(hello))
-        selector.register(sock, selectors.EVENT_READ, bytearray())
+        selector.register(sock, selectors.EVENT_READ, (Path(folder, f"key.island{number}"), bytearray()))
     beat = time.monotonic()
     while True:
         for key, _ in selector.select(0.5):
@@ -142,10 +148,11 @@ def hosts(folder: str, islands: int, go: Any, tls: bool) -> None:
             try:
                 if not (data := peer.recv(1 << 16)):
                     return
-            except BlockingIOError:  # half a record
+            except BlockingIOError:  # the TLS record is incomplete
                 continue
-            key.data.extend(data)
-            answer(peer, key.data)
+            key_file, buffer = key.data
+            buffer.extend(data)
+            answer(peer, buffer, key_file)
         if time.monotonic() - beat > 1:
             beat = time.monotonic()
             for key in list(selector.get_map().values()):
@@ -153,7 +160,8 @@ def hosts(folder: str, islands: int, go: Any, tls: bool) -> None:
                 peer.send(frame_bytes(m.Beat(0, 0)))
 
 
-def answer(sock: Any, buffer: bytearray) -> None:
+def answer(sock: Any, buffer: bytearray, key_file: Path) -> None:
+    """Answers the messages in a buffer. The client needs the key of its host, to prove what the host has loaded."""
     while len(buffer) >= HEADER.size:
         size, kind = HEADER.unpack_from(buffer)
         if len(buffer) < HEADER.size + size:
@@ -163,20 +171,24 @@ def answer(sock: Any, buffer: bytearray) -> None:
         message = decode(kind, payload)
         if isinstance(message, m.RunPlan):
             sock.send(frame_bytes(m.Done(message.run, 1000)))
+        elif isinstance(message, m.Expect):
+            write_whole(key_file, message.key.encode())
         elif isinstance(message, m.Connect):
             value = "{" + ", ".join(f'"{name}": "a"' for name in message.invitations) + "}"
             sock.send(frame_bytes(m.Answer(message.request, value=value)))
 
 
 def cpu_seconds(pid: int | None) -> float:
-    """What a process has computed (Linux)."""
+    """Returns the CPU seconds of a process (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
-    """Microseconds of wall time a host and run, through a controller; and of its own CPU time, which others on the
-    machine change less."""
+    """Returns microseconds for each host and run through a controller: of wall time, and of the controller's CPU time.
+
+    Other load on the machine changes the CPU time less.
+    """
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
         make_keys(folder, tls, count)
         context = multiprocessing.get_context("spawn")
@@ -198,6 +210,11 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
         while up < count:
             up += isinstance(control.receive(), m.HostCame)
         control.post(m.Introduce(0, first, "chain", None, "digest"))
+        loaded = loaded_as(b"", welcome.hosts, None, sequential=False)
+        for number in range(count):
+            while not (key := Path(folder, f"key.island{number}")).exists():
+                time.sleep(0.01)
+            control.post(m.Loaded(first, number, prove(key.read_text(), first, loaded)))
 
         def submit(number: int) -> None:
             parcels = [(host, 0, [m.RunPlan(first, first + number, 0, first, (first,))]) for host in range(count)]
@@ -206,7 +223,9 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
         def end() -> None:
             left = count
             while left:
-                left -= isinstance(control.receive(), m.Relayed)
+                said = control.receive()
+                assert not isinstance(said, m.RunRefused), said
+                left -= len(read_frames(said.blob)) if isinstance(said, m.Relayed) else 0
 
         times: list[float] = []
         cpu = cpu_seconds(process.pid)
@@ -214,9 +233,9 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
             begin = time.perf_counter()
             for number in range(runs):
                 submit(len(times) * runs + number + 1)
-                if number >= IN_FLIGHT:
+                if number >= MAX_RUNS_IN_FLIGHT:
                     end()
-            for _ in range(min(IN_FLIGHT, runs)):
+            for _ in range(min(MAX_RUNS_IN_FLIGHT, runs)):
                 end()
             times.append((time.perf_counter() - begin) / runs / count)
         cpu = (cpu_seconds(process.pid) - cpu) / 3 / runs / count
@@ -231,7 +250,7 @@ def make_keys(folder: str, tls: bool, count: int) -> None:
 
 
 def let_in(listener: socket.socket, folder: str, tls: bool) -> Any:
-    """The stream of a host that has come."""
+    """Accepts the connection of a host and returns its stream."""
     sock, _ = listener.accept()
     if not tls:
         return sock
@@ -244,7 +263,7 @@ def let_in(listener: socket.socket, folder: str, tls: bool) -> Any:
 
 
 def bare(count: int, runs: int, tls: bool) -> float:
-    """The same frames, to and from as many sockets, by a loop that does nothing else."""
+    """Times the same frames, to and from as many sockets, by a loop that does nothing else."""
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
         make_keys(folder, tls, count)
         with listening(folder, tls) as listener:
@@ -287,8 +306,30 @@ def exchanged(folder: str, listener: socket.socket, count: int, runs: int, tls: 
     return statistics.median(times) * 1e6
 
 
+def scheduling(clients: int, runs: int = 20_000, waiting: int = 4) -> float:
+    """Returns microseconds of the scheduler for each run, if each client always has `waiting` runs in line."""
+    scheduler = Scheduler(SCHEDULING_POLICIES[STRIDE]())
+    islands = (frozenset({"island0"}), frozenset({"island1"}), frozenset({"island0", "island1"}))
+    numbers = itertools.count()
+    of: dict[int, int] = {}
+
+    def submit(client: int) -> list[int]:
+        number = next(numbers)
+        of[number] = client
+        return scheduler.submit(Request(number, f"client{client}", "step", islands[number % 3]))
+
+    begun = deque(number for _ in range(waiting) for client in range(clients) for number in submit(client))
+    begin = time.perf_counter()
+    for _ in range(runs):
+        number = begun.popleft()
+        begun.extend(scheduler.enqueued(number))
+        begun.extend(scheduler.finished(number))
+        begun.extend(submit(of.pop(number)))
+    return (time.perf_counter() - begin) / runs * 1e6
+
+
 def by_ray(actors: int = 4, calls: int = 500) -> tuple[float, float]:
-    """Microseconds to submit a call of an actor, and until it is answered, of many at once."""
+    """Returns microseconds to submit a call of an actor, and until it is answered, for many calls at once."""
     with trial_cluster(1, actors) as trial:
         ray: Any = connect_to_ray(trial.address)
 
@@ -315,6 +356,8 @@ def main(counts: Sequence[int], runs: int, tls: bool, ray: bool) -> None:
             name = "TLS" if way else "Unix"
             row = f"{count:6} {name:>5} {ours:9.1f} us {cpu:5.1f} us {least:5.1f} us {ours / least:6.1f}"
             print(f"{row} {ours * count / 1e3:9.2f} ms", flush=True)
+    for clients in (2, 64, 1024):
+        print(f"{clients:5} clients: {scheduling(clients):6.1f} us of the scheduler a run", flush=True)
     if ray:
         submit, answered = by_ray()
         print(

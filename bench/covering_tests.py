@@ -1,6 +1,6 @@
-"""Records which tests run each line of the code and how long each test takes; chooses the tests for a line.
+"""Records the tests that run each line of the code and the time of each test; chooses the tests for a line.
 
-This file is also a plugin of pytest, which adds up the times.
+`bench/mutants.py` uses it. This file is also a plugin of pytest, which adds up the times.
 """
 
 import collections
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "build" / "mutants"
 """The folder in which `record` writes `coverage` and `seconds.json`."""
 BUDGET_S = 20.0
-"""Seconds of tests for one line: of `make test`, and as many again of those that `make test-all` adds."""
+"""Seconds of tests for one line, from `make test`, and as many again from those that only `make test-all` has."""
 _PROCESS = "process of "
 """Begins the context of lines that a process of a test runs (tests/support/main_module.py)."""
 

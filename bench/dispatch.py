@@ -1,23 +1,23 @@
 # pyright: basic
-"""Parallel against sequential dispatch (paper, Figure 7): a chain over hosts that are slow to reach.
+"""Compares parallel with sequential dispatch (paper, Figure 7): a chain over hosts that are slow to reach.
 
     python bench/dispatch.py --latency 0,0.2,1
 
 Each stage of the chain is one small computation on another host: a process with one device. Every message between the
-controller and a host, in either direction, is so many milliseconds under way; what hosts send each other is not. No
-latency costs CPU time: timers of the loops hold messages back. `round trip` is what was measured of it, with nothing
-else to do.
+controller and a host is delayed by the given milliseconds, in each direction. Messages between hosts are not delayed.
+The delay costs no CPU time: timers of the loops hold messages back. `round trip` is the latency measured without other
+load.
 
-`parallel` is one plan of all stages: all hosts hear of the run at once, and values go from host to host. It is compared
-with three clients that dispatch a stage when the former's host has said that its result is there (Figure 4a; what the
-paper waits for is that it is enqueued, which for computations as small as these is the same):
+`parallel` is one plan of all stages: all hosts are notified of the run at once, and values go from host to host. It is
+compared with three clients. They dispatch a stage when the previous host reports that its result is there (Figure 4a).
+The paper waits only until it is enqueued, which for computations as small as these is the same.
 
-- `host to host`: one plan a stage, which fetches its operand from the former's host itself; the fairest of the three
-- `programs`: one program a stage, as one would write them: operands are moved for it, by a run of its own
-- `no data`: as host to host, but each stage has its operand there already: nothing is moved, though `parallel` must
+- `host to host`: one plan a stage, which fetches its operand from the previous host itself; the fairest of the three
+- `programs`: one program a stage, as a user would write them: a separate run moves the operands
+- `no data`: as host to host, but each stage has its operand already: nothing moves, unlike in `parallel`
 
-All are repeated in turns in one run, on one cluster for each latency; ratios are of medians, above 1 `parallel` is
-faster. `arithmetic` is the ratio to expect: the medians with no latency, and on top the trips that each must wait for.
+All ways run in rotation in one run, on one cluster for each latency. Ratios are of medians; above 1 `parallel` is
+faster. `arithmetic` is the expected ratio: the medians without latency, plus the round trips that each way waits for.
 """
 
 import argparse
@@ -42,7 +42,7 @@ WAYS = ("host to host", "programs", "no data")
 
 
 def far_peer(seconds):
-    """Streams whose messages are under way so long, in both directions, and keep their order."""
+    """Returns a class of streams that delay messages by `seconds` in both directions, and keep their order."""
 
     class FarPeer(Peer):
         @property
@@ -65,7 +65,7 @@ def far_peer(seconds):
 
 
 def round_trip(hosts, rounds):
-    """Seconds from a question to its answer."""
+    """Returns the seconds from a request to its answer."""
     host = hosts["island0"]
     return medians({"": lambda: host.ask(lambda number: m.Inject(number, 0, ""))}, rounds)[""]
 
@@ -132,12 +132,12 @@ class Chain:
 
 
 def trips(way, count):
-    """How many round trips to a host a way waits for."""
+    """Returns the number of round trips to a host that a way waits for."""
     return 1 if way == "parallel" else count
 
 
 def measure(latency, hosts, rounds):
-    """Medians of all ways, by number of hosts, and of a round trip."""
+    """Returns the medians of all ways, by number of hosts, and that of a round trip."""
     connection.Peer = cluster_controller.Peer = far_peer(latency / 1e3) if latency else Peer
     with pw.cluster(islands=max(hosts), devices=1):
         machine = process().machine

@@ -1,13 +1,13 @@
 # pyright: basic
-"""What needs a GPU, on all GPUs of this host: samples, random programs and benches, as one table.
+"""Runs everything that needs a GPU, on all GPUs of this host: samples, random programs and benches, as one table.
 
     python bench/gpu.py                 # also: make gpu
     python bench/gpu.py --split 4       # four clients of each GPU stand for as many GPUs: islands of one device each
     python bench/gpu.py --pretend 8     # CPU devices stand for GPUs: shows that this script works, and nothing of GPUs
 
-Everything runs twice where it can: with slices as large as fit on one island of all devices, and with slices of one
-device on islands of one device each. Each row is a process of its own. Equality is with plain JAX; matrices are
-multiplied in full precision for it. Without a GPU there is nothing to run, which is no failure.
+Every task runs twice if it can: with slices as large as fit on one island of all devices, and with slices of one device
+on islands of one device each. Each row is a separate process. Results are compared with plain JAX, with matrices
+multiplied in full precision. Without a GPU there is nothing to run, which is no failure.
 """
 
 import argparse
@@ -24,22 +24,22 @@ from pathlib import Path
 from typing import Any, cast
 
 ROOT = Path(__file__).parent.parent
-SECONDS = 600
-"""What takes longer hangs."""
-LARGEST = 4
-"""Devices of a slice, in what is run."""
+ROW_TIMEOUT_S = 600
+"""Limit of one row; a row that takes longer counts as hung."""
+MAX_SLICE_DEVICES = 4
+"""Maximum devices of a slice in the tasks."""
 FIND = "import jax; d = jax.devices(); print(jax.default_backend(), len(d), d[0].device_kind, jax.__version__, sep='|')"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is run: the devices of its slices as they are written; without `cut` it cannot do with fewer."""
+    """A task, with the devices of its slices as they are written. Without `cut` it cannot run with fewer."""
 
     name: str
     slices: tuple[int, ...]
     cut: bool = True
     equality: bool = True
-    """Whether it compares with plain JAX; else it measures."""
+    """Whether the task compares with plain JAX; otherwise it measures."""
 
 
 TASKS = {
@@ -59,11 +59,11 @@ TASKS = {
 class Row:
     task: Task
     size: int
-    """The most devices of a slice."""
+    """Maximum devices of a slice."""
     islands: int
-    """How many, of one device each; 0: one of all devices."""
+    """Number of islands of one device each; 0: one island of all devices."""
     missing: str = ""
-    """Why it cannot run here."""
+    """The reason for which it cannot run here."""
 
     @property
     def how(self) -> str:
@@ -71,21 +71,24 @@ class Row:
 
 
 def rows(count: int, *, together: bool = True) -> Iterator[Row]:
-    """What `count` devices are enough for, and what they are not: islands of one device and, `together`, one of all."""
+    """Yields a row for each task and layout: islands of one device and, with `together`, one island of all.
+
+    If `count` devices are too few, the row says so.
+    """
     for task in TASKS.values():
-        sizes = [LARGEST, LARGEST // 2, 1] if task.cut else [LARGEST]
+        sizes = [MAX_SLICE_DEVICES, MAX_SLICE_DEVICES // 2, 1] if task.cut else [MAX_SLICE_DEVICES]
         size = next((s for s in sizes if sum(min(s, n) for n in task.slices) <= count), 0)
         needs = f"needs {len(task.slices) if task.cut else sum(task.slices)} devices"
-        if task.name == "chain":  # whose slice is the whole island
+        if task.name == "chain":  # its slice is the whole island
             size = count
-        if together and task.name != "pipeline":  # whose stages are devices
+        if together and task.name != "pipeline":  # its stages are devices
             yield Row(task, size or sizes[-1], 0, "" if size else needs)
         if task.cut:
             yield Row(task, 1, count, "" if len(task.slices) <= count else needs)
 
 
 def run(row: Row, environment: dict[str, str], *options: str) -> tuple[str, str, float]:
-    """The result of a row, all that it printed, and its seconds."""
+    """Runs a row; returns its result, all that it printed, and its seconds."""
     if row.missing:
         return f"not run: {row.missing}", "", 0.0
     which = ["--task", row.task.name, "--size", str(row.size), "--islands", str(row.islands)]
@@ -94,9 +97,11 @@ def run(row: Row, environment: dict[str, str], *options: str) -> tuple[str, str,
     begin = time.perf_counter()
     try:
         command = [sys.executable, __file__, *which, *options]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=ROW_TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired:
-        return f"FAILED: not done in {SECONDS} s", "", float(SECONDS)
+        return f"FAILED: not done in {ROW_TIMEOUT_S} s", "", float(ROW_TIMEOUT_S)
     seconds = time.perf_counter() - begin
     if done.returncode:
         return f"FAILED: exit code {done.returncode}", done.stdout[-2000:] + done.stderr[-4000:], seconds
@@ -116,13 +121,13 @@ def main() -> int:
     if given.task:
         print(do(given))
         return 0
-    # Set, so that the tests do not choose CPU themselves; empty: JAX chooses.
+    # Always set, so that the tests do not choose CPU themselves. Empty: JAX chooses.
     platforms = "cpu" if given.pretend else os.environ.get("JAX_PLATFORMS", "")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": platforms}
     if given.pretend:
         flag = f"--xla_force_host_platform_device_count={given.pretend}"
         environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
-    if given.split:  # each would take most of its memory
+    if given.split:  # otherwise each client would take most of the GPU's memory
         environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     found = subprocess.run([sys.executable, "-c", FIND], env=environment, capture_output=True, text=True, check=False)
     if found.returncode:
@@ -139,7 +144,7 @@ def main() -> int:
 
 
 def table(title: str, count: int, environment: dict[str, str], given: argparse.Namespace) -> int:
-    """Runs all rows and prints them as they come, then what benches and failures printed. 1 if one failed."""
+    """Runs all rows and prints each, then the output of benches and failures. Returns 1 if a row failed."""
     print(f"{title}\n\n| what | how | result | seconds |\n|---|---|---|---|", flush=True)
     options = ["--pretend", str(given.pretend), "--split", str(given.split), "--programs", str(given.programs)]
     texts, failed = [], False
@@ -155,7 +160,7 @@ def table(title: str, count: int, environment: dict[str, str], given: argparse.N
 
 
 def do(given: argparse.Namespace) -> str:
-    """One row, in a process of its own; gives what is said of it."""
+    """Runs one row in this process; returns the text of its result."""
     import jax
 
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -203,15 +208,17 @@ def load(path: Path) -> Any:
 
 
 def stand_in() -> None:
-    """The CPU devices of the host are all that there are, and are not started apart: as GPUs are."""
+    """Makes CPU devices look like GPUs: there are no others, and they are not started separately."""
     from pathways.dialect.platforms import PLATFORMS
 
     PLATFORMS["cpu"] = replace(PLATFORMS["cpu"], made_at_will=None, apart=0)
 
 
 def split_devices(parts: int) -> None:
-    """Each device of the host is seen as several: of as many clients of JAX's backend, which know nothing of each
-    other. They share the computing of one device, and nothing that is computed is of more than one of them.
+    """Presents each device of the host as several: one for each of several clients of JAX's backend.
+
+    The clients are independent of each other and share the computing of one device. No computation spans several of
+    them.
     """
     import jax
     from jax._src import xla_bridge
@@ -230,11 +237,11 @@ def split_devices(parts: int) -> None:
 
 
 _ALIASES = {"gpu": ("cuda", "rocm")}
-"""Where JAX has a backend under another name than it states."""
+"""The names of JAX's backends that differ from the platform that they state."""
 
 
 def cut_slices(most: int, islands: int) -> None:
-    """Slices have at most so many devices, and meshes as many; with `islands` the host seems to have islands of one."""
+    """Limits slices and meshes to `most` devices. With `islands` the host seems to have one-device islands."""
     import pathways.api.process as ours
     from pathways import Island, Topology, VirtualDeviceSet, VirtualSlice
 

@@ -1,16 +1,17 @@
 # pyright: basic
-"""A chain of small computations that alternates between two islands: what a computation and its hop cost.
+"""Measures the cost of a computation and its hop: a chain of small computations that alternates between two islands.
 
     python bench/hop.py [--ray-python PYTHON]
 
-With one device an island, and with four and an all-reduce in each computation. Ours as a plan in one process, and in a
-process an island (`pw.cluster`). By hand is what two processes can do with JAX alone: they pull from each other by
-`jax.experimental.transfer`, nobody tells them anything between the ends of a chain, and nothing survives a fault.
-`by hand, lockstep` waits for what arrives before it dispatches what depends on that, as ours does; `by hand, ahead`
-never waits, but for having 16 executions in flight. With Ray, the islands are two actors that give and take NumPy
-arrays (cheaper than JAX's), called one by one or all at once on futures. PYTHON is one that has ray and jax.
+It runs with one device an island, and with four and an all-reduce in each computation. `ours` runs as a plan in one
+process, and with a process for each island (`pw.cluster`). `by hand` is the best that two processes can do with JAX
+alone. They pull from each other by `jax.experimental.transfer`, receive no message between the ends of a chain, and
+survive no fault. `by hand, lockstep` waits for inbound values before it dispatches their users, as ours does.
+`by hand, ahead` never waits, except to keep 16 executions in flight. With Ray, the islands are two actors that exchange
+NumPy arrays (cheaper than JAX's). Actors are called one by one, or all at once on futures. PYTHON is one that has ray
+and jax.
 
-All are repeated in turns in one run; ratios are of medians. Above 1 ours, in processes, is faster.
+All ways run in rotation in one run; ratios are of medians. Above 1 ours, in processes, is faster.
 """
 
 import argparse
@@ -33,7 +34,7 @@ OURS = "ours, processes"
 
 
 class Helper:
-    """A process that `hop_by_hand.py` is in."""
+    """A process that runs `hop_by_hand.py`."""
 
     def __init__(self, python, role, devices):
         path = str(Path(__file__).parent / "hop_by_hand.py")
@@ -59,7 +60,7 @@ class Helper:
 
 
 class ByHand:
-    """Two processes that pull from each other."""
+    """Two processes that pull values from each other."""
 
     def __init__(self, devices, length):
         self.peers = [Helper(sys.executable, "peer", devices) for _ in range(2)]

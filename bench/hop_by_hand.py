@@ -1,10 +1,10 @@
 # pyright: basic
-"""What `bench/hop.py` is compared with, without this project: a process of its own, told what to do line by line.
+"""Runs the baselines of `bench/hop.py` without this project, each in a process that reads commands line by line.
 
 python bench/hop_by_hand.py peer DEVICES     # one of two that pull from each other (jax.experimental.transfer)
 python bench/hop_by_hand.py ray DEVICES      # the driver of two Ray actors; may be another Python than JAX's here
 python bench/hop_by_hand.py bare DEVICES     # the jitted computation alone, in one process
-python bench/hop_by_hand.py relay DEVICES    # the same, told of by messages through a process that passes them on
+python bench/hop_by_hand.py relay DEVICES    # the same, started by messages that another process passes on
 """
 
 import collections
@@ -15,12 +15,12 @@ import socket
 import sys
 import tempfile
 
-WINDOW = 16
-"""Executions in flight: with over 32 of a collective, jax 0.10 hangs."""
+MAX_EXECUTIONS_IN_FLIGHT = 16
+"""With over 32 executions of a collective in flight, jax 0.10 hangs."""
 
 
 def make_step(devices):
-    """The computation, and the sharding of what it takes and gives; JAX has so many devices then."""
+    """Returns the computation, and the sharding of its operand and result. Gives JAX `devices` CPU devices."""
     import jax
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
@@ -31,7 +31,7 @@ def make_step(devices):
 
 
 def computation(mesh, devices):
-    """A multiply and an add; with an all-reduce where there are several devices."""
+    """Returns a multiply and an add; with several devices, an add and an all-reduce."""
     import jax
     from jax import lax
     from jax.sharding import PartitionSpec as P
@@ -46,7 +46,7 @@ def computation(mesh, devices):
 
 
 def peer(devices):
-    """Answers `address`; then takes `connect ADDRESS`, and `run FIRST? LENGTH LOCKSTEP? NAME VALUES...`."""
+    """Prints its address, reads the other peer's, then runs a chain for each line `FIRST? LENGTH LOCKSTEP? NAME`."""
     import jax
     import numpy as np
     from jax.experimental import transfer
@@ -68,13 +68,16 @@ def peer(devices):
             if hop + 1 < length:
                 server.await_pull(name + hop + 1, [y])
             flying.append(y)
-            if len(flying) > WINDOW:
+            if len(flying) > MAX_EXECUTIONS_IN_FLIGHT:
                 flying.popleft().block_until_ready()
         say(float(np.asarray(y)[0]))
 
 
 def ray(devices):
-    """Takes `LENGTH LOCKSTEP? ISLANDS NUMPY?`: a chain on one of them, or on both in turns; arrays of NumPy or JAX."""
+    """Runs a chain for each line `LENGTH LOCKSTEP? ISLANDS NUMPY?`: on one island, or on both alternately.
+
+    The arrays are NumPy's or JAX's.
+    """
     os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # on 127.0.0.1 alone
     import numpy as np
 
@@ -112,7 +115,7 @@ def ray(devices):
 
 
 def bare(devices):
-    """Takes `LENGTH`: a chain in this process, at most `WINDOW` executions in flight."""
+    """Runs a chain in this process for each line `LENGTH`, with at most MAX_EXECUTIONS_IN_FLIGHT."""
     import jax
     import numpy as np
 
@@ -123,20 +126,20 @@ def bare(devices):
         x, flying = first, collections.deque()
         for _ in range(int(command[0])):
             flying.append(x := step(x))
-            if len(flying) > WINDOW:
+            if len(flying) > MAX_EXECUTIONS_IN_FLIGHT:
                 flying.popleft().block_until_ready()
         say(float(np.asarray(x)[0]))
 
 
 RUN = b"r" * 200
-"""A message of a run, as long as ours; one comes back for its end."""
+"""A message of a run, as long as ours; one returns when the run is done."""
 
 
 def relay(devices):
-    """Takes `LENGTH`: so many messages go through another process to a third, which has the computation."""
+    """Sends `LENGTH` messages for each line, through another process to a third, which has the computation."""
     (client, near), (far, host) = socket.socketpair(), socket.socketpair()
     if not os.fork():
-        _close(client, host)  # or its end would not be seen
+        _close(client, host)  # otherwise the closing of the socket would not be seen
         _pass_on(near, far)
     _close(near, far)
     if not os.fork():
@@ -149,7 +152,7 @@ def relay(devices):
         left = int(command[0])
         for sent in range(left):
             client.sendall(RUN)
-            if sent >= 2 * WINDOW:
+            if sent >= 2 * MAX_EXECUTIONS_IN_FLIGHT:
                 left -= len(_received(client, len(RUN))) // len(RUN)
         while left > 0:
             left -= len(_received(client, len(RUN))) // len(RUN)
@@ -182,13 +185,13 @@ def _compute(sock, devices):
         if not flying or select.select((sock,), (), (), 0)[0]:
             for _ in range(len(_received(sock, len(RUN))) // len(RUN)):
                 flying.append(x := step(x))
-        while len(flying) > WINDOW or (flying and not select.select((sock,), (), (), 0)[0]):
+        while len(flying) > MAX_EXECUTIONS_IN_FLIGHT or (flying and not select.select((sock,), (), (), 0)[0]):
             flying.popleft().block_until_ready()
             sock.sendall(RUN)
 
 
 def _received(sock, size):
-    """Whole messages, at least one."""
+    """Receives whole messages, at least one."""
     data = b""
     while not data or len(data) % size:
         if not (more := sock.recv(size * 32)):

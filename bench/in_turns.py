@@ -1,4 +1,4 @@
-"""Times ways of doing one thing against each other: in turns, so that a noisy minute is noisy for all."""
+"""Times ways of doing one thing in rotation, so that noise of the machine affects all of them equally."""
 
 import statistics
 import time
@@ -7,8 +7,10 @@ from typing import Any
 
 
 def medians(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each way. In its turn each is done three times, the first untimed: whatever ran before it
-    leaves threads that still spin, and the very first one compiles."""
+    """Returns the median seconds of each way. Each round does a way three times, the first untimed.
+
+    The previous way leaves threads that still spin, and the very first call compiles.
+    """
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():

@@ -1,10 +1,10 @@
 # pyright: basic
-"""What it costs to load a plan that this user wrote, and one that another did, which another process reads first.
+"""Measures the time to load a plan that this user wrote, and one of another user, which another process reads first.
 
     python bench/loading.py [--before FOLDER]
 
 Reads and checks the plan of samples/train_lm.py, without its devices and with them (ready executables), several times
-each way, in turns; ratios are of medians. FOLDER is another checkout: the same there, in the same turns.
+each way, in rotation; ratios are of medians. FOLDER is another checkout, which is measured in the same rotation.
 """
 
 import argparse

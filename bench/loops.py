@@ -1,11 +1,11 @@
 # pyright: basic
-"""A loop whose length is data, over two slices of one device: one call of a plan against a Python loop of `jax.jit` and
-`jax.device_put` on the same devices that reads its condition from the device before every turn, as it must.
+"""Compares a loop of data-dependent length, over two slices of one device: one call of a plan against a Python loop.
 
     python bench/loops.py
 
-Both are repeated in turns in one run; microseconds are per turn of the loop (two computations, two transfers, the
-condition), and ratios are of medians. Above 1 the plan is faster.
+The Python loop uses `jax.jit` and `jax.device_put` on the same devices. It reads its condition from the device before
+every iteration, as it must. Both run in rotation in one run. Microseconds are for one iteration (two computations, two
+transfers, the condition), and ratios are of medians. Above 1 the plan is faster.
 """
 
 import argparse

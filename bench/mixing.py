@@ -1,10 +1,11 @@
 # pyright: basic
-"""Measures what it costs to find out what a loss means in microbatches, against tracing it and against its first call.
+"""Measures the analysis of a loss in microbatches, against tracing the loss and against its first call.
 
     python bench/mixing.py      a masked language model of 4, 12 and 24 layers, with and without dropout
 
-For each: seconds to trace the loss for one microbatch, the walk over both traces in parts of one trace, what else is
-done to make the loss exact, and all of it in parts of the first call of a training step in four stages (compiling).
+For each model it prints the seconds to trace the loss for one microbatch. The walk over both traces, and all work that
+makes the loss exact, are printed in multiples of one trace. All of it is also printed as a fraction of the first call
+of a training step in four stages (compiling).
 """
 
 import time
@@ -45,7 +46,7 @@ class Transformer(nn.Module):
 
 
 def loss_of(layers: int, rate: float) -> tuple[Callable[..., Any], Any, Any]:
-    """A masked language model's loss, its parameters and its batch."""
+    """Returns a masked language model's loss, its parameters and its batch."""
     model = Transformer(layers, rate)
     tokens = jax.random.randint(jax.random.key(0), (ROWS, LENGTH), 0, WORDS)
     mask = (tokens % 3 > 0).astype(jnp.float32)
@@ -61,7 +62,7 @@ def loss_of(layers: int, rate: float) -> tuple[Callable[..., Any], Any, Any]:
 
 
 def least(function: Callable[[], Any], times: int = 3) -> float:
-    """The least seconds of a few calls."""
+    """Returns the least seconds of a few calls."""
     found: list[float] = []
     for _ in range(times):
         begun = time.perf_counter()
@@ -76,7 +77,7 @@ def measure(layers: int, rate: float) -> None:
     data = frozenset(range(len(jax.tree.leaves(params)), len(leaves)))
 
     def fresh() -> Callable[..., list[Any]]:
-        """The loss as a function that JAX has not traced yet."""
+        """Returns the loss as a function that JAX has not traced yet."""
         return lambda *given: [loss(*jax.tree.unflatten(tree, given))]
 
     types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]

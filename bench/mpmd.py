@@ -1,15 +1,15 @@
 # pyright: basic
-"""A program of Shardy's MPMD compiler: run here, against the same module done op by op through `jax.jit`, in one run.
+"""Runs a program of Shardy's MPMD compiler here, against the same module done op by op through `jax.jit`, in one run.
 
     python bench/mpmd.py                    # 4 stages, 16 microbatches, tiny: what dispatch costs
     python bench/mpmd.py --width 256        # where computing decides
     python bench/mpmd.py --read             # only how long reading takes: 8 stages, 64 microbatches, 1,024 fragments
 
-The baselines do the partitioned module in its order: a function under `jax.jit` for each fragment's callee, and
-`jax.device_put` for each transfer. One walks the module in every step, as an interpreter does; the other has read it
-into a list of functions and slots beforehand. Ours runs the same module (Shardy's order), and what Shardy has only
-imported, under this compiler's own 1F1B. All take arrays that lie where they are used, and end when all results are
-there.
+The baselines run the partitioned module in its order: a function under `jax.jit` for each fragment's callee, and
+`jax.device_put` for each transfer. One walks the module in every step, as an interpreter does. The other has read it
+into a list of functions and slots beforehand. Ours runs the same module (Shardy's order), and the module that Shardy
+has only imported, under this compiler's own 1F1B. All ways take arrays on the devices that use them, and end when all
+results are there.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def inputs():
 
 
 class Interpreter:
-    """A partitioned module, done op by op: a list of jitted functions and moves, and slots for values."""
+    """A partitioned module that runs op by op: a list of jitted functions and moves, and slots for values."""
 
     def __init__(self, text):
         context = make_context()
@@ -102,7 +102,7 @@ class Interpreter:
         return [values[i] for i in self.returned]
 
     def walk(self, arguments):
-        """The same, but the module is read in every step."""
+        """Does the same, but reads the module in every step."""
         with self.module.context:
             return self._walk(arguments)
 
@@ -125,7 +125,7 @@ class Interpreter:
 
 
 def jitted(source, ins, outs):
-    """The function of a module under `jax.jit`: the module of an exported function of its types is replaced."""
+    """Returns the function of a module under `jax.jit`, by replacing the module of an exported function."""
     structs = [[jax.ShapeDtypeStruct(v.type.shape, v.type.dtype) for v in side] for side in (ins, outs)]
     like = jax.export.export(
         jax.jit(lambda *_: tuple(jnp.zeros(s.shape, s.dtype) for s in structs[1]), keep_unused=True)
@@ -171,7 +171,7 @@ def compare():
         found = compiled(*flat)
         for one, other in zip(found, want, strict=True):
             np.testing.assert_allclose(np.asarray(one), other, rtol=1e-4, atol=1e-5)
-        held = [*found[: len(flat) - 1], xs]  # the weights that it has made: they lie where it takes them
+        held = [*found[: len(flat) - 1], xs]  # its own output weights, which are on the devices that take them
         ways[name] = lambda compiled=compiled, held=held: [x.block_until_ready() for x in compiled(*held)]
     calls = sum(function is not None for function, *_ in interpreter.work)
     found = medians(ways, options.rounds)

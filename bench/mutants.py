@@ -102,7 +102,7 @@ def judge(mutant: Mutant, records: Records, runner: Runner, budget: float) -> di
 
 
 def outcomes_in(path: Path) -> list[dict[str, Any]]:
-    """Reads what came of the mutants so far; none where there is no file."""
+    """Reads the outcomes of the mutants so far; none if there is no file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -1,11 +1,11 @@
 # pyright: basic
-"""A pipelined forward of 8 stages and 32 microbatches of tiny work, one device a stage: one call of a plan against
-hand-written `jax.jit` and `jax.device_put` on the same devices.
+"""Compares a pipelined forward as one call of a plan with hand-written `jax.jit` and `jax.device_put`.
 
     python bench/pipeline.py
 
-Both are repeated in turns in one run; microseconds are per operation (a stage of a microbatch with its transfer), and
-ratios are of medians. Above 1 the plan is faster.
+The forward has 8 stages and 32 microbatches of tiny work, one device a stage. Both use the same devices, and run in
+rotation in one run. Microseconds are for one operation (a stage of a microbatch with its transfer), and ratios are of
+medians. Above 1 the plan is faster.
 """
 
 import argparse

@@ -1,9 +1,10 @@
-"""How far each placement is from `optimal`, under the shared cost model: ratios over random graphs and chains.
+"""Compares each placement with `optimal`, under the shared cost model: ratios over random graphs and chains.
 
     python bench/placements.py --problems 200
 
-For every placement the median, the 90th percentile and the worst ratio of its cost to that of `optimal` on the same
-problem, and the time that all of its answers took; then how often the gap was proved to be zero.
+A ratio is the cost of a placement to that of `optimal` on the same problem. For every placement it prints the median,
+the 90th percentile and the worst ratio, and the total time of its answers. Then it prints how often the gap was proved
+to be zero.
 """
 
 import argparse

@@ -1,20 +1,20 @@
 # pyright: basic
-"""Chains of small computations on islands that Ray has started, against plain Ray: what of a computation is overhead.
+"""Compares chains of small computations on islands that Ray has started with plain Ray, to find the overhead.
 
     python bench/ray_chain.py
 
-Islands of four devices; each computation has an all-reduce. Ours are a cluster of `pwc cluster start --ray local`,
-controller, hosts and this client being processes of their own: as one program, whose computations the compiler merges
-or keeps apart (as in chain.py); as one program that alternates between two islands; and, which is no way to write a
-chain, as a call of a program for each computation, all made at once. Plain Ray is an actor an island, which has the
-same jitted computation; calls take the references that earlier calls gave, and all are made at once. Its arrays are
-JAX's, as the computation gives them, or NumPy's, which are cheaper there.
+Islands have four devices; each computation has an all-reduce. Ours is a cluster of `pwc cluster start --ray local`,
+with controller, hosts and this client in separate processes. It runs one program whose computations the compiler merges
+or keeps separate (as in chain.py), and one program that alternates between two islands. It also runs a call of a
+program for each computation, all made at once, which is no way to write a chain. Plain Ray is an actor for each island
+with the same jitted computation. Its calls take the references that earlier calls gave, and all are made at once. Its
+arrays are JAX's, as the computation gives them, or NumPy's, which are cheaper there.
 
-What the machine allows is beside them, without this project (`hop_by_hand.py`): the computation alone in one process;
-told of by one message each, through a process that passes it on, with one back; and hops of two processes by JAX's
-transfer server. No chain that is not merged is much faster than those.
+Next to them are the limits of the machine without this project (`hop_by_hand.py`). These are the computation alone in
+one process; the computation started by one message each through a relay process, with one message back; and hops of two
+processes by JAX's transfer server. No chain that is not merged is much faster than those.
 
-All are repeated in turns in one run; ratios are of medians. Bars: merged 10, apart 5, alternating 3.
+All ways run in rotation in one run; ratios are of medians. Bars: merged 10, apart 5, alternating 3.
 """
 
 import argparse
@@ -42,13 +42,13 @@ TOPOLOGY = f"islands=2,devices={DEVICES}"
 KINDS = ("JAX", "NumPy")
 BARE, RELAYED, BY_HAND = "bare computation", "bare, by messages", "hops by hand"
 LIMITS = {"apart": (BARE,), "alternating": (BY_HAND,), "a call each": (BARE, RELAYED)}
-"""What this machine allows without this project, by the chains that they are beside."""
+"""The limits of this machine without this project, by the chains that they are compared with."""
 BARS = {"merged": 10, "apart": 5, "alternating": 3}
 
 
 @contextlib.contextmanager
 def cluster_by_ray():
-    """A cluster of ours on a Ray of its own; gives its address."""
+    """Starts a cluster of ours on its own Ray; yields the address of the cluster."""
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
         address = f"{folder}/c"
         start_on_ray(address, RayRequest("local:2"), parse_topology(TOPOLOGY), "stride")
@@ -61,7 +61,7 @@ def cluster_by_ray():
 
 
 def make_ways(length):
-    """The ways, each a function of no arguments that gives the first number of the result."""
+    """Returns the ways, each a function of no arguments that gives the first number of the result."""
     made = pw.make_virtual_device_set()
     steps = []
     for island in range(2):
@@ -144,7 +144,7 @@ def main():
 
 
 def name_of(islands, kind):
-    """A chain by plain Ray, on one island or two."""
+    """Returns the name of a chain by plain Ray, on one island or two."""
     return f"Ray, {islands} island{'s' * (islands > 1)}, {kind}"
 
 

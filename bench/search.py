@@ -1,14 +1,15 @@
 # pyright: basic
-"""What `pw.search` predicts for eight ways to train one small model on two CPU devices, against what they take.
+"""Compares predictions of `pw.search` with measured times, for eight ways to train a small model on two CPU devices.
 
     python bench/search.py
 
-Each device gets one thread. Measured first, by this runtime: what a call takes, by a model that has nothing to compute;
-the rate between the devices, by sums over both of gradients of a row; and the flop/s of a device and the rate of its
-memory, by gradients of small microbatches. These are measured while one device works and while two do, since two share
-the memory and the power of one machine; a way is predicted by how many it has at work on average. All ways are run in
-turns in one run, and the least time of each counts: other work on the machine makes none of them faster. Pairs whose
-measured times differ by more than 20 % should be predicted in the same order; the last line says how many are.
+Each device gets one thread. First this runtime measures the figures that predictions need. The time of a call comes
+from a model that has nothing to compute. The rate between the devices comes from sums over both of gradients of a row.
+The flop/s of a device and the rate of its memory come from gradients of small microbatches. They are measured while one
+device works and while two do, since two share the memory and the power of one machine. A prediction uses the average
+number of devices at work. All ways run in rotation in one run, and the least time of each counts: other work on the
+machine makes none of them faster. Pairs whose measured times differ by more than 20 % should be predicted in the same
+order; the last line counts those that are.
 """
 
 import argparse
@@ -27,12 +28,12 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 
 LAYERS, WIDTH, ROWS, APART = 6, 512, 128, 1.2
-FEW, MANY = 16, 64
-"""Rows of two batches: what their times differ by is of products, and the rest is of memory."""
-TIMES = 8
-"""So many microbatches have their gradients added up."""
-FLOPS, PASSES = 6, 3 * TIMES + 3 * (TIMES - 1)
-"""Of a row and parameter; over the parameters' memory: three for gradients, and three to add one up."""
+FEW_ROWS, MANY_ROWS = 16, 64
+"""Rows of two batches: products cause the difference of their times, and memory the rest."""
+MICROBATCHES = 8
+"""Number of microbatches whose gradients are added up."""
+FLOPS, PASSES = 6, 3 * MICROBATCHES + 3 * (MICROBATCHES - 1)
+"""Flops for a row and parameter; passes over the parameters' memory: three for gradients, and three to add one up."""
 WAYS = (
     {"stages": 1, "microbatches": 1, "schedule": "program"},
     {"stages": 1, "microbatches": 8, "schedule": "1f1b"},
@@ -59,29 +60,29 @@ def loss(params, rows):
 
 
 def measured_rates(topology, devices, call, rounds):
-    """Flop/s and bytes of memory a second of one device while so many are at work, each at gradients of its own."""
+    """Returns flop/s and memory bytes a second of one device while `devices` compute gradients, each its own."""
     slices = pw.make_virtual_device_set()
     each = [slices.add_slice(devices=1, island="island0") for _ in range(devices)]
-    gradients = [jax.grad(pw.pipeline(loss, [one], microbatches=TIMES)) for one in each]
+    gradients = [jax.grad(pw.pipeline(loss, [one], microbatches=MICROBATCHES)) for one in each]
 
     def steps(params, rows):
         return [gradient(own, rows) for gradient, own in zip(gradients, params, strict=True)]
 
     def placed(rows):
-        arguments = [init(WIDTH)] * devices, np.ones((TIMES * rows, WIDTH), np.float32)
+        arguments = [init(WIDTH)] * devices, np.ones((MICROBATCHES * rows, WIDTH), np.float32)
         compiled = pw.program(steps).lower(*arguments).compile(topology)
         held = compiled(*arguments)
         return lambda: jax.tree.map(ready, compiled(held, arguments[1]))
 
-    few, many = least([placed(FEW), placed(MANY)], rounds)
+    few, many = least([placed(FEW_ROWS), placed(MANY_ROWS)], rounds)
     parameters = sum(p.size for layer in init(WIDTH) for p in layer.values())
-    flops = TIMES * (MANY - FEW) * FLOPS * parameters / (many - few)
-    rest = few - TIMES * FEW * FLOPS * parameters / flops - (2 * TIMES - 1) * call
+    flops = MICROBATCHES * (MANY_ROWS - FEW_ROWS) * FLOPS * parameters / (many - few)
+    rest = few - MICROBATCHES * FEW_ROWS * FLOPS * parameters / flops - (2 * MICROBATCHES - 1) * call
     return flops, PASSES * 4 * parameters / rest
 
 
 def measured_link(topology, rounds):
-    """Bytes a second between two devices, at adding up gradients that each has just made of rows of its own."""
+    """Returns bytes a second between two devices that add up gradients, each made just before from rows of its own."""
     mesh = pw.make_virtual_device_set().add_slice(devices=2, island="island0").mesh("data")
     split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
     rows = [(np.ones((2, WIDTH), np.float32), np.ones((2, 4 * WIDTH), np.float32)) for _ in range(2 * LAYERS)]
@@ -96,14 +97,14 @@ def ready(array):
 
 
 def measured_call(topology, rounds):
-    """Seconds of a call that computes next to nothing: of a forward or backward of one stage and one microbatch."""
+    """Returns the seconds of a call that computes almost nothing: one stage and microbatch, one direction."""
     tiny = pw.SplitChoice(stages=2, microbatches=8, schedule="1f1b", islands=("island0",) * 2)
     step = runner(tiny, topology, (init(4), np.ones((8, 4), np.float32)))
     return least([step], rounds)[0] / (2 * tiny.microbatches)
 
 
 def least(calls, rounds):
-    """The least seconds of each call, all called once in each round."""
+    """Returns the least seconds of each call, all called once in each round."""
     found = [float("inf")] * len(calls)
     for _ in range(rounds):
         for i, call in enumerate(calls):
@@ -114,20 +115,20 @@ def least(calls, rounds):
 
 
 def runner(choice, topology, arguments):
-    """A call of one step with gradients, its arguments where the plan wants them."""
+    """Returns a function that runs one step with gradients. Its arguments are on the devices that the plan needs."""
     step = pw.program(jax.value_and_grad(pw.pipeline(loss, choice=choice)))
     compiled = step.lower(*arguments).compile(topology, schedule=choice.schedule, remat=choice.remat)
-    _, placed = compiled(*arguments)  # a gradient lies where its parameter is wanted
+    _, placed = compiled(*arguments)  # a gradient is on the devices that need its parameter
     return lambda: jax.tree.map(ready, compiled(placed, *arguments[1:]))
 
 
 def at_work(choice):
-    """How many devices work at the same time, on average: fewer while a pipeline fills and drains."""
+    """Returns the average number of devices that work at the same time: fewer while a pipeline fills and drains."""
     return choice.data * choice.stages * choice.microbatches / (choice.stages + choice.microbatches - 1)
 
 
 def between(one, two, share):
-    """A rate between two, by the time that each takes."""
+    """Interpolates between two rates, by the time that each takes."""
     return 1 / ((1 - share) / one + share / two)
 
 

@@ -1,9 +1,9 @@
 # pyright: basic
-"""Shardy's MPMD partitioner, from jaxlib, on the training step of `bench/compile.py`.
+"""Runs Shardy's MPMD partitioner, from jaxlib, on the training step of `bench/compile.py`.
 
 It takes one module in which every stage of every microbatch is a named computation, and gives one of fragments on
-meshes. JAX has no front end for it, so that the calls of stages, as JAX lowers them, are made named computations here;
-that is not timed.
+meshes. JAX has no front end for it. So this module turns the calls of stages, as JAX lowers them, into named
+computations; that is not timed.
 """
 
 import time
@@ -22,7 +22,7 @@ _PREFIX = "stage"
 
 
 def seconds(stage: Callable[..., Any], params: Sequence[Any], xs: Any) -> float | None:
-    """What the partitioner takes for training `stage` with `params` of each stage on the microbatches `xs`."""
+    """Returns the partitioner's seconds for training `stage` with `params` of each stage on the microbatches `xs`."""
     try:
         partitioner()
     except PathwaysError as error:
@@ -35,7 +35,7 @@ def seconds(stage: Callable[..., Any], params: Sequence[Any], xs: Any) -> float 
 
 
 def named(stage: Callable[..., Any], params: Sequence[Any], xs: Any) -> Any:
-    """The module of a training step in which every stage of every microbatch is a named computation."""
+    """Returns the module of a training step in which every stage of every microbatch is a named computation."""
     module: Any = jax.jit(_step(stage, xs), keep_unused=True).lower(params, xs).compiler_ir("stablehlo")
     register(module.context)
     with module.context, ir.Location.unknown():
@@ -44,7 +44,7 @@ def named(stage: Callable[..., Any], params: Sequence[Any], xs: Any) -> Any:
 
 
 def partition(module: Any, params: Sequence[Any], phases: str) -> Any:
-    """Partitions such a module over one device a stage, up to a phase of Shardy's; returns it, changed."""
+    """Partitions such a module over one device a stage, up to a phase of Shardy's; returns the changed module."""
     homes = [f"m{i}" for i, own in enumerate(params) for _ in jax.tree.leaves(own)]
     found = partitioner()
     found.apply_mpmd_partitioning(
@@ -64,7 +64,7 @@ def partition(module: Any, params: Sequence[Any], phases: str) -> Any:
 
 
 def _step(stage: Callable[..., Any], xs: Any) -> Callable[..., Any]:
-    """The training step with its loop over microbatches written out, as the partitioner wants it."""
+    """Returns the training step with its loop over microbatches unrolled, as the partitioner needs it."""
 
     def of_stage(number: int) -> Any:
         def one(own: Any, x: Any) -> Any:
@@ -92,9 +92,9 @@ def _step(stage: Callable[..., Any], xs: Any) -> Callable[..., Any]:
 
 
 def _name_stages(module: Any, stages: int) -> None:
-    """Makes calls of stages `mpmd.call`s with their microbatch, and of what they call a named computation each.
+    """Turns calls of stages into `mpmd.call`s with their microbatch, and their callees into named computations.
 
-    Of the calls of a microbatch the first half is forward.
+    The first half of the calls of a microbatch is forward.
     """
     functions = {f.attributes["sym_name"].value: f for f in module.body.operations if _is_function(f)}
     named_before: set[str] = set()

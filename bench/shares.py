@@ -1,9 +1,9 @@
 # pyright: basic
-"""Proportional shares (paper, Figure 9): clients that compete for one island, each with as much to do as it gets.
+"""Measures proportional shares (paper, Figure 9): clients compete for one island, and each always has work.
 
     python bench/shares.py --weights 1:2:4:8 --seconds 10 --trace shares.json
 
-prints the part of all runs that each client got, and how far that is from its weight.
+Prints the fraction of all runs that each client got, and its deviation from the client's weight.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def make_program(sharding, size):
 
 
 def measure(weights, seconds, size, program):
-    """Runs of each client in the time in which all of them compete."""
+    """Returns the runs of each client in the time in which all of them compete."""
     x = np.eye(size, dtype=np.float32)
     program(x).block_until_ready()
     done, stop, ready = [0] * len(weights), threading.Event(), threading.Barrier(len(weights) + 1)

@@ -1,11 +1,11 @@
 # pyright: basic
-"""What it costs to save and restore arrays of a cluster: by its hosts, and by way of the client, in one .npz.
+"""Measures the cost to save and restore arrays of a cluster: by its hosts, and through the client, in one .npz.
 
     python bench/snapshots.py [--mib 256]
 
-Two islands have an array each. Both ways do the same in turns; the second is `pw.save` and `pw.restore` with all arrays
-in the file, as all were once, and a program that takes them. Ratios are of medians; the peak is what the client takes
-in memory beyond what it had.
+Two islands have an array each. Both ways do the same in rotation. The second is `pw.save` and `pw.restore` with all
+arrays in the file, as in former versions, and a program that takes them. Ratios are of medians. The peak is the memory
+that the client takes beyond its memory before.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def memory(field):
 
 
 def measured(work):
-    """The seconds that some work takes, and the MiB of its peak."""
+    """Returns the seconds that some work takes, the MiB of its peak, and its result."""
     Path("/proc/self/clear_refs").write_text("5")
     before, begun = memory("VmRSS"), time.perf_counter()
     result = work()
@@ -63,7 +63,7 @@ def main():
                 del arrays
                 back = measured(lambda path=path: jax.block_until_ready(take(*pw.restore(want, path))))
                 for what, (seconds, peak, _) in (("save", saved), ("restore", back)):
-                    if number:  # the first compiles
+                    if number:  # the first round compiles
                         found[way, what].append((seconds, peak))
                 del back
     here, there = WAYS

@@ -1,10 +1,10 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
-"""A cluster that many use, for half an hour of failures: python bench/soak.py [--minutes 30] [--every 20].
+"""Runs a shared cluster through half an hour of failures: python bench/soak.py [--minutes 30] [--every 20].
 
-Training goes on beside two other clients while a host is killed or frozen, or a client killed, every so many seconds.
-In the end it says whether all losses are those of the training without failures, whether any sum of the others was
-wrong, what memory the processes took early and late, and what is left of all of it.
+A training runs next to two other clients. At a fixed interval a host is killed or frozen, or a client is killed. In the
+end it prints whether all losses are those of a training without failures, and whether any sum of the others was wrong.
+It also prints the memory of the processes early and late, and everything left on the cluster.
 """
 
 import argparse
@@ -32,10 +32,10 @@ from pathways.dialect.topology import parse_topology
 from pathways.runtime.launch.reach import ask
 
 jit: Any = jax.jit
-WIDTH, ROWS, KEPT = 64, 32, 5
-"""The training's sizes, and after how many steps the client keeps what it has."""
-EARLY = 1 / 3
-"""When memory is looked at first, of all the time."""
+WIDTH, ROWS, STEPS_PER_COPY = 64, 32, 5
+"""The sizes of the training, and the number of steps between two copies that the client keeps."""
+EARLY_FRACTION = 1 / 3
+"""Fraction of the whole time at which memory is first measured."""
 SLICES: Any = pw.make_virtual_device_set()
 PLACES = [NamedSharding(SLICES.add_slice(devices=2).mesh("x"), P()) for _ in range(2)]
 STAGES = [jit(lambda w, x: jnp.tanh(x @ w), in_shardings=(place, place)) for place in PLACES]
@@ -83,7 +83,7 @@ def doubled(v: Any) -> Any:
 
 
 def other(address: str, seed: int) -> None:
-    """Another client: sums over two islands, until it is told to end; says how many were wrong."""
+    """Runs another client: sums over two islands until standard input closes. Prints the wrong, lost and right sums."""
     rng, wrong, lost, right = random.Random(seed), 0, 0, 0
     f, g = (jit(doubled, in_shardings=p, out_shardings=p) for p in PLACES)
 
@@ -107,7 +107,7 @@ def other(address: str, seed: int) -> None:
 
 
 def memory_of(pid: int) -> int:
-    """MiB of a process."""
+    """Returns the MiB of a process; 0 if there is none."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
     except OSError:
@@ -115,7 +115,7 @@ def memory_of(pid: int) -> int:
 
 
 def began(pid: int) -> str:
-    """When a process began; empty where there is none."""
+    """Returns the start time of a process; empty if there is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
@@ -123,13 +123,13 @@ def began(pid: int) -> str:
 
 
 class Soak:
-    """A cluster, its clients, and what has been done to them."""
+    """A cluster, its clients, and the failures so far."""
 
     def __init__(self, address: str, every: float) -> None:
         self.address, self.every, self.rng = address, every, random.Random(0)
         self.done: Counter[str] = Counter()
         self.pids: dict[int, str] = {}
-        """When each process began: numbers are used again."""
+        """Start time of each process: process ids are reused."""
         self.others = [self.start(seed) for seed in range(2)]
         self.sums: list[str] = []
 
@@ -145,7 +145,7 @@ class Soak:
         return found
 
     def fail(self) -> None:
-        """Does the next harm."""
+        """Causes the next failure."""
         what = self.rng.choice(["kill a host", "freeze a host", "kill a host", "kill a client"])
         self.done[what] += 1
         if what == "kill a client":
@@ -159,7 +159,7 @@ class Soak:
             os.kill(with_name[1], signal.SIGKILL if what == "kill a host" else signal.SIGSTOP)
 
     def train(self, seconds: float) -> tuple[list[bytes], list[int], dict[float, list[int]]]:
-        """Trains for so long; gives the losses, how often steps were done again, and memory early and late."""
+        """Trains for `seconds`; returns the losses, the repeated steps of each failure, and memory early and late."""
         losses: list[bytes] = []
         again: list[int] = []
         memory: dict[float, list[int]] = {}
@@ -169,14 +169,14 @@ class Soak:
             if now > harm:
                 harm += self.every
                 self.fail()
-            if now > EARLY * seconds and EARLY not in memory:
-                memory[EARLY] = self.memory()
+            if now > EARLY_FRACTION * seconds and EARLY_FRACTION not in memory:
+                memory[EARLY_FRACTION] = self.memory()
             number = len(losses)
             try:
                 *new, loss = step(*state, *batch(number))
                 losses.append(np.asarray(loss).tobytes())
                 state = tuple(new)
-                if len(losses) % KEPT == 0:
+                if len(losses) % STEPS_PER_COPY == 0:
                     kept = len(losses), here(state)
             except pw.PathwaysError as error:
                 assert error.code == "PWC0910", error
@@ -217,7 +217,7 @@ def main(minutes: float, every: float, topology: str) -> None:
     print(f"{minutes:g} minutes on {topology}: {sum(soak.done.values())} failures: {dict(soak.done)}")
     print(f"training: {len(losses)} steps, {sum(again)} done again; losses equal without failures: {losses == wanted}")
     print(f"others (wrong, lost, right sums): {'; '.join(sums)}")
-    print(f"MiB of this process and of the controller, early: {memory[EARLY]}, late: {memory[1.0]}")
+    print(f"MiB of this process and of the controller, early: {memory[EARLY_FRACTION]}, late: {memory[1.0]}")
     held = [i["held"] for i in left["islands"]]
     print(f"left on the cluster: held {held}, clients {len(left['clients'])}; processes left: {alive}")
 

@@ -1,9 +1,9 @@
 # pyright: basic
-"""How long a plan takes to be ready on its devices: with ready executables, and compiling.
+"""Measures the time until a plan is ready on its devices: with ready executables, and with compiling.
 
     python bench/startup.py
 
-Loads the plan of samples/train_lm.py afresh, several times each way, in turns; ratios are of medians.
+Loads the plan of samples/train_lm.py anew, several times each way, in rotation; ratios are of medians.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def seconds(plan, machine, ready):
     controller = Controller(machine)
     controller.executables.folder = None
     controller.executables.offer(plan.executables if ready else {})
-    gc.collect()  # the code of the round before
+    gc.collect()  # frees the code of the previous round
     begin = time.perf_counter()
     LoadedPlan(plan, controller)
     return time.perf_counter() - begin, controller.executables.compiled

@@ -73,7 +73,7 @@ def load_everything() -> None:
 
 @dataclass
 class Runner:
-    """Runs tests under mutants, and once without where a mutant seems to be killed."""
+    """Runs tests under mutants, and once without a mutant if it seems to be killed."""
 
     functions: Functions
     seconds: dict[str, float]
@@ -81,15 +81,15 @@ class Runner:
     log: Path
     """The file of what the last tests printed."""
     _fail_anyway: set[str] = field(default_factory=set[str])
-    """Tests that fail here without a mutant, too: a fork of this process is not the process of a test command."""
+    """Tests that fail here without a mutant, too: a forked process differs from the process of a test command."""
     _checked: set[str] = field(default_factory=set[str])
     _killers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """The tests that killed mutants of each file, the last first."""
 
     def judge(self, tests: Sequence[str], mutant: Mutant) -> tuple[str, float]:
-        """Runs tests under a mutant; returns what came of it, and the seconds that it took.
+        """Runs tests under a mutant; returns its outcome, and the seconds that it took.
 
-        The first few run alone: most mutants die there, and other files need not be collected.
+        The first few tests run alone: most mutants are killed there, and other files need not be collected.
         """
         begin, came, size = time.monotonic(), "no test", 6
         killers = self._killers.setdefault(mutant.file, [])
@@ -109,7 +109,7 @@ class Runner:
         return came, time.monotonic() - begin
 
     def _fails_anyway(self, chunk: Sequence[str]) -> bool:
-        """Whether one of the tests that ended a mutant fails without it, too; notes which."""
+        """Whether one of the tests that killed a mutant fails without it, too; records such tests."""
         suspects = [t for t in self._failed(chunk) or chunk if t not in self._checked]
         bad = [t for t in suspects if self._run([t], None) != "survived"]
         self._fail_anyway.update(bad)
@@ -144,7 +144,7 @@ class Runner:
 
 
 def _ended(pid: int, until: float) -> str:
-    """Waits for a process, and ends all that it has started."""
+    """Waits for a process until a deadline, kills its group, and returns the outcome."""
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:

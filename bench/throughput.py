@@ -1,10 +1,10 @@
 # pyright: basic
-"""Many clients with small programs (paper, Figure 8): all their runs a second, against one native JAX loop.
+"""Compares many clients of small programs (paper, Figure 8) with one native JAX loop: runs a second.
 
     python bench/throughput.py
 
-One device; programs of about 0.33 ms. The loop calls the same jitted function on the same device, alone. Both are
-measured in turns; above 1 the clients together are faster.
+They use one device and programs of about 0.33 ms. The loop calls the same jitted function on the same device, alone.
+Both are measured in rotation; above 1 the clients together are faster.
 """
 
 import argparse

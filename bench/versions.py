@@ -1,11 +1,11 @@
 # pyright: basic
-"""Runs benches of two checkouts in turns, and prints how much faster this one is, row by row.
+"""Runs benches of two checkouts alternately, and prints for each row how much faster this checkout is.
 
     python bench/versions.py FOLDER [--rounds 3] [chain pipeline throughput startup]
 
-FOLDER is another checkout of the project (`git worktree add ../before REVISION`). Each bench runs in a process of its
-own with the code of its checkout, so that only what the two print is compared: times and rates, by the name of their
-row. A ratio is of medians over the rounds; above 1 this checkout is faster.
+FOLDER is another checkout of the project (`git worktree add ../before REVISION`). Each bench runs in its own process
+with the code of its checkout. Only their output is compared: times and rates, by the name of their row. A ratio is of
+medians over the rounds; above 1 this checkout is faster.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ROW = re.compile(r"^\s*(?P<name>[a-z][\w ,-]*?)\s{2,}(?P<value>[\d.,]+) (?P<unit
 
 
 def rows_of(text: str) -> dict[str, tuple[float, bool]]:
-    """The figures that a bench printed, by section and row; whether more is better."""
+    """Returns the figures that a bench printed, by section and row, and whether more is better."""
     found: dict[str, tuple[float, bool]] = {}
     section = ""
     for line in text.splitlines():

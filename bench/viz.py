@@ -1,9 +1,9 @@
 # pyright: basic
-"""How long pictures take: `pwc viz` of a pipeline of about 10,000 calls, and its page until a browser can use it.
+"""Measures the time of pictures: `pwc viz` of a pipeline of about 10,000 calls, and its page until it can be used.
 
     python bench/viz.py [--calls 10000] [--stages 4] [--microbatches 0]
 
-The plan is compiled once, with its phases, by this user. Each figure is the best of three, beside the time that
+The plan is compiled once, with its phases, by this user. Each figure is the best of three, next to the time that
 `pwc inspect` takes to open the same plan. The browser is the Chromium of this machine; without one its rows are left
 out, and the table says so.
 """
@@ -74,7 +74,7 @@ def traced(stages: int, microbatches: int) -> Any:
 
 
 def write_plan(path: Path, stages: int, microbatches: int) -> int:
-    """Compiles a pipeline under 1f1b, and writes its plan with its phases; returns how many calls it had."""
+    """Compiles a pipeline under 1f1b, and writes its plan with its phases; returns the number of its calls."""
     lowered = traced(stages, microbatches)
     program = ProgramIR(parse(bytecode(lowered.module.operation), lowered.module.context))
     calls = sum(1 for _ in program.calls())
@@ -85,7 +85,7 @@ def write_plan(path: Path, stages: int, microbatches: int) -> int:
 
 
 def pwc(*arguments: str) -> float:
-    """The seconds that a command takes as a process of its own: the best of three."""
+    """Returns the seconds that a command takes as a separate process: the best of three."""
     best = float("inf")
     for _ in range(3):
         begin = time.perf_counter()
@@ -100,7 +100,7 @@ RUN = "from pathways.cli.main import main; main()"
 
 
 def in_browser(chromium: str, path: Path) -> dict[str, float]:
-    """The seconds until the page can be used, and until each view is drawn: the best of three."""
+    """Returns the seconds until the page can be used, and until each view is drawn: the best of three."""
     from playwright.sync_api import sync_playwright
 
     best: dict[str, float] = {}

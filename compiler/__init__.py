@@ -1,1 +1,1 @@
-"""JAX programs -> the pw dialect -> plans. Never imports the runtime."""
+"""Compiles JAX programs to the pw dialect, then to plans. Never imports the runtime."""

@@ -1,4 +1,7 @@
-"""What other choices would have given: the same program compiled with other options, down to the plan."""
+"""Compiles a program again with other options, up to the plan, and compares the results.
+
+The driver calls it to list all schedules, and to add advice to an out-of-memory error (PWC0302).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,23 +21,26 @@ from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.topology import readable
 
 LIMITED = ("1f1b", "interleaved", "zero-bubble")
-"""Schedules that keep a number of microbatches in flight that does not grow with how many there are."""
+"""Schedules whose number of microbatches in flight does not grow with the number of microbatches."""
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """What a choice gives: its schedule and the peak of each island; or why it cannot be had."""
+    """The result of one choice: its schedule and the peak bytes of each island, or the reason for its refusal."""
 
     name: str
     schedule: Schedule | None
     peaks: dict[str, int]
     refused: str = ""
     units: float = 0.0
-    """How long the pipeline takes for equal stages: F one unit, B two, I and W one."""
+    """Duration of the pipeline for equal stages: F takes one unit, B two, I and W one."""
 
 
 def compare_schedules(source: bytes, context: object, session: Session, options: Options) -> list[Alternative]:
-    """Every schedule, and the one chosen if it is a file. `source` is the program as bytecode, of phase trace."""
+    """Compiles under every schedule, and under the chosen one if it is a file.
+
+    `source` is the program as bytecode, of phase `trace`.
+    """
     names = [PROGRAM, *SCHEDULES, *([options.schedule] if is_file(options.schedule) else [])]
     return [outcome(source, context, session, replace(options, schedule=name), name) for name in names]
 
@@ -48,7 +54,7 @@ def outcome(source: bytes, context: object, session: Session, options: Options, 
         run_passes(program, passes, own, instruments=[length])
     except PathwaysError as error:
         problem = error.diagnostics[0]
-        if not isinstance(problem, UnsuitableSchedule):  # a mistake of ours is not the program's
+        if not isinstance(problem, UnsuitableSchedule):  # other errors may be bugs of the compiler
             raise
         return Alternative(name, None, {}, f"{error.code}: {problem.text(problem.title)}")
     peaks = {island: op.peak_bytes for island, op in program.plans.items()}
@@ -57,7 +63,7 @@ def outcome(source: bytes, context: object, session: Session, options: Options, 
 
 @dataclass
 class _Length(Instrument):
-    """How long an ordered pipeline takes for equal stages, before merging joins its actions."""
+    """Measures the duration of an ordered pipeline for equal stages, before merging joins its actions."""
 
     units: float = 0.0
 
@@ -71,7 +77,7 @@ class _Length(Instrument):
 def with_help(
     error: PathwaysError, source: bytes, context: object, session: Session, options: Options
 ) -> PathwaysError:
-    """The refusal of a plan that does not fit, with what each other choice would save on the same island."""
+    """Adds to the refusal of a plan the bytes that each other choice saves on the same island."""
     found = outcome(source, context, session, options, "")
     if found.schedule is None or not found.schedule.microbatches:
         return error

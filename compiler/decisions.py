@@ -1,7 +1,8 @@
-"""What decided what: a record of every slice, call, transfer and reshard of a compiled program.
+"""Records the reason for every slice, call, transfer and reshard of a compiled program, for the plan.
 
-Read off the IR of phase `plan`: slices and transfers carry the reason and the runner-up that their passes wrote; a call
-is where its shardings or its data are. Equal decisions at several steps (microbatches) are one record.
+`compiler/export.py` calls it on IR of phase `plan`. Slices and transfers carry the reason and the runner-up that their
+passes wrote. A call follows its own shardings or the location of its operands. Equal decisions at several steps
+(microbatches) become one record.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ _AWAITED = "which body runs, or how often, is data; its calls are on several mes
 
 
 def decisions_of(program: ProgramIR) -> tuple[Decision, ...]:
-    """All decisions: losses and slices first, then in program order."""
+    """Returns all decisions: losses and slices first, then the others in program order."""
     merged: dict[Decision, list[int]] = {}
     nodes = (decision for function in (program, *program.bodies.values()) for decision in _nodes(function))
     for decision in (*_losses(program), *_slices(program), *nodes):
@@ -74,7 +75,7 @@ def _nodes(program: ProgramIR) -> Iterator[Decision]:
 
 
 class _Sources:
-    """Where each value was before transfers moved it."""
+    """The location of each value before transfers moved it."""
 
     def __init__(self, program: ProgramIR) -> None:
         self.program = program
@@ -95,7 +96,7 @@ class _Sources:
         return f"{self.home[value]}{self.program.sharding(self.flow.place(value))}"
 
     def call(self, call: Node) -> tuple[str, str, str]:
-        """What a call runs on, what put it there, and where else its operands would have drawn it."""
+        """Returns the slice of a call, the reason for it, and the slice with most of its other operands."""
         held: dict[str, int] = {}
         sizes, homes, origin = self.flow.sizes, self.home, self.origin
         for value in call.operands:

@@ -1,4 +1,4 @@
-"""Compiling IR of any phase to a plan, with dumps along the way: what the command line and the API share."""
+"""Compiles IR of any phase to a plan, and dumps IR on the way. The command line and the API share it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.platforms import EVERYWHERE
 
 CONSTANTS_FOLDER = "constants"
-"""The folder beside the dumps that holds the bytes of large constants."""
+"""The folder next to the dumps that holds the bytes of large constants."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class _Dumps(Instrument):
 
 @dataclass
 class Compilation:
-    """A program on its way: its IR as far as it has come, and its dump of every phase passed."""
+    """A program during compilation: its current IR, and a dump of every phase that it has passed."""
 
     program: ProgramIR
     constants: Mapping[str, bytes]
@@ -51,7 +51,7 @@ class Compilation:
     timing: Timing = field(default_factory=Timing)
     dumps: dict[Phase, str] = field(default_factory=dict[Phase, str])
     pipelines: tuple[StageTable, ...] = ()
-    """How the losses in it were cut into stages; empty for a program that goes on from a dump."""
+    """The cut of each loss into stages; empty if compilation started from a dump."""
 
     def advance(
         self,
@@ -62,9 +62,9 @@ class Compilation:
         keep_dumps: bool = False,
         instruments: Sequence[Instrument] = (),
     ) -> None:
-        """Runs the passes that are still needed to reach `upto`: the default ones with `options`, or `passes`.
+        """Runs the passes still needed to reach `upto`: the default ones with `options`, or `passes`.
 
-        `options.without` counts for both. Raises PWC0711 where that leaves a phase unreached.
+        `options.without` applies to both. Raises PWC0711 if the passes left out are needed to reach a phase.
         """
         if keep_dumps:
             self.dumps.setdefault(self.program.phase, text(self.program.module))
@@ -87,7 +87,7 @@ class Compilation:
             raise PathwaysError(WrongPhase(what="what comes after the passes", have_phase=have, need_phase=need))
 
     def _source(self, passes: Sequence[Pass] | None) -> bytes | None:
-        """The program as it stands, for trying other options should its plan not fit; None where that cannot happen."""
+        """Returns the program as bytecode, to try other options if its plan does not fit; None if not needed."""
         topology = self.session.topology
         stated = topology is not None and any(i.memory is not None for i in topology.islands)
         if passes is not None or not stated or self.program.phase is not Phase.TRACE:
@@ -95,12 +95,12 @@ class Compilation:
         return bytecode(self.program.module.operation)
 
     def compare(self, options: Options) -> list[Alternative]:
-        """What every schedule would give; the program must still be of phase trace."""
+        """Compiles the program under every schedule and returns the results for comparison. Requires phase `trace`."""
         check_reaches(default_passes(options), options.without, self.program.phase, Phase.PLAN)
         return compare_schedules(bytecode(self.program.module.operation), self.program.context, self.session, options)
 
     def plan(self, *, with_phases: bool = False) -> Plan:
-        """The plan; the program must have reached phase `plan`."""
+        """Extracts the plan. Requires phase `plan`."""
         with collector_paused():
             plan = extract_plan(self.program, self.constants)
         if not with_phases:
@@ -108,12 +108,12 @@ class Compilation:
         return replace(plan, phases={p.dump_name: t.encode() for p, t in self.dumps.items()})
 
     def emit(self, form: str) -> str:
-        """The program in the form of others, `mpmd` or `ifrt`; it must have reached phase `schedule`, and no more."""
+        """Converts the program to another form, `mpmd` or `ifrt`. Requires exactly phase `schedule`."""
         with collector_paused():
             return form_text(self.program, self.constants, form)
 
     def write_dumps(self, folder: Path) -> list[Path]:
-        """Writes `NN.phase.mlir` for every phase passed, and the constants beside them."""
+        """Writes `NN.phase.mlir` for every phase passed, and the constants next to the dumps."""
         if self.constants:
             write_folder(folder / CONSTANTS_FOLDER, self.constants)
         return write_folder(folder, {phase.dump_name: dump for phase, dump in self.dumps.items()})
@@ -121,7 +121,7 @@ class Compilation:
 
 @dataclass(frozen=True)
 class Dump:
-    """A program from a file, the bytes of its large constants, and what its user should know of how it was read."""
+    """A program read from a file, the bytes of its large constants, and notes for the user about the import."""
 
     program: ProgramIR
     constants: dict[str, bytes]
@@ -129,9 +129,9 @@ class Dump:
 
 
 def read_dump(path: Path, platform: str = EVERYWHERE) -> Dump:
-    """A dump and the constants beside it, or a program of Shardy's MPMD dialect, for a platform; verified.
+    """Reads and verifies a dump with its constants, or a program of Shardy's MPMD dialect for a platform.
 
-    Raises PWC0702, PWC0701, PWC0104; of Shardy's also PWC0120-PWC0122, PWC0125.
+    Raises PWC0702, PWC0701, PWC0104; for Shardy's programs also PWC0120-PWC0122, PWC0125.
     """
     try:
         source = path.read_text()
@@ -151,7 +151,7 @@ def read_dump(path: Path, platform: str = EVERYWHERE) -> Dump:
 
 
 def _read_constant(path: Path, size: int) -> bytes:
-    """The bytes of a constant, which its name is the digest of."""
+    """Reads the bytes of a constant. Its file name must be the digest of these bytes."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -162,7 +162,7 @@ def _read_constant(path: Path, size: int) -> bytes:
 
 
 def parse_program(source: str, name: str) -> ProgramIR:
-    """The program in some IR text, verified. Dumps say their platform; Shardy's programs do not, and are for CPU."""
+    """Parses and verifies IR text. Dumps state their platform. Shardy's programs do not, and are compiled for CPU."""
     if is_mpmd(source):
         return read_mpmd(MpmdSource(name, source), EVERYWHERE).built.program
     module = parse_text(source, name)

@@ -1,4 +1,4 @@
-"""Errors of the compiler: what in the user's program, mesh or placement cannot be, and what to do about it."""
+"""Errors of the compiler: each states the fault in the user's program, mesh, placement or options, and the remedy."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -348,4 +348,4 @@ OF_OPTIONS = (
     PassNeeded,
     CannotWrite,
 )
-"""What a pass refuses because of its options, not of the program that it was given."""
+"""Errors that a pass raises because of its options, not because of the program."""

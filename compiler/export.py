@@ -1,4 +1,4 @@
-"""From a module of phase `plan` to the `Plan` that the runtime loads."""
+"""Extracts the `Plan` that the runtime loads from a module of phase `plan`. The driver and the verifier call it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,12 +34,12 @@ from pathways.dialect.trees import read_tree
 
 
 def extract_plan(program: ProgramIR, constants: Mapping[str, bytes]) -> Plan:
-    """Reads everything the runtime needs out of the IR; `constants` are the bytes of the arrays beside it."""
+    """Reads everything that the runtime needs from the IR. `constants` are the bytes of arrays outside the IR."""
     return _extract(program, constants, with_bytes=True)
 
 
 def outline_of_plan(program: ProgramIR) -> Plan:
-    """The plan without the bytes of its modules and constants: what it does, and with what."""
+    """Returns the plan without the bytes of its modules and constants. The verifier needs no more."""
     return _extract(program, {}, with_bytes=False)
 
 
@@ -79,7 +79,7 @@ def _extract(program: ProgramIR, constants: Mapping[str, bytes], *, with_bytes: 
 
 
 def _parameters(attributes: Any) -> tuple[Parameter, ...]:
-    """How the program is called; nothing where an older dump does not say. Raises PWC0701."""
+    """Reads the parameters of the program; none if an older dump does not state them. Raises PWC0701."""
     if PARAMETERS not in attributes:
         return ()
     try:
@@ -90,7 +90,7 @@ def _parameters(attributes: Any) -> tuple[Parameter, ...]:
 
 
 def read_topology(program: ProgramIR) -> Topology:
-    """The islands that phase `place` wrote."""
+    """Reads the islands that phase `place` wrote."""
     islands = tuple(
         Island(
             name,
@@ -108,7 +108,7 @@ def read_topology(program: ProgramIR) -> Topology:
 
 
 class _Numbers:
-    """The numbers that symbols have in the plan; computations as they stand in the module."""
+    """The index of each symbol in the plan. Computations keep the order of the module."""
 
     def __init__(self, program: ProgramIR) -> None:
         self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
@@ -121,7 +121,7 @@ class _Numbers:
 
 
 class _Reader:
-    """Reads one function: the program, or a body. `raw` gets the bytes of its constants."""
+    """Reads one function: the program, or a body. It adds the bytes of its constants to `raw`."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Reader:
         return Body(self.program.name, streams, inputs, tuple(self.results()), held)
 
     def computations(self) -> Iterator[Computation]:
-        """To be read behind the streams, which say what is donated."""
+        """Yields the computations. Read the streams first: they determine which operands are donated."""
         return (self.computation(s, op) for s, op in self.program.computations.items())
 
     def island(self, value: int) -> str:
@@ -193,7 +193,7 @@ class _Reader:
         return found
 
     def arguments(self) -> tuple[tuple[Port, ...], tuple[ConstantData, ...]]:
-        """The inputs, and the buffers that hold constants."""
+        """Returns the inputs, and the buffers that hold constants."""
         inputs: list[Port] = []
         held: list[ConstantData] = []
         for value, argument in enumerate(self.program.arguments):
@@ -231,10 +231,9 @@ class _Reader:
 
 
 def written(computation: Operation) -> bytes:
-    """The portable form of a computation, the same whether its IR was made or read.
+    """Returns the portable form of a computation. It is the same whether the IR was built or parsed from text.
 
-    Text does not say in which line the values of a loop are, which use of a value came first, and that nothing is said
-    of the arguments or results of a function.
+    Text loses the locations of the values of a loop, the order of uses, and empty attributes of arguments and results.
     """
     for op in computation.regions[0].blocks[0].operations:
         for key in ("arg_attrs", "res_attrs"):
@@ -248,7 +247,7 @@ def written(computation: Operation) -> bytes:
 
 
 def _share_written(share: Operation) -> bytes:
-    """A module for one device, without what it says of its place in the program."""
+    """Returns the portable form of a one-device module, without its name and its link to the program."""
     alone = ir.Module.parse(bytecode(share, WITHOUT_USES), share.context)
     for key in ("sym_name", PER_DEVICE_OF):
         del alone.operation.attributes[key]

@@ -1,4 +1,7 @@
-"""Instructions of a plan as ops of the IR, and back: by the names of their fields, whatever they are."""
+"""Converts instructions of a plan to ops of the IR and back, by the names of their fields.
+
+The pass plan-islands writes ops, and `compiler/export.py` reads them. A new instruction needs no code here.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -11,21 +14,21 @@ from pathways.dialect.mlir import Attribute, ir, location, name_of, where_of
 from pathways.dialect.plan.instructions import INSTRUCTIONS, Instruction, Refers
 
 _LOCATION = ("name", "where")
-"""Fields that are the location of an op."""
+"""Fields of an instruction that become the location of its op."""
 _MOVED = "moved"
-"""The name in the location of an instruction without one."""
+"""The name in the location of an instruction that has none."""
 _OPS: dict[str, type[PwOp]] = {op.OPERATION_NAME: op for op in pw.OPS}
 _CLASSES: dict[str, type[Instruction]] = {f"pw.{cls.KIND}": cls for cls in INSTRUCTIONS}
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A field of an instruction, and the attribute of its op."""
+    """A field of an instruction, and the matching attribute of its op."""
 
     name: str
     attribute: str
     table: str
-    """The table that it is an index into, or several; empty: it is a value."""
+    """The table into which the field is an index, or several indices. Empty: the field is a plain value."""
     default: Any
     required: bool
     kind: Kind[Any]
@@ -53,7 +56,7 @@ def _rows(cls: type[Instruction]) -> tuple[_Row, ...]:
 
 
 class InstructionWriter:
-    """Writes instructions as ops; `symbols` are the tables that their indices mean. What many share is made once."""
+    """Writes instructions as ops. `symbols` maps table indices to symbols. Shared attributes are built once."""
 
     def __init__(self, context: Any, symbols: Mapping[str, Sequence[str]]) -> None:
         self._context = context
@@ -84,7 +87,7 @@ class InstructionWriter:
 
 
 def read_instruction(op: Any, numbers: Mapping[str, Mapping[str, int]]) -> Instruction:
-    """The instruction that an op is; `numbers` are the indices of symbols in their tables."""
+    """Converts an op to its instruction. `numbers` holds the index of each symbol in its table."""
     cls: Any = _CLASSES[op.OPERATION_NAME]
     values: dict[str, Any] = {}
     attributes = op.operation.attributes
@@ -103,7 +106,7 @@ def read_instruction(op: Any, numbers: Mapping[str, Mapping[str, int]]) -> Instr
 
 
 def _each(look_up: Callable[[Any], Any], keys: Any) -> Any:
-    """What is looked up for a key, or for each of several."""
+    """Looks up one key, or each key of a tuple."""
     if not isinstance(keys, tuple):
         return look_up(keys)
     return tuple(map(look_up, cast("tuple[Any, ...]", keys)))

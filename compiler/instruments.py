@@ -1,4 +1,7 @@
-"""Watching the passes: printing IR, counting what changed, and saving what is needed to reproduce a failure."""
+"""Observes the passes: prints IR, counts changed ops, and saves the files that reproduce a failure.
+
+`compiler/pass_manager.py` notifies the instruments around every pass.
+"""
 
 import hashlib
 import shlex
@@ -18,7 +21,7 @@ from pathways.dialect.topology import write_topology
 
 
 class Instrument:
-    """Is told before and after every pass, and when one fails; after a failure the IR is what the pass left."""
+    """An observer, notified before and after every pass and at a failure. Then the IR is as the failed pass left it."""
 
     def before(self, step: Pass, program: ProgramIR, session: Session) -> None:
         pass
@@ -36,7 +39,7 @@ def _to_stderr(line: str) -> None:
 
 @dataclass
 class Printer(Instrument):
-    """Prints the IR before and after the passes named; `changed`: only where a pass changed it; `tree`: into files."""
+    """Prints the IR before and after named passes. `changed`: after passes that changed it. `tree`: into files."""
 
     before_passes: tuple[str, ...] = ()
     after_passes: tuple[str, ...] = ()
@@ -69,7 +72,7 @@ class Printer(Instrument):
 
 
 def _digest(program: ProgramIR) -> bytes:
-    """Of everything but the phase, which every pass writes."""
+    """Hashes everything but the phase, which every pass writes."""
     attributes = program.module.operation.attributes
     phase = program.phase
     del attributes["pw.phase"]
@@ -80,7 +83,7 @@ def _digest(program: ProgramIR) -> bytes:
 
 @dataclass
 class Statistics(Instrument):
-    """For every pass how many ops of each kind there were before and after it."""
+    """Counts the ops of each kind before and after every pass."""
 
     rows: list[tuple[str, str, int, int]] = field(default_factory=list[tuple[str, str, int, int]])
     _before: Counter[str] = field(default_factory=Counter[str])
@@ -109,10 +112,10 @@ def _ops(program: ProgramIR) -> Iterator[Any]:
 
 @dataclass
 class Reproducer(Instrument):
-    """Saves the IR from before a pass that fails, the topology, and the command that fails again."""
+    """Saves the IR from before a failing pass, the topology, and the command that reproduces the failure."""
 
     folder: Callable[[Exception], Path | None]
-    """Makes the folder for a failure, when there is one; None where it is not worth one."""
+    """Makes the folder for a failure, or returns None if the failure is not worth one."""
     _snapshot: tuple[bytes, Phase, Session] | None = None
     _context: Any = None
 
@@ -138,7 +141,7 @@ class Reproducer(Instrument):
 
 
 def pass_text(step: Pass) -> str:
-    """A pass as `--pass-pipeline` takes it, with the options that are not the default."""
+    """Formats a pass as `--pass-pipeline` accepts it, with the options that differ from their defaults."""
     options: list[str] = []
     for option in fields(step):
         value = getattr(step, option.name)

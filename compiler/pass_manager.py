@@ -1,4 +1,4 @@
-"""The order of the passes, and the loop that runs them: apply, verify, tell the instruments."""
+"""Defines the order of the passes and runs them: apply, verify, notify the instruments. The driver calls it."""
 
 import time
 from collections.abc import Sequence
@@ -52,26 +52,26 @@ PASSES: dict[str, type[Pass]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose of the default passes."""
+    """The options that a user may set for the default passes."""
 
     placement: str | PlacementPolicy = "spread"
     schedule: str = PROGRAM
     emit_schedule: str = ""
     merge: bool = True
     remat: str = NO_REMAT
-    """no, auto (where memory does not suffice) or always."""
+    """no, auto (if memory does not suffice) or always."""
     enforce: bool = True
-    """Refuse a plan that does not fit the memory that the topology states."""
+    """Refuse a plan that exceeds the memory stated in the topology."""
     explain: bool = False
-    """Estimate every runner-up, however long it takes."""
+    """Estimate every runner-up, regardless of the time that it takes."""
     without: tuple[str, ...] = ()
-    """The names of passes that are left out."""
+    """The names of passes to leave out."""
 
 
 def default_passes(options: Options = Options()) -> tuple[Pass, ...]:
-    """The passes from `trace` to `plan`.
+    """Returns the passes from phase `trace` to `plan`.
 
-    Raises PWC0104 for an option that there is not, PWC0705 for such a pass, PWC0404 where a schedule needs what is left
+    Raises PWC0104 for an unknown option, PWC0705 for an unknown pass, PWC0404 if a schedule needs a pass that is left
     out.
     """
     if options.remat not in REMAT:
@@ -93,32 +93,32 @@ def default_passes(options: Options = Options()) -> tuple[Pass, ...]:
         )
         raise PathwaysError(unsuitable)
     passes = (
-        # What the loop was is seen best before anything is specialized or moved.
+        # First: the loop is easiest to recognize before anything is specialized or moved.
         FindPipeline(),
-        # Before shardings: what one part hands to the other gets its own.
+        # Before shardings: values that go from I to W get shardings of their own.
         *([SplitBackward()] if halves else []),
-        # Shardings first: placement wants to know the bytes of every shard.
+        # Before placement, which needs the bytes of every shard.
         PropagateShardings(),
-        # Slices get devices before transfers are cut, since a transfer's route depends on the islands.
+        # Before transfers: the route of a transfer depends on the islands.
         Place(policy=options.placement, explain=options.explain),
-        # All movement explicit before anything is ordered: a transfer takes its place in the order.
+        # Before ordering: transfers are part of the order.
         InsertTransfers(),
-        # One order an island, without a cycle between islands.
+        # One order for each island, without a cycle between islands.
         OrderCalls(schedule=options.schedule, emit=options.emit_schedule),
-        # Before merging, which joins what is computed again to what needs it.
+        # Before merging, which joins repeated calls to the calls that need them.
         *([Rematerialize(when=options.remat)] if options.remat != NO_REMAT else []),
-        # In the final order only: what is merged can no longer be put apart.
+        # In the final order only: merged calls cannot be separated again.
         *([MergeCalls()] if options.merge else []),
         # Lifetimes are known only in the final order.
         PlanIslands(enforce=options.enforce),
-        # A copy of what is there, for one device: behind donation, which it takes over.
+        # After donation: the copies for one device inherit it.
         PerDevice(),
     )
     return leave_out(passes, options.without)
 
 
 def leave_out(passes: Sequence[Pass], names: Sequence[str]) -> tuple[Pass, ...]:
-    """The passes but those of these names; one that is not among them changes nothing. Raises PWC0705."""
+    """Returns the passes without the named ones. A known name that is not among them is ignored. Raises PWC0705."""
     known = dict.fromkeys((*PASSES, *(p.spelled or p.name for p in passes)))
     for name in names:
         if name not in known:
@@ -131,7 +131,7 @@ def leave_out(passes: Sequence[Pass], names: Sequence[str]) -> tuple[Pass, ...]:
 
 
 def check_reaches(passes: Sequence[Pass], without: Sequence[str], phase: Phase, upto: Phase) -> None:
-    """Raises PWC0711 where a pass is left out that leads to a phase on the way to `upto`, and no other leads there."""
+    """Raises PWC0711 if a left-out pass leads to a phase on the way to `upto`, and no other pass leads there."""
     led_to = {ensures for requires, ensures in (step.phases() for step in passes) if requires is not ensures}
     for name, cls in PASSES.items():
         requires, ensures = cls.phases()
@@ -161,14 +161,14 @@ def run_passes(
 ) -> Timing:
     """Runs those of `passes` that the program still needs to reach `upto`.
 
-    Raises PWC0703 where a pass's requirement is not met; PWC0701 where the result of a pass of the user's own breaks a
-    rule, PWC0706 for whatever it raises; PWC0710 where the result of one of ours breaks a rule.
+    Raises PWC0703 if a pass's requirement is not met. Raises PWC0701 if the result of a user's pass breaks a rule, and
+    PWC0706 for any exception of a user's pass. Raises PWC0710 if the result of a built-in pass breaks a rule.
     """
     timing = Timing()
     with Activity(f"compiling {program.name}", len(passes), "passes") as compiling:
         for compiling.done, step in enumerate(passes):
             requires, ensures = step.phases()
-            rewrites = requires is ensures is program.phase  # stays in its phase: runs wherever it stands
+            rewrites = requires is ensures is program.phase  # keeps the current phase: always runs
             if (program.phase.reached(ensures) and not rewrites) or ensures.position > upto.position:
                 continue
             run_pass(program, step, session, timing, instruments)
@@ -178,7 +178,7 @@ def run_passes(
 def run_pass(
     program: ProgramIR, step: Pass, session: Session, timing: Timing, instruments: Sequence[Instrument] = ()
 ) -> None:
-    """Runs one pass on IR of exactly the phase it requires, and verifies what it made."""
+    """Runs one pass on IR of exactly the phase that it requires, and verifies the result."""
     requires, ensures = step.phases()
     if program.phase is not requires:
         have, need = program.phase.value, requires.value
@@ -207,7 +207,7 @@ def run_pass(
 
 
 def _verify(step: Pass, program: ProgramIR) -> None:
-    """Raises PWC0701 for what a pass of the user's own made, PWC0710 for what one of ours did."""
+    """Raises PWC0701 if the result of a user's pass breaks a rule, PWC0710 if that of a built-in pass does."""
     try:
         verify_program(program, _changes(step, program))
     except PathwaysError as error:
@@ -219,13 +219,13 @@ def _verify(step: Pass, program: ProgramIR) -> None:
 
 
 def _changes(step: Pass, program: ProgramIR) -> Changes | None:
-    """What a pass of ours states that it changes; what others say is not relied on."""
+    """Returns the changes that a built-in pass declares; None if the declaration is missing or cannot be relied on."""
     requires, _ = step.phases()
     return None if step.writes is None or step.spelled or program.bodies else Changes(requires, step.writes)
 
 
 def _coded(step: Pass, error: Exception) -> Exception:
-    """What a pass of the user's own raises, as PWC0706 at its line; errors of built-in ones are ours, and stay."""
+    """Converts an exception of a user's pass to PWC0706 at its line. Exceptions of built-in passes stay as they are."""
     if not step.spelled or isinstance(error, PathwaysError):
         return error
     said = f"{type(error).__name__}: {error}"

@@ -1,4 +1,7 @@
-"""Lists of passes as text: `propagate-shardings,place{policy=pinned},my_order.py:Backwards`."""
+"""Parses lists of passes: `propagate-shardings,place{policy=pinned},my_order.py:Backwards`.
+
+`pwc compile` and `pwc opt` call it.
+"""
 
 import inspect
 import re
@@ -17,7 +20,7 @@ _PASS = re.compile(r"\s*([\w./:-]+)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
 
 def read_passes(text: str) -> list[Pass]:
-    """Reads a list of passes. Raises PWC0705 for what is not one, with the known names."""
+    """Parses a list of passes. Raises PWC0705 with the known names for an unknown one."""
     passes: list[Pass] = []
     position = 0
     while position < len(text):
@@ -47,7 +50,7 @@ def _make(name: str, options: str) -> Pass:
 
 
 def _value(name: str, option: str, kind: str, text: str) -> Any:
-    """An option as the type that its field states; what is neither flag nor number stays text."""
+    """Converts an option to the type of its field. Text is kept for types that are neither flag nor number."""
     kind = kind.removesuffix(" | None")
     try:
         if kind == "bool":
@@ -59,7 +62,7 @@ def _value(name: str, option: str, kind: str, text: str) -> Any:
 
 
 def _users(name: str) -> type[Pass]:
-    """A pass of the user's own: a subclass of `Pass` in a file, or an entry point. Raises PWC0705."""
+    """Finds a user's pass: a subclass of `Pass` in a file, or an entry point. Raises PWC0705."""
     try:
         found = find_plugin(name)
     except PluginError as error:
@@ -76,7 +79,7 @@ def _users(name: str) -> type[Pass]:
 
 
 def _check_stated(name: str, found: type[Pass]) -> None:
-    """Raises PWC0705 for a pass without a name, or without phases that there are."""
+    """Raises PWC0705 for a pass without a name, or with an unknown phase."""
     where = _line_of(found)
     if not isinstance(getattr(found, "name", None), str):
         raise _unknown(f"the pass {name} has no name", "no name", ('name = "my-order"',), where)
@@ -88,7 +91,7 @@ def _check_stated(name: str, found: type[Pass]) -> None:
 
 
 def _line_of(cls: type) -> Where | None:
-    """Where a class stands."""
+    """Returns the file and line of a class, if known."""
     try:
         return Where(inspect.getfile(cls), inspect.getsourcelines(cls)[1])
     except (OSError, TypeError):

@@ -1,4 +1,7 @@
-"""The modules for one device of a plan from elsewhere, derived anew: what they do, only the whole ones say."""
+"""Derives the one-device modules of an untrusted plan again. `pathways/api/stages.py` calls it on a loaded plan.
+
+Only the whole modules define the behavior of a plan. One-device modules in the file are not trusted.
+"""
 
 from dataclasses import replace
 
@@ -9,9 +12,9 @@ from pathways.dialect.plan.nouns import Computation, Plan
 
 
 def with_local_modules(plan: Plan) -> Plan:
-    """The plan with a module for one device wherever its devices need nothing of each other.
+    """Returns the plan with a one-device module for each computation whose devices need nothing of each other.
 
-    Its modules must have been checked (dialect/plan/check_modules.py).
+    The modules of the plan must have been checked (dialect/plan/check_modules.py).
     """
     return replace(plan, computations=tuple(replace(c, local=_local(c)) for c in plan.computations))
 
@@ -22,5 +25,5 @@ def _local(computation: Computation) -> bytes:
         try:
             alone = localize(module.operation, computation.axes, computation.in_layouts, computation.out_layouts)
         except (AttributeError, LookupError, TypeError, ValueError):
-            return b""  # nothing that JAX writes: its devices start together, which is right for every module
+            return b""  # not from JAX: its devices start together, which is correct for every module
         return b"" if alone is None else written(alone.operation)

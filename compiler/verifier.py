@@ -1,4 +1,7 @@
-"""The verifier of the compiler: the rules of the dialect, and in phase `plan` those of the plan that the IR is."""
+"""Verifies the IR: the rules of the dialect and, in phase `plan`, those of the plan in the IR.
+
+`compiler/pass_manager.py` calls it after every pass, and `compiler/driver.py` for a dump.
+"""
 
 from collections.abc import Iterator
 
@@ -16,9 +19,9 @@ from pathways.dialect.plan.nouns import Plan
 
 
 def verify_program(program: ProgramIR, changes: Changes | None = None) -> None:
-    """Raises PWC0701 with all violations of the first rule that is broken, each at the line of its op.
+    """Raises PWC0701 with all violations of the first broken rule, each at the line of its op.
 
-    `changes`: since all of it was verified. In phase `plan` they leave the instruction streams as they were.
+    `changes`: changes since the last full verification. In phase `plan` they left the instruction streams unchanged.
     """
     verify(program, changes)
     checked = changes is not None and changes.since is Phase.PLAN
@@ -44,7 +47,7 @@ def _problems(function: Plan, number: int) -> Iterator[Problem]:
 
 
 def _operation(program: ProgramIR, at: At | None) -> Operation:
-    """The op of an instruction; the module where it is none of one instruction."""
+    """Returns the op of an instruction; the module if the problem does not belong to one instruction."""
     if at is None:
         return program.module.operation
     function = program if at.body < 0 else list(program.bodies.values())[at.body]

@@ -1,1 +1,1 @@
-"""Plans -> results. Never imports the compiler."""
+"""Executes plans and returns results. Called by `pathways.api`; never imports the compiler."""

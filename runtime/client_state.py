@@ -1,4 +1,7 @@
-"""The state of a client, which submits runs: a name, a weight, and whether it is closed or suspended."""
+"""The state of a client: its name, its weight, and whether it is closed or suspended.
+
+Clients submit runs. `pw.Client` creates the states, and the runtime checks them before each run.
+"""
 
 import contextvars
 import itertools
@@ -11,7 +14,7 @@ _numbers = itertools.count()
 
 @dataclass(eq=False)
 class ClientState:
-    """One client as the runtime knows it. Two clients may have one name; `label` tells them apart."""
+    """One client. Two clients may have the same name; `label` distinguishes them."""
 
     name: str
     weight: float = 1.0
@@ -19,12 +22,12 @@ class ClientState:
     closed: bool = False
     suspended: bool = False
     kept: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
-    """The values of its buffers while it is suspended (suspend.py)."""
+    """Values of the client's buffers while the client is suspended (suspend.py)."""
     entered: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def forget_kept(self) -> None:
-        """Drops the values that were kept while it was suspended."""
+        """Drops the values that were saved while the client was suspended."""
         kept, self.kept = self.kept, {}
         for one in kept.values():
             one.forget()
@@ -35,6 +38,6 @@ class ClientState:
 
 
 MAIN = ClientState("main")
-"""The client of calls outside any `with pw.Client(...)`."""
+"""The client of calls made outside any `with pw.Client(...)`."""
 
 current_client: contextvars.ContextVar[ClientState] = contextvars.ContextVar("pathways_client", default=MAIN)

@@ -1,4 +1,4 @@
-"""Errors of the runtime: what does not fit the plan, the machine, or what a client handed in."""
+"""Errors of the runtime: inputs that do not match the plan, plans that do not fit the machine, and failed runs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -77,11 +77,11 @@ class OutOfDeviceMemory(Diagnostic):
 
 
 _FULL = "RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED"
-"""PJRT's status, on all platforms: an error begins so where a device has no room."""
+"""PJRT status on all platforms. An error message starts with it if a device is out of memory."""
 
 
 def failed_because(name: str, island: str, cause: str, where: Where | None = None) -> Diagnostic:
-    """Says that a computation, copy or the like has failed on an island, by what PJRT says of it."""
+    """Returns the error of a computation or copy that failed on an island, classified by PJRT's message `cause`."""
     kind = OutOfDeviceMemory if cause.startswith(_FULL) else ComputationFailed
     return kind(computation=name, island=island, cause=cause, where=where)
 

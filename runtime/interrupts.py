@@ -1,7 +1,8 @@
-"""Ctrl-C, held back where it would break something: code that is half way through an update finishes first.
+"""Delays Ctrl-C while it would interrupt an unfinished update of shared state.
 
-Python may raise KeyboardInterrupt between any two instructions of the main thread. In the middle of an event of the
-scheduler, or of counting handles, that would leave a lock held or a turn never given back, and every client waiting.
+Python may raise KeyboardInterrupt between any two instructions of the main thread. An interrupt inside a scheduler
+event or a reference count update leaves a lock held or a queue slot occupied, and blocks every client. The API installs
+the handler. All of the runtime marks its critical functions with `uninterrupted`.
 """
 
 import _thread
@@ -15,25 +16,25 @@ from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-MOMENT = 1e-3
-"""Seconds after which an interrupt that was held back is raised again."""
-LOOKS_FOR_SIGNALS = 0.5
-"""Seconds after which a wait without end lets Python see a signal that came just before it."""
+RERAISE_DELAY_S = 1e-3
+"""Delay before a held-back interrupt is raised again."""
+SIGNAL_POLL_INTERVAL_S = 0.5
+"""Interval at which an unlimited wait returns to Python, which then handles a signal that arrived just before."""
 _CODES: set[CodeType] = set()
 _DROPPING = ("__del__", "_xla_gc_callback")
-"""Destructors, and functions that JAX has the garbage collector call: Python drops exceptions raised there."""
+"""Destructors, and functions that JAX registers with the garbage collector. Python drops exceptions raised there."""
 
 
 def uninterrupted(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Marks a function that Ctrl-C must not interrupt; it must never wait. Costs nothing when it is called."""
+    """Marks a function that Ctrl-C must not interrupt. The function must never block. A call has no extra cost."""
     _CODES.add(function.__code__)
     return function
 
 
 def install() -> None:
-    """Installs a handler that holds Ctrl-C back while an `uninterrupted` function is on the main thread's stack.
+    """Installs a handler that delays Ctrl-C while an `uninterrupted` function is on the main thread's stack.
 
-    Leaves a handler of the user's own alone, and does nothing in other threads than the main one.
+    Keeps a handler that the user has installed. Does nothing in threads other than the main thread.
     """
     here = threading.current_thread() is threading.main_thread()
     if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -42,7 +43,7 @@ def install() -> None:
 
 
 class _Unraisable:
-    """Raises an interrupt again that Python dropped: in a destructor, say, or a call of the garbage collector."""
+    """Raises an interrupt again that Python dropped, for example in a destructor or a garbage collector callback."""
 
     def __init__(self, before: Callable[["sys.UnraisableHookArgs"], object]) -> None:
         self._before = before
@@ -55,17 +56,17 @@ class _Unraisable:
 
 
 def wait_without_end(wait: Callable[[float], bool]) -> None:
-    """Waits, however long that takes; Ctrl-C ends it. `wait` waits for so many seconds, and says whether it is over.
+    """Waits without a time limit; Ctrl-C ends the wait. `wait` blocks for the given seconds and returns True when done.
 
-    A signal that comes while the main thread waits for its turn to run Python, just before it waits for a lock, does
-    not end the lock's own wait, and Python looks for signals only behind that.
+    A signal may arrive while the main thread waits for the GIL, just before it blocks on a lock. Such a signal does not
+    end the lock's wait, and Python handles signals only after that wait. Hence the wait is split into short ones.
     """
-    while not wait(LOOKS_FOR_SIGNALS):
+    while not wait(SIGNAL_POLL_INTERVAL_S):
         continue
 
 
 def ignore() -> None:
-    """Turns Ctrl-C off: the process is ending anyway."""
+    """Disables Ctrl-C because the process is terminating anyway."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -81,7 +82,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def _again() -> None:
-    time.sleep(MOMENT)
+    time.sleep(RERAISE_DELAY_S)
     main = threading.main_thread().ident
     if sys.platform != "win32" and main is not None:
         signal.pthread_kill(main, signal.SIGINT)  # a real signal also ends a sleep of the main thread

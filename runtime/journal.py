@@ -1,23 +1,27 @@
-"""The last events of a process: what was begun, enqueued, done and lost, for reports of hangs and bugs."""
+"""An event log of the process, kept in memory: the last runs and hosts that began, were enqueued, completed or were
+lost.
+
+Hosts, controllers and clients add events. Reports of hangs and of internal errors print them.
+"""
 
 import time
 from collections import deque
 from typing import Any
 
 MOST_KEPT = 512
-"""Events that are kept; to note one costs less than a microsecond."""
-SHOWN = 24
-"""Events that a report shows."""
+"""Maximum number of events kept. Adding an event takes less than a microsecond."""
+MAX_SHOWN_EVENTS = 24
+"""Default number of events in a report."""
 
 _events: deque[tuple[float, str, Any, str]] = deque(maxlen=MOST_KEPT)
 
 
 def note(what: str, which: Any, event: str) -> None:
-    """Notes an event: `run 7 began`, say. Any thread may call it."""
+    """Adds an event, for example `run 7 began`. Any thread may call it."""
     _events.append((time.monotonic(), what, which, event))
 
 
-def last_events(most: int = SHOWN) -> list[str]:
-    """The last events as lines, oldest first, each with the seconds since it happened."""
+def last_events(most: int = MAX_SHOWN_EVENTS) -> list[str]:
+    """Returns the last events as lines, oldest first, each with the seconds since it happened."""
     now = time.monotonic()
     return [f"{now - at:9.3f} s ago  {what} {which} {event}" for at, what, which, event in list(_events)[-most:]]

@@ -1,7 +1,7 @@
-"""Waits, for one event or for changes of what a lock guards.
+"""Primitives that wait for one event (`Gate`) or for changes of state guarded by a lock (`Monitor`).
 
-A `Monitor` is as a Condition, but that Ctrl-C never leaves the lock held, or given back twice: the code of a Condition
-is Python, and may be interrupted between any two lines. The thread of a loop would stand still, with all islands.
+All of the runtime uses them instead of `threading.Condition`. A Condition is written in Python, so Ctrl-C may interrupt
+it between any two lines, and leave its lock held or released twice. That blocks an event loop, and with it all islands.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from pathways.runtime.interrupts import uninterrupted, wait_without_end
 
 
 class Gate:
-    """One wait: the gate opens when the work is done, or its device is lost."""
+    """A single wait. The gate opens when the work completes or its device is lost."""
 
     __slots__ = ("_lock",)
 
@@ -26,7 +26,7 @@ class Gate:
             self._lock.release()
 
     def pass_through(self, timeout: float | None = None) -> None:
-        """Waits until the gate is open, or so many seconds. Ctrl-C ends the wait."""
+        """Waits until the gate is open, at most `timeout` seconds. Ctrl-C ends the wait."""
         if timeout is None:
             wait_without_end(lambda seconds: self._lock.acquire(timeout=seconds))
         else:
@@ -34,7 +34,10 @@ class Gate:
 
 
 class Monitor:
-    """Code that holds `lock` is in functions marked `uninterrupted`, or on threads other than the main one."""
+    """A lock whose waiters are notified of changes.
+
+    Code that holds `lock` must run in functions marked `uninterrupted`, or on threads other than the main thread.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -42,16 +45,16 @@ class Monitor:
 
     @uninterrupted
     def notify_all(self) -> None:
-        """Has all who wait look again."""
+        """Wakes all waiters, which then check their conditions again."""
         with self.lock:
             waiting, self._waiting = self._waiting, []
         for gate in waiting:
             gate.open()
 
     def wait_for(self, question: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Waits until the answer is True, as far as it is asked again at each change; returns the last answer.
+        """Waits until `question` returns True; checks it again at each change. Returns the last answer.
 
-        With `seconds` it waits for one change at the most, for so long. Ctrl-C ends the wait.
+        With `seconds`, waits for one change at most, and at most that long. Ctrl-C ends the wait.
         """
         while (gate := self._look(question)) is not None:
             gate.pass_through(seconds)

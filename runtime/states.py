@@ -1,6 +1,7 @@
-"""What may become of objects with a life: runs, buffers, islands, clients and streams. One table each. Pure.
+"""State machines of runs, buffers, islands, clients and streams: one transition table each. Pure.
 
-An event that a table does not know in a state is a bug of this package: it raises, and nothing has changed.
+The modules that own these objects (scheduler, store, sessions, peers, hosts) report events to `Life.turn`. An event
+that the table does not allow in the current state is a bug of this package: it raises, and the state does not change.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathways.dialect.diagnostics import InternalError
 
 @dataclass(frozen=True)
 class States:
-    """A table: by state, what each event makes of it. A state without events is an end."""
+    """A transition table: the next state, by state and event. A state without events is final."""
 
     what: str
     first: str
@@ -22,11 +23,11 @@ class States:
 
 
 MAX_EVENTS_KEPT = 8
-"""The most events that an object keeps for errors."""
+"""Maximum number of past events that an object keeps for error messages."""
 
 
 class Life:
-    """The state of one object, and the last events that led to it."""
+    """The state of one object, and the last events that led to that state."""
 
     __slots__ = ("_events", "_states", "state")
 
@@ -36,7 +37,7 @@ class Life:
         self._events: tuple[str, ...] = ()
 
     def turn(self, event: str) -> None:
-        """Takes an event. Raises InternalError, with the last events, for one that cannot happen in this state."""
+        """Applies an event. Raises InternalError, with the last events, if the event is not allowed in this state."""
         after = self._states.table[self.state].get(event)
         if after is None:
             before = ", ".join(self._events) or "nothing"
@@ -47,7 +48,7 @@ class Life:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more can become of it."""
+        """Whether the state is final."""
         return self._states.is_end(self.state)
 
 
@@ -64,7 +65,8 @@ TURN = States(
         "ended": {},
     },
 )
-"""A run's turn, which the scheduler gives: in line, enqueuing, giving way or waiting for a value, then in flight."""
+"""A run's slot in the queue, granted by the scheduler: waiting, enqueuing, paused or yielded (aside), then in
+flight."""
 
 RUN = States(
     "a run",
@@ -76,8 +78,8 @@ RUN = States(
         "ended": {},
     },
 )
-"""A run of a cluster: behind what its client sent before, in line for its turn, then on hosts. It is refused there only
-where something of this package has failed."""
+"""A run of a cluster: after its client's earlier messages, then in the queue, then on hosts. A run on hosts is refused
+only after an internal error of this package."""
 
 EXECUTION = States(
     "an execution",
@@ -90,15 +92,15 @@ EXECUTION = States(
         "given up": {"be abandoned": "given up"},
     },
 )
-"""A run on devices. One is abandoned where some of what it enqueued will never be done: a device hangs. It may end in
-the moment before it is."""
+"""A run on devices. It is abandoned if some of its enqueued work will never complete, because a device hangs. It may
+complete just before it is abandoned."""
 
 SESSION = States(
     "a client",
     "here",
     {"here": {"leave": "leaving"}, "leaving": {"be forgotten": "gone"}, "gone": {}},
 )
-"""A client of a cluster: its number is used again when no host and no run has anything of it."""
+"""A client of a cluster. Its number is reused when no host and no run holds anything of the client."""
 
 PEER = States(
     "a stream",
@@ -109,7 +111,7 @@ PEER = States(
         "ended": {},
     },
 )
-"""A stream of a loop. A full one takes nothing more for now."""
+"""A stream of an event loop. A full stream accepts no more messages for now."""
 
 BUFFER = States(
     "a buffer",
@@ -130,8 +132,8 @@ BUFFER = States(
         "freed": {"hold": "made", "promise": "promised", "fail": "poisoned", "claim": "freed", "unclaim": "freed"},
     },
 )
-"""A buffer of a client. What was freed is held again where the run that read it returns it; a run that claims it may be
-late: its device was lost, or its client went, a moment before."""
+"""A buffer of a client. A freed buffer is held again if the run that read it returns it. A claim may arrive just after
+the buffer's device or client was lost."""
 
 SENT = States("a value for another host", "idle", {"idle": {"be offered": "offered"}, "offered": {}})
 RECEIVED = States(
@@ -144,7 +146,7 @@ RECEIVED = States(
         "bad": {},
     },
 )
-"""One value that goes between hosts, in one run: offered once and pulled once, under a number of its own."""
+"""One value sent between hosts in one run: offered once and pulled once, under its own number."""
 
 ISLAND = States(
     "an island",
@@ -155,6 +157,6 @@ ISLAND = States(
         "away": {"go": "away"},
     },
 )
-"""The hosts of an island: each time they go others are started in their place, until that is given up."""
+"""The hosts of an island. Lost hosts are replaced by newly started ones until the island is given up (away)."""
 
 ALL = (RUN, TURN, EXECUTION, BUFFER, SENT, RECEIVED, ISLAND, SESSION, PEER)

@@ -1,4 +1,7 @@
-"""The status of a process: its islands, their queues, and bytes by client; prints as a table."""
+"""The status of a process: islands, their queues, and bytes held by each client. Prints as a table.
+
+`pw.status()` and `pwc status` show it, for devices of this process or as received from a cluster's controller.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from pathways.runtime.client.controller import Controller
 
 @dataclass(frozen=True)
 class IslandStatus:
-    """One island. `held` is bytes on its fullest device by client; `waiting` and `running` are (client, program)."""
+    """One island. `held`: bytes on its fullest device, by client. `waiting` and `running` list (client, program)."""
 
     name: str
     kind: str
@@ -23,16 +26,16 @@ class IslandStatus:
     waiting: tuple[tuple[str, str], ...]
     running: tuple[tuple[str, str], ...]
     waits: str = ""
-    """What the start of its hosts waits for."""
+    """The resource that the start of the island's hosts waits for."""
     open_ports: int = 0
-    """The number of open ports of JAX's transfer server at its hosts; garbage sent to one ends its host."""
+    """Number of open ports of JAX's transfer server on the hosts. Invalid data sent to such a port ends its host."""
     hung: tuple[int, ...] = ()
-    """Devices that hang in this process, by position."""
+    """Positions of the devices that hang in this process."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """The status of this process at one moment. `str(status)` is a table for people."""
+    """The status of a process at one moment. `str(status)` is a readable table."""
 
     policy: str
     islands: tuple[IslandStatus, ...]
@@ -79,7 +82,7 @@ def _pairs(runs: Iterable[tuple[str, str]]) -> str:
 
 def status_of(controller: Controller) -> Status:
     """Returns the status of all islands, in the order in which they were bound."""
-    controller.flights.drain(0.05)  # notices runs that are done already
+    controller.flights.drain(0.05)  # notices completed runs
     waiting, running = controller.turns.ask(lambda s: (list(s.waiting.values()), list(s.running.values())))
     islands: list[IslandStatus] = []
     for island in controller.machine.islands:
@@ -105,7 +108,7 @@ def status_of(controller: Controller) -> Status:
 
 
 def read_status(said: Mapping[str, Any]) -> Status:
-    """Makes a status of what the controller of a cluster says."""
+    """Converts the status message of a cluster's controller."""
     islands = [
         IslandStatus(
             name=str(island["name"]),

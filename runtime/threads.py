@@ -1,4 +1,4 @@
-"""Starting threads, also where the interpreter may refuse."""
+"""Starts threads and reports if the interpreter refuses to start one. Used by all of the runtime."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class ThreadPool(ThreadPoolExecutor):
-    """An executor that raises PWC0521 where the process can have no more threads."""
+    """An executor that raises PWC0521 if the process cannot start another thread."""
 
     def __init__(self, size: int, name: str) -> None:
         super().__init__(size, name)
@@ -23,7 +23,7 @@ class ThreadPool(ThreadPoolExecutor):
         refused: list[PathwaysError] = []
 
         def work() -> _T:
-            if refused:  # the pool has queued it all the same
+            if refused:  # the pool has queued the work although it raised
                 raise refused[0]
             return fn(*args, **kwargs)
 
@@ -37,20 +37,20 @@ class ThreadPool(ThreadPoolExecutor):
 
 
 def no_thread(name: str) -> NoThread:
-    """Returns the error of a process that can have no more threads."""
+    """Returns the error for a process that cannot start another thread."""
     return NoThread(thread=name, running=threading.active_count())
 
 
 def start_thread(name: str, work: Callable[..., object], *arguments: Any) -> None:
-    """Starts a daemon thread that does `work`. Raises PWC0521 where the process can have no more threads."""
+    """Starts a daemon thread that runs `work`. Raises PWC0521 if the process cannot start another thread."""
     if not started(threading.Thread(target=work, args=arguments, name=name, daemon=True)):
         raise PathwaysError(no_thread(name))
 
 
 def started(thread: threading.Thread) -> bool:
-    """Starts a thread; returns False where that fails: in Python 3.12 after the main thread ended, or without memory.
+    """Starts a thread; returns False on failure: in Python 3.12 after the main thread ended, or if memory is exhausted.
 
-    The caller must then do the work of the thread itself, or leave it undone.
+    The caller must then do the thread's work itself, or skip it.
     """
     try:
         thread.start()

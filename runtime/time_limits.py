@@ -1,4 +1,4 @@
-"""Limits of time that the environment states, in seconds."""
+"""Reads time limits in seconds from environment variables, for heartbeats, watchdogs and host callbacks."""
 
 import contextlib
 import os
@@ -7,11 +7,12 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadSetting
 
 MAX_POLL_GAP_S = 2.0
-"""A longer gap between two polls means that this process was stopped: silence before it counts for nothing."""
+"""A longer gap between two polls means that this process was stopped, so missed heartbeats before the gap do not
+count."""
 
 
 def time_limit(name: str, default: str, *, may_be_zero: bool = False) -> float:
-    """Reads a setting. Raises PWC0707 for what is no number of seconds, or is 0 where that may not be."""
+    """Reads a setting. Raises PWC0707 if it is not a positive number; 0 is valid if `may_be_zero`."""
     value = os.environ.get(name, default)
     with contextlib.suppress(ValueError):
         if (seconds := float(value)) > 0 or (may_be_zero and seconds == 0):

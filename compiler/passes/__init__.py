@@ -1,1 +1,1 @@
-"""The passes, one file each, named as the pass. `compiler/pass_manager.py` is the order they run in."""
+"""The passes, one file each, named after the pass. `compiler/pass_manager.py` defines their order."""

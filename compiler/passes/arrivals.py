@@ -1,4 +1,7 @@
-"""Values that are taken on another mesh than they live on, and the moves over which a sharding goes on."""
+"""Finds inbound values: values that a mesh takes and that live on another mesh.
+
+`propagate_shardings.py` calls it, and propagates shardings over the moves between meshes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,36 +15,36 @@ from pathways.dialect.ir.program import ProgramIR
 
 @dataclass(frozen=True)
 class Move:
-    """A value, and the same value where it is moved to: by the user, or because it is taken there.
+    """A value and its copy at another place: the user moves it, or a consumer there takes it.
 
-    `stays`: on the mesh where it was. Only where the axes of both meshes are equal, by name and size, is it a `Move`:
-    a sharding then means the same on both, and divides the value on both.
+    `stays`: both are on one mesh. A `Move` exists only if the axes of both meshes are equal, by name and size. Then a
+    sharding means the same on both meshes, and divides the value on both.
     """
 
     source: int
     made: int
     stays: bool
     called: bool
-    """Whether a call takes what is made; else control flow alone does, or nothing."""
+    """Whether a call takes the copy. Otherwise only control flow takes it, or nothing."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The values of a flow, and behind them its arrivals: a number for each value and each other mesh that takes it.
+    """The values of a flow, followed by its inbound values: a number for each value and each other mesh that takes it.
 
-    All who take a value on one mesh share one move of it, so that what is known of it there is known once.
+    All consumers of a value on one mesh share one move of it, so that its sharding there is found once.
     """
 
     lives: list[str | None]
     types: list[ArrayType]
     operands: list[Sequence[int]]
-    """What each node takes, by its number: arrivals in place of values that live elsewhere."""
+    """The operands of each node, by node number. Inbound values replace values that live on another mesh."""
     arrivals: range
     moves: list[Move]
 
 
 def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
-    """Numbers the arrivals; `lives` says on which mesh each value of the flow is made."""
+    """Numbers the inbound values. `lives` gives the mesh on which each value of the flow is made."""
     flow = program.flow
     lives, types, count = list(lives), list(flow.types), len(lives)
     numbers: dict[tuple[int, str], int] = {}

@@ -1,4 +1,7 @@
-"""What a pass is: a frozen dataclass whose fields are its options, around a plain function."""
+"""Defines the base class of passes: a frozen dataclass whose fields are its options, around a plain function.
+
+`compiler/pass_manager.py` runs passes; users derive their own from `Pass`.
+"""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
@@ -10,48 +13,48 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.topology import Topology
 
 PhaseName: TypeAlias = Phase | Literal["trace", "shard", "place", "transfer", "schedule", "plan"]
-"""A phase, or how docs and dumps write it."""
+"""A phase, or its name in docs and dumps."""
 
 
 @dataclass
 class Session:
-    """What passes may know beside the module: the machines, and bindings that already hold in this process."""
+    """Inputs of a pass other than the module: the topology, and bindings that already hold in this process."""
 
     topology: Topology | None = None
     bindings: dict[str, Binding] = field(default_factory=dict[str, Binding])
     analyzer: Analyzer | None = None
-    """Who knows what executables need; without one that is estimated."""
+    """Measures the memory that executables need. Without an analyzer it is estimated."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """Base of all passes. The docstring of a pass says what it requires and what it ensures."""
+    """Base of all passes. The docstring of a pass states what it requires and what it ensures."""
 
     name: ClassVar[str]
     requires: ClassVar[PhaseName]
     """The phase that the module must have reached."""
     ensures: ClassVar[PhaseName]
-    """The phase that the module has reached afterwards; its rules are verified."""
+    """The phase that the module has reached after the pass; the rules of this phase are verified."""
 
     keeps_flow: ClassVar[bool] = False
-    """Whether `Program.flow` is true behind it: it leaves the dataflow alone, or says itself what it has changed."""
+    """Whether `Program.flow` is correct after the pass: it leaves the dataflow unchanged, or updates it."""
 
     writes: ClassVar[frozenset[str] | None] = None
-    """The attributes that it writes to calls and transfers, and `arguments` where it describes these.
+    """The attributes of calls and transfers that the pass writes, and `arguments` if it writes theirs.
 
-    It makes, drops and reconnects none of them in a program without bodies, and in phase `plan` leaves the instruction
-    streams alone, so that only rules that read what it writes, and those of the phase that it ensures, are verified
-    behind it. None: it may do anything. All rules are verified where a plan is made.
+    In a program without bodies it adds, removes and reconnects no calls or transfers. In phase `plan` it leaves the
+    instruction streams unchanged. So only two kinds of rules are verified after it: those that read these attributes,
+    and those of the phase that it ensures. None: it may change anything. All rules are verified when a plan is made.
     """
 
     spelled: ClassVar[str] = ""
-    """How the text of a pipeline names a pass of the user's own, `FILE.py:NAME`; empty: by its name."""
+    """The name of a user's pass in the text of a pipeline, `FILE.py:NAME`. Empty: `name` is used."""
 
     @classmethod
     def phases(cls) -> tuple[Phase, Phase]:
-        """What it requires and ensures. Raises ValueError or AttributeError where a class states no such phase."""
+        """Returns the required and the ensured phase. Raises ValueError or AttributeError if one is not stated."""
         return Phase(cls.requires), Phase(cls.ensures)
 
     def apply(self, program: ProgramIR, session: Session) -> None:
-        """Changes the program. `program.phase` need not be set: it is what the pass ensures."""
+        """Changes the program. It need not set `program.phase`, which becomes the ensured phase."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Which calls are which actions of a pipeline."""
+"""Defines the pass find-pipeline, which labels calls with their pipeline actions."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,10 +11,10 @@ from pathways.dialect.phases import Phase
 
 @dataclass(frozen=True)
 class FindPipeline(Pass):
-    """Recognize stages and microbatches in an unrolled loop, and write the action of each call: 2F3.
+    """Recognizes stages and microbatches in an unrolled loop, and writes the action of each call: 2F3.
 
-    Where any call has an action, all stay as they are: their author knows the loop. So do those of a program whose
-    order is decided, where calls of several microbatches may be one.
+    If any call has an action already, all calls stay as they are: their author knows the loop. A program with a fixed
+    order also stays unchanged, since one of its calls may combine several microbatches.
 
     Requires: phase trace.
     Ensures: phase trace: the calls of a loop over microbatches, if there is one, have actions.

@@ -1,4 +1,4 @@
-"""All movement becomes explicit: a use elsewhere, or in another sharding, goes through a pw.transfer."""
+"""Defines the pass insert-transfers: a use on another mesh, or in another sharding, goes through a pw.transfer."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
@@ -14,12 +14,12 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed
 
 _NOWHERE = Placed("", ())
-"""Where an argument is that nothing uses."""
+"""The location of an argument that nothing uses."""
 
 
 @dataclass(frozen=True)
 class InsertTransfers(Pass):
-    """Insert transfers, and state route, bytes and reason of each.
+    """Inserts transfers, and states route, bytes and reason of each.
 
     Requires: phase place.
     Ensures: phase transfer: every operand lies where and as its call wants it; transfers that move nothing are gone.
@@ -49,7 +49,7 @@ def insert_transfers(program: ProgramIR) -> None:
 
 @dataclass(frozen=True)
 class _Held:
-    """A value as it can be had now: its number, that of what stands for it, type, place; the argument that it is."""
+    """The current form of a value: its number, the number of its replacement, type, location, argument if any."""
 
     number: int
     value: int
@@ -68,15 +68,15 @@ class _Inserter:
         self.flow = program.flow
         self.arguments = program.arguments
         self.places = [p or _NOWHERE for p in self.flow.places]
-        """Where each value can be had now."""
+        """The current location of each value."""
         self.instead: dict[int, _Held] = {}
-        """What a value is now that the user's move of it is gone."""
+        """The current form of each value whose user-written transfer was removed."""
         self.values, self.types = list(self.flow.values), list(self.flow.types)
         self.signature = list(self.flow.arguments)
-        """The numbers of the arguments as they are now."""
+        """The current numbers of the arguments."""
         self.rewriting = Rewriting()
         self.renamed: dict[int, int] = {}
-        """The numbers of values that took the place of others."""
+        """Maps each replaced value to its replacement, by number."""
         self.moved: dict[tuple[int, Placed], int] = {}
         self.costs: dict[tuple[ArrayType, Placed, Placed], Movement] = {}
         self.same: dict[tuple[ArrayType, Placed, Placed], bool] = {}
@@ -109,7 +109,7 @@ class _Inserter:
         self.rewriting.instead[node.number] = Draft(node.op, node.callee, node.mesh, operands, node.results)
 
     def transfer(self, node: Node) -> None:
-        """The user's own: dropped where the value is there already, else completed."""
+        """Removes the user's transfer if the value is there already; completes it otherwise."""
         op = node.op
         (number,), (result,) = node.operands, node.results
         (target,) = cast("tuple[Placed]", op.sharding)
@@ -123,7 +123,7 @@ class _Inserter:
             self._complete(op, held, target, op.reason or "the user wrote this move")
 
     def _instead(self, node: Node, held: _Held) -> None:
-        """A move that moves nothing goes; who takes its result takes what it moved."""
+        """Removes a transfer that moves nothing. Its consumers take its operand instead."""
         (result,) = node.results
         self.values[result].replace_all_uses_with(self.values[held.value])
         self.rewriting.instead[node.number] = None
@@ -132,7 +132,7 @@ class _Inserter:
         self.instead[result], self.places[result] = held, held.place
 
     def _at(self, held: _Held, target: Placed, user: Node) -> int:
-        """A value where `target` says, by a transfer that all its users share."""
+        """Returns the value at `target`, by a transfer that all its users share."""
         if held.is_constant:
             return self._constant(held, target)
         if (held.number, target) not in self.moved:
@@ -155,13 +155,13 @@ class _Inserter:
         return self.moved[held.number, target]
 
     def _add(self, value: Value, type_: ArrayType) -> int:
-        """The number of a new value."""
+        """Adds a value and returns its number."""
         self.values.append(value)
         self.types.append(type_)
         return len(self.values) - 1
 
     def _early(self, value: Value, user: pw.CallOp | pw.ControlFlowOp) -> Any:
-        """Right behind the producer, so that it overlaps; an argument moves only when it is first needed."""
+        """Returns the point right after the producer, to overlap the transfer. An argument moves when first needed."""
         if isinstance(value.owner, ir.Block):
             return ir.InsertionPoint(user.operation)
         return ir.InsertionPoint.after(value.owner)
@@ -185,7 +185,7 @@ class _Inserter:
         op.runner_up = f"the whole array to every device: {whole:,} bytes instead of {cost.bytes:,}"
 
     def _constant(self, held: _Held, target: Placed) -> int:
-        """A constant is put on every mesh where it is used when the plan is loaded; it never moves in a run."""
+        """Adds a copy of a constant on the target mesh. Loading the plan makes the copy; it never moves in a run."""
         if (held.number, target) not in self.moved:
             argument = cast("Argument", held.argument)
             type_ = self.values[held.value].type
@@ -196,7 +196,7 @@ class _Inserter:
         return self.moved[held.number, target]
 
     def write_constants(self) -> None:
-        """Writes the signature again, without constants that are not used any more; and what the dataflow is now."""
+        """Writes the signature without unused constants, and updates the dataflow."""
         program = self.program
         block, function = program.block, program.func
         kept = list(range(len(self.arguments)))

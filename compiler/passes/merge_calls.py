@@ -1,4 +1,4 @@
-"""Merges calls of one slice that no other slice waits for in between into one executable."""
+"""Defines the pass merge-calls: calls of a slice, between which no other slice waits, become one executable."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,23 +21,23 @@ from pathways.dialect.sdy import Placed, write_shardings
 from pathways.dialect.sharding import Dims
 
 _DONE = "pw.merged"
-"""On the module: what was merged is not looked at again, or a dump would compile on to something else."""
+"""Attribute of a merged module. Merging a dump again would give a different plan, so it is not repeated."""
 LARGE = 64
-"""Operations from which on a computation takes so long to compile that it is not repeated without need."""
-REPEATED = 2048
-"""The most operations of an executable in which a computation stands more than once."""
-NO_DELAY = 0.05
-"""A loose call is no delay to what other slices take if it computes at most this part of what it follows."""
+"""Computations with more operations take so long to compile that they are not repeated without need."""
+MAX_OPERATIONS_WITH_REPEATS = 2048
+"""Maximum operations of an executable that contains one computation more than once."""
+MAX_LOOSE_WORK_FRACTION = 0.05
+"""Maximum work of a loose call, as a fraction of the calls before it, that does not delay other slices."""
 
 
 @dataclass(frozen=True)
 class MergeCalls(Pass):
-    """Make one call of calls that follow each other on their slice, each taking something from those before it.
+    """Merges consecutive calls of a slice into one call, if each takes a value from those before it.
 
-    No island can start earlier without it: only the last call of a merged one may make what another slice takes, and
-    only the first may take what another slice makes. A loose call that takes next to no time (adding up a gradient) may
-    stand behind the last. A large computation is not repeated inside of one executable, and is merged only with what
-    follows it at most of its calls: at half of them it would be compiled twice.
+    Merging delays no island: only the last call of a merged one may make values that another slice takes. Only the
+    first may take values that another slice makes. A loose call of almost no time (adding up a gradient) may follow the
+    last. A large computation is not repeated inside one executable. It is merged only with the computation that follows
+    it at most of its calls: if that followed at half of them, the large computation would be compiled twice.
 
     Requires: phase schedule.
     Ensures: phase schedule: names, actions and lines of the parts are on the call; running it again changes nothing.
@@ -48,7 +48,7 @@ class MergeCalls(Pass):
     ensures: ClassVar[Phase] = Phase.SCHEDULE
     keeps_flow: ClassVar[bool] = True
     limit: int = 128
-    """The most parts of one call."""
+    """Maximum parts of one call."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:
         attributes = program.module.operation.attributes
@@ -72,21 +72,21 @@ class MergeCalls(Pass):
 
 @dataclass
 class _Group:
-    """Calls that will be one, in order."""
+    """Calls to merge into one, in order."""
 
     nodes: list[Node] = field(default_factory=list[Node])
     parts: int = 0
     made: set[int] = field(default_factory=set[int])
-    """Numbers of the values that it makes."""
+    """Numbers of the values that the group makes."""
     callees: Counter[str] = field(default_factory=Counter[str])
     operations: int = 0
     flops: float = 0.0
     taken: bool = False
-    """Whether a transfer reads something that it makes."""
+    """Whether a transfer reads a value that the group makes."""
 
 
 def find_groups(program: ProgramIR, limit: int) -> list[list[Node]]:
-    """The groups of two and more calls, in order. Pure, and linear in calls and operands."""
+    """Returns the groups of two or more calls, in order. Pure, and linear in calls and operands."""
     return _Finder(program, limit).run()
 
 
@@ -99,7 +99,7 @@ class _Finder:
         self.work: dict[str, float] = {}
         self.calls: Counter[str] = Counter()
         self.follows: Counter[tuple[str, str]] = Counter()
-        """How often one computation comes right behind another on its slice."""
+        """Counts the calls of one computation that directly follow a call of another on the same slice."""
         last: dict[str, Node] = {}
         for node in self.flow.calls():
             self.calls[node.callee] += 1
@@ -131,7 +131,7 @@ class _Finder:
         last = group.nodes[-1]
         if last.mesh != node.mesh or not self._takes_from(group, node):
             return False
-        if group.taken and not (node.op.gathered and self._flops(node.callee) <= NO_DELAY * group.flops):
+        if group.taken and not (node.op.gathered and self._flops(node.callee) <= MAX_LOOSE_WORK_FRACTION * group.flops):
             return False
         if group.parts + len(node.op.parts or (None,)) > self.limit or not self._is_worth_it(group, node):
             return False
@@ -140,11 +140,11 @@ class _Finder:
         return known or mergeable([computations[c] for c in (*group.callees, node.callee)])
 
     def _takes_from(self, group: _Group, node: Node) -> bool:
-        """Whether it takes something from the group, and nothing that another slice or a transfer makes meanwhile."""
+        """Whether a call takes a value from the group, and none that another slice or a transfer makes in between."""
         flow = self.flow
         for value in node.operands:
             maker = flow.makers[value]
-            while maker >= 0 and not flow.nodes[maker].is_call:  # an argument that moves is on its way from the start
+            while maker >= 0 and not flow.nodes[maker].is_call:  # transfers of arguments do not delay the group
                 if not flow.nodes[maker].is_transfer:
                     return False
                 maker = flow.makers[flow.nodes[maker].operands[0]]
@@ -153,11 +153,11 @@ class _Finder:
         return any(value in group.made for value in node.operands)
 
     def _is_worth_it(self, group: _Group, node: Node) -> bool:
-        """Whether the time that compiling takes stays within bounds."""
+        """Whether the compile time stays within bounds."""
         size, again = self._size(node.callee), node.callee in group.callees
-        if again and (size > LARGE or group.operations + size > REPEATED):
+        if again and (size > LARGE or group.operations + size > MAX_OPERATIONS_WITH_REPEATS):
             return False
-        if group.parts > len(group.callees) and group.operations + size > REPEATED:
+        if group.parts > len(group.callees) and group.operations + size > MAX_OPERATIONS_WITH_REPEATS:
             return False
         together = self.follows[group.nodes[-1].callee, node.callee]
         large = (c for c in (*group.callees, node.callee) if self._size(c) > LARGE)
@@ -182,16 +182,16 @@ class _Writer:
         self.symbols: dict[Whole, str] = {}
         self.returned = set(self.flow.returned)
         self.values: list[Any] = list(self.flow.values)
-        """What each value is now."""
+        """The current value of each number."""
         self.rewriting = Rewriting()
         self.replaced: set[str] = set()
 
     def merge(self, group: Sequence[Node]) -> None:
-        """Puts one call in the place of the first of a group."""
+        """Replaces a group by one call at the position of its first call."""
         whole, operands, results = self._whole(group)
         mesh = group[0].mesh
         built = self.built.get((whole, mesh))
-        if built is None:  # one look-up: hashing a computation of 128 parts takes its time
+        if built is None:  # a single look-up: hashing a computation of 128 parts is slow
             built = self.built[whole, mesh] = self._build(whole, group)
         first = group[0].op
         self._hoist(operands, group)
@@ -224,7 +224,7 @@ class _Writer:
         self.rewriting.instead[group[0].number] = Draft(op, built.symbol, mesh, operands, results)
 
     def _build(self, whole: Whole, group: Sequence[Node]) -> "_Built":
-        """The computation, once for all meshes, and its shardings on the mesh of a group."""
+        """Builds the computation, once for all meshes, and its shardings on the mesh of a group."""
         mesh = group[0].mesh
         if whole not in self.symbols:
             self.symbols[whole] = self.program.unique_symbol(_shortened([n.callee for n in group], "_"))
@@ -234,7 +234,7 @@ class _Writer:
         return _Built(self.symbols[whole], write_shardings(ins), write_shardings(outs))
 
     def _hoist(self, operands: Sequence[int], group: Sequence[Node]) -> None:
-        """Arguments that move to a later member of a group move before its first."""
+        """Moves transfers of arguments for later members of a group before its first member."""
         for value in operands:
             path: list[Node] = []
             maker = self.flow.makers[value]
@@ -247,7 +247,7 @@ class _Writer:
                 self.rewriting.before.setdefault(group[0].number, []).append(node)
 
     def _whole(self, group: Sequence[Node]) -> tuple[Whole, list[int], list[int]]:
-        """What the merged computation is, and the numbers of its operands and results."""
+        """Returns a description of the merged computation, and the numbers of its operands and results."""
         inside = {n.number for n in group}
         made: dict[int, PartOperand] = {}
         arguments: dict[int, Dims] = {}
@@ -269,7 +269,7 @@ class _Writer:
         return whole, list(arguments), results
 
     def _made_by(self, group: Sequence[Node], results: Sequence[PartOperand]) -> tuple[int, ...]:
-        """For each result the part that makes it, parts of parts counted."""
+        """Returns the part that makes each result, with parts of parts counted."""
         first: list[int] = [0]
         for node in group:
             first.append(first[-1] + len(node.op.parts or (None,)))
@@ -297,7 +297,7 @@ class _Built:
 
 
 def parts_of(node: Node) -> tuple[str, ...]:
-    """The parts of a call: those it was merged of, or itself."""
+    """Returns the parts of a call: the parts that it was merged from, or itself."""
     if node.op.parts is not None:
         return node.op.parts
     name, where = pw.shown_name(node.op), where_of(node.op.operation)
@@ -305,7 +305,7 @@ def parts_of(node: Node) -> tuple[str, ...]:
 
 
 def _shortened(names: Sequence[str], sign: str) -> str:
-    """`a+b`, with equal neighbors counted, of at most four different parts."""
+    """Joins names as `a+b`. Consecutive equal names are counted, and at most four different parts are shown."""
     runs: list[tuple[str, int]] = []
     for name in names:
         if runs and runs[-1][0] == name:

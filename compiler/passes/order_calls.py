@@ -1,4 +1,4 @@
-"""The order of the work: that of the program, a pipeline schedule, or a table of the user's."""
+"""Defines the pass order-calls: the order is that of the program, a pipeline schedule, or a user's table."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,12 @@ from pathways.dialect.phases import Phase
 
 @dataclass(frozen=True)
 class OrderCalls(Pass):
-    """Put all calls and transfers in one order, and number them; every island's order is its part of it.
+    """Puts all calls and transfers in one order and numbers them. Each island follows this order for its own calls.
 
-    A single order over all islands cannot deadlock: nothing waits for what comes later in it. All calls of a regular
-    program have known resources, so all are dispatched in parallel (paper, section 4.5); control flow that is data is
-    dispatched when it is known. A program without a loop over microbatches keeps its order, whatever the schedule, and
-    the summary says so; so do bodies.
+    A single order over all islands cannot deadlock: nothing waits for a later entry. All calls of a regular program
+    have known resources, so all are dispatched in parallel (paper, section 4.5). Data-dependent control flow is
+    dispatched when its data is known. A program without a loop over microbatches keeps its order under any schedule,
+    and the summary says so. Bodies also keep their order.
 
     Requires: phase transfer.
     Ensures: phase schedule: calls and transfers stand in the order of their steps, producers before consumers.
@@ -54,7 +54,7 @@ class OrderCalls(Pass):
 
 
 def check_orderable(program: ProgramIR, schedule: str) -> None:
-    """Raises PWC0404 for another order than that which is decided."""
+    """Raises PWC0404 if a schedule is asked for a program whose order is fixed."""
     if program.ordered and schedule != PROGRAM:
         have, rule = "a program whose calls have an order, as Shardy's PARTITION leaves it", f"the schedule {PROGRAM}"
         advice = "hand in the program as it is traced (mpmd.jit(f, config).trace(...)), or after Shardy's phase IMPORT"

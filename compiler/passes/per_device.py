@@ -1,4 +1,4 @@
-"""Computations whose devices need nothing of each other are written a second time, for one device."""
+"""Defines the pass per-device: it adds one-device modules of computations whose devices exchange nothing."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,10 +14,11 @@ from pathways.dialect.platforms import platform_named
 
 @dataclass(frozen=True)
 class PerDevice(Pass):
-    """Write what one device does of each computation without collectives, where the platform starts devices apart.
+    """Writes a one-device module of each computation without collectives, if the platform starts devices separately.
 
-    Starting a gang at once costs more than starting its devices one by one (on CPU seven times), and is only worth it
-    where they meet. The runtime chooses between the two modules; on platforms that start a gang cheaply there is one.
+    Starting a gang costs more than starting its devices one by one (on CPU seven times). It is only worth it if the
+    devices communicate. The runtime chooses between the two modules. Platforms that start a gang cheaply have one
+    module.
 
     Requires: phase plan.
     Ensures: phase plan; beside each computation that allows it a module for one device, marked `pw.per_device_of`.
@@ -29,9 +30,9 @@ class PerDevice(Pass):
     keeps_flow: ClassVar[bool] = True
     writes: ClassVar[frozenset[str] | None] = frozenset()
     operations: int = MOST_OPERATIONS
-    """The most operations of a computation that is written so."""
+    """Maximum operations of a computation that gets a one-device module."""
     flops: float = MOST_FLOPS
-    """The most work on one device: what takes longer does not notice how it was started."""
+    """Maximum work on one device. For longer computations the cost of the start does not matter."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:
         for old in program.per_device.values():

@@ -1,4 +1,4 @@
-"""Every slice is bound to an island and devices of it, by a policy."""
+"""Defines the pass place: a policy binds every slice to an island and to devices of that island."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from pathways.dialect.topology import Topology
 
 @dataclass(frozen=True)
 class Place(Pass):
-    """Bind slices by a placement policy, and write islands, bindings and reasons.
+    """Binds slices by a placement policy, and writes islands, bindings and reasons.
 
     Requires: phase shard.
     Ensures: phase place: every slice has an island and devices, disjoint from other slices; every call an island.
@@ -33,7 +33,7 @@ class Place(Pass):
     writes: ClassVar[frozenset[str] | None] = frozenset({"island"})
     policy: str | PlacementPolicy = "spread"
     explain: bool = False
-    """Estimate what every slice's runner-up would have cost, however large the program."""
+    """Estimate the cost of every slice's runner-up, regardless of the size of the program."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:
         policy = find_placement(self.policy) if isinstance(self.policy, str) else self.policy
@@ -70,13 +70,13 @@ def write_placement(
 
 
 def _stored(name: str) -> str:
-    """A policy as the plan names it: FILE.py:NAME without folders."""
+    """Returns the name of a policy in the plan: FILE.py:NAME without folders."""
     path, colon, attribute = name.rpartition(":")
     return f"{Path(path).name}:{attribute}" if colon and path.endswith(".py") else name
 
 
 def _write_summary(program: ProgramIR, policy: str, estimate: Estimate, topology: Topology, reproducible: bool) -> None:
-    """The policy and what it expects, as attributes of the module."""
+    """Writes the policy and its estimate as attributes of the module."""
     assumed = [i.name for i in topology.islands if i.flops is None]
     note = f"; {ASSUMED_FLOPS:.0e} flop/s assumed where none are stated" if assumed else ""
     text = f"{policy}: about {seconds(estimate.seconds)} a run, {estimate.dcn_bytes:,} bytes between islands{note}"

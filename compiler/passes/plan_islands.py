@@ -1,4 +1,4 @@
-"""Every value gets a buffer, every island its instruction stream."""
+"""Defines the pass plan-islands: every value gets a buffer, and every island its instruction stream."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
@@ -23,12 +23,12 @@ from pathways.dialect.topology import readable
 
 _Donations: TypeAlias = dict[str, Donated]
 Planned: TypeAlias = tuple[tuple[Stream, Peak], ...]
-"""The stream of each island, and its peak."""
+"""The stream of each island, and its peak memory."""
 
 
 @dataclass(frozen=True)
 class PlanIslands(Pass):
-    """Lay out buffers with birth, last use and size, mark donated operands, and write one pw.plan an island.
+    """Lays out buffers with birth, last use and size, marks donated operands, and writes one pw.plan for each island.
 
     Requires: phase schedule.
     Ensures: phase plan: each buffer is freed or donated exactly once after its last use, or kept as a result or a
@@ -41,7 +41,7 @@ class PlanIslands(Pass):
     keeps_flow: ClassVar[bool] = True
     donate: bool = True
     enforce: bool = True
-    """Refuse a plan whose peak is above the memory that the topology states."""
+    """Refuse a plan whose peak exceeds the memory stated in the topology."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:
         donated: _Donations = {}
@@ -51,7 +51,7 @@ class PlanIslands(Pass):
             with program.context:
                 for symbol, computation in function.computations.items():
                     _mark_donated(computation, donated.get(symbol, {}))
-            # What XLA needs depends on what it may overwrite.
+            # The memory that XLA needs depends on the arguments that it may overwrite.
             temporaries |= temporaries_of(function, session.analyzer)
         planned = [(f, self._streams(f, donated, temporaries)) for f in program.functions]
         if self.enforce:
@@ -69,7 +69,7 @@ class PlanIslands(Pass):
 
 
 def check_memory(program: ProgramIR, planned: Planned) -> None:
-    """Raises PWC0302, for all islands at once, where a peak is above what the topology says there is."""
+    """Raises PWC0302, for all islands at once, if a peak exceeds the memory stated in the topology."""
     problems: list[OutOfMemory] = []
     for stream, peak in planned:
         memory = program.islands[stream.island].memory
@@ -99,7 +99,7 @@ def _too_much(stream: Stream, peak: Peak, memory: int) -> OutOfMemory:
 
 
 class _Writer:
-    """Writes one stream as IR; what many ops share is written once."""
+    """Writes one stream as IR. Attributes that many ops share are built once."""
 
     def __init__(self, program: ProgramIR, stream: Stream) -> None:
         self.program = program
@@ -164,7 +164,7 @@ class _Writer:
 
 
 def _mark_donated(computation: Any, donated: Donated) -> None:
-    """Tells XLA which arguments it may overwrite, and with which results."""
+    """Marks the arguments that XLA may overwrite, and the results that it may write there."""
     main = main_of(computation)
     old = described(main, "arg_attrs", len(main.type.inputs))
     new: list[Any] = []

@@ -1,4 +1,4 @@
-"""Every value gets a sharding: the user's, or Shardy's, inside computations and across their borders."""
+"""Defines the pass propagate-shardings: every value gets the user's sharding, or Shardy's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -28,14 +28,13 @@ from pathways.dialect.sharding import Dims, Sharding, replicated
 
 @dataclass(frozen=True)
 class PropagateShardings(Pass):
-    """Decide the sharding of every value, and specialize each computation to the shardings it is used with.
+    """Decides the sharding of every value, and specializes each computation to the shardings of its calls.
 
-    Shardy propagates inside each computation; between them, forward and backward, until nothing more is learned.
-    What the calls of a mesh leave open then lies there as on the mesh that it comes from, if that has the same axes,
-    and what is still open lies as the mesh that it goes to takes it.
-    Where the user left a value open and its users want different shardings, it gets the one that moves least bytes.
-    What is known then goes into bodies of control flow, which are decided on their own, and what they take and make
-    goes on from there.
+    Shardy propagates inside each computation. Between computations, shardings spread forward and backward to a
+    fixpoint. A value still open on a mesh then takes its sharding on the mesh that it comes from, if both have the same
+    axes. If still open, it takes the sharding that its target mesh needs. If users of an open value want different
+    shardings, it gets the one that moves least bytes. Bodies of control flow are decided next, separately, from the
+    known shardings. The shardings of their operands and results then spread further.
 
     Requires: phase trace.
     Ensures: phase shard: every argument and call states its shardings; each nested module has them on @main.
@@ -54,7 +53,7 @@ class PropagateShardings(Pass):
 
 
 _Around: TypeAlias = tuple[tuple[Known, ...], tuple[Known, ...]]
-"""What is known of the arguments and of the results of a call."""
+"""The known shardings of the arguments and of the results of a call."""
 _Key: TypeAlias = tuple[str, Any, _Around]
 """A computation, its mesh, and the shardings of its arguments and results."""
 _NOTHING: dict[int, Dims] = {}
@@ -62,32 +61,32 @@ _NOTHING: dict[int, Dims] = {}
 
 @dataclass
 class _State:
-    """What is known so far, by number of value or arrival. A sharding is on the mesh where the value is."""
+    """The shardings known so far, by number of value or inbound value. A sharding is on the mesh of its value."""
 
     program: ProgramIR
     flow: Flow
     taken: Taken
     weak: dict[int, Dims] = field(default_factory=dict[int, Dims])
-    """How values lie outside of this body, on meshes of equal axes: for those that nothing inside determines."""
+    """Shardings outside of this body, on meshes of equal axes, for values that nothing inside determines."""
     known: dict[int, Dims] = field(default_factory=dict[int, Dims])
     here: dict[str, dict[int, Dims]] = field(default_factory=dict[str, dict[int, Dims]])
-    """The same for what is on each mesh: a call looks at nothing else."""
+    """The same for the values on each mesh: a call reads only these."""
     swept: dict[int, _Around] = field(default_factory=dict[int, _Around])
-    """What was known around each call when it last taught all that it can."""
+    """The neighboring shardings for which the propagation of each call has already converged."""
     ranks: dict[str, Ranks] = field(default_factory=dict[str, Ranks])
     written: dict[tuple[str, str], SignatureShardings] = field(
         default_factory=dict[tuple[str, str], SignatureShardings]
     )
     results: dict[_Key, SignatureShardings] = field(default_factory=dict[_Key, SignatureShardings])
     wants: dict[int, list[Dims]] = field(default_factory=dict[int, list[Dims]])
-    """The shardings in which the user's own signatures take a value, where it is."""
+    """The shardings in which the user's own signatures take a value, on the mesh of the value."""
     empty: frozenset[int] = frozenset()
     """Values without elements."""
     branches: dict[int, Ends] = field(default_factory=dict[int, Ends])
-    """What control flow takes and makes, by node."""
+    """The locations of operands and results of control flow, by node."""
 
     def user(self, call: Node) -> SignatureShardings:
-        """What the user's own shardings say of a call."""
+        """Returns the user's own shardings for a call."""
         callee, mesh = call.callee, call.mesh
         if (callee, mesh) not in self.written:
             axes = self.program.mesh(mesh).axes
@@ -97,13 +96,13 @@ class _State:
         return self.written[callee, mesh]
 
     def learn(self, value: int, dims: Dims) -> None:
-        """Notes the sharding of a value of which none is known."""
+        """Records the sharding of a value if none is known."""
         if value not in self.known:
             self.known[value] = dims
             self.here.setdefault(self.taken.lives[value] or "", {})[value] = dims
 
     def infer(self, call: Node, around: _Around) -> SignatureShardings:
-        """The call's signature as far as its surroundings determine it."""
+        """Infers the signature of a call as far as the shardings around it determine it."""
         axes = self.program.mesh(call.mesh).axes
         key = (call.callee, axes, around)
         if key not in self.results:
@@ -112,7 +111,7 @@ class _State:
         return self.results[key]
 
     def around(self, call: Node) -> _Around:
-        """What is known of a call now: first what the user says, then what is known of the values on its mesh."""
+        """Returns the known shardings of a call: the user's first, then those of the values on its mesh."""
         user = self.user(call)
         here = self.here.get(call.mesh, _NOTHING)
         return self._side(self.taken.operands[call.number], user.ins, here), self._side(call.results, user.outs, here)
@@ -121,7 +120,7 @@ class _State:
         found: list[Known] = list(map(here.get, values))
         if pinned.count(None) < len(pinned):
             found = [f if p is None else p for f, p in zip(found, pinned, strict=True)]
-        if not self.empty.isdisjoint(values):  # jaxlib 0.10 does not split what is empty
+        if not self.empty.isdisjoint(values):  # jaxlib 0.10 does not split empty arrays
             types = self.taken.types
             found = [
                 replicated(len(types[v].shape)) if v in self.empty else f for v, f in zip(values, found, strict=True)
@@ -144,10 +143,10 @@ def propagate_shardings(program: ProgramIR) -> None:
 
 
 def _propagate(program: ProgramIR, given: dict[int, Placed]) -> set[int]:
-    """Decides everything in one function. What is given of a value counts where it is on the mesh where it lives.
+    """Decides all shardings in one function. Returns the arguments that something determines; others are replicated.
 
-    On another mesh of equal axes it counts where nothing inside determines the value.
-    The arguments that something determines; others are replicated because nothing does.
+    A given sharding counts if it is on the mesh of its value. On another mesh of equal axes it counts only if nothing
+    inside determines the value.
     """
     flow = program.flow
     lives = [a.mesh for a in program.arguments]
@@ -175,9 +174,9 @@ def _propagate(program: ProgramIR, given: dict[int, Placed]) -> set[int]:
 
 
 def _settle(state: _State, *, last: bool = False) -> None:
-    """Learns all that there is to learn on each mesh before anything crosses from one to another.
+    """Propagates on each mesh to a fixpoint before any sharding crosses to another mesh.
 
-    `last`: control flow is decided, so that it has no say any more.
+    `last`: all control flow is decided.
     """
     calls = list(state.flow.calls())
     while (
@@ -191,7 +190,7 @@ def _settle(state: _State, *, last: bool = False) -> None:
 
 
 def _branch(state: _State, node: Node) -> None:
-    """Decides the bodies of control flow, with what is known around them; then what is around learns of them."""
+    """Decides the bodies of control flow from the shardings around it, and records the results outside."""
 
     def decide(body: ProgramIR, given: dict[int, Placed]) -> set[int]:
         determined = _propagate(body, given)
@@ -225,14 +224,14 @@ def _start(state: _State) -> None:
 
 
 def _fit(dims: Dims, shape: tuple[int, ...]) -> Dims:
-    """The storage of PRNG keys has a dimension that the user's sharding does not name; what is empty is not split."""
+    """Adds the dimension of PRNG key storage that the user's sharding does not name. Empty arrays are not split."""
     if 0 in shape:
         return replicated(len(shape))
     return dims + ((),) * (len(shape) - len(dims))
 
 
 def _sweep(state: _State, calls: list[Node]) -> bool:
-    """One pass over the calls; whether anything new was learned."""
+    """Makes one pass over the calls. Returns whether it found a new sharding."""
     known = state.known
     before = len(known)
     for call in calls:
@@ -251,11 +250,11 @@ def _sweep(state: _State, calls: list[Node]) -> bool:
 
 
 def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Dims:
-    """Of what is suggested and what users of the value want, the sharding that moves least bytes.
+    """Returns the sharding that moves least bytes, of `suggested` and those that users of the value want.
 
-    `made_so`: propagation suggests that the value is made like this, else that one of its users takes it like this. Of
-    equal ones that with fewest reshards between calls: one inside a computation is fused into it. What arrives from
-    another mesh comes in all the shardings that users want; another one would let it come once more.
+    `made_so`: `suggested` is the sharding of the producer, else that of a user. A tie goes to the fewest reshards
+    between calls, because a reshard inside a computation is fused. An inbound value is moved once for each sharding
+    that users want. Any other sharding would add a move.
     """
     wants = list(dict.fromkeys(state.wants.get(value, [])))  # users that want the same share one reshard
     arrives = bool(wants) and value in state.taken.arrivals
@@ -279,9 +278,9 @@ def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Di
 
 
 def _stay(state: _State) -> bool:
-    """A value whose sharding nothing else determines lies as it is first moved on its mesh: then there is no move.
+    """Gives an undetermined value the sharding of its first move on its own mesh, which makes the move unnecessary.
 
-    So does the result of a move that states no sharding.
+    The result of a move that states no sharding gets the sharding of its operand.
     """
     known = state.known
     before = len(known)
@@ -293,9 +292,9 @@ def _stay(state: _State) -> bool:
 
 
 def _arrive(state: _State, last: bool) -> bool:
-    """What nothing on its mesh determines lies there as it was made elsewhere.
+    """Gives an undetermined inbound value the sharding with which it is made elsewhere.
 
-    What control flow alone takes waits until that is decided: its bodies know better.
+    A value that only control flow takes waits until control flow is decided: the bodies determine it better.
     """
     known = state.known
     before = len(known)
@@ -308,7 +307,7 @@ def _arrive(state: _State, last: bool) -> bool:
 
 
 def _go_back(state: _State) -> bool:
-    """What nothing determines at all is made as the mesh takes it that it is first moved to."""
+    """Gives a value that nothing determines the sharding in which the first mesh that it moves to takes it."""
     known = state.known
     before = len(known)
     for move in state.taken.moves:
@@ -318,14 +317,14 @@ def _go_back(state: _State) -> bool:
 
 
 def _drop_unused(program: ProgramIR) -> None:
-    """Removes computations that nothing calls: a dump may have some, and nothing is decided for them."""
+    """Removes computations without calls: a dump may have some, and their shardings are not decided."""
     called = {node.callee for node in program.flow.nodes}
     for symbol in [s for s in program.computations if s not in called]:
         program.computations.pop(symbol).erase()
 
 
 def _close(state: _State) -> None:
-    """What nothing determines is replicated."""
+    """Replicates every value that nothing determines."""
     ranks = [len(type_.shape) for type_ in state.taken.types]
     for value, (mesh, rank) in enumerate(zip(state.taken.lives, ranks, strict=True)):
         if mesh is not None and value not in state.known:
@@ -340,7 +339,7 @@ def _write(state: _State) -> None:
         if mesh is not None:
             arguments[i] = replace(arguments[i], sharding=Placed(mesh, state.known[i]))
     program.arguments = arguments
-    # All signatures first: specializing overwrites what inference reads.
+    # Infer all signatures first: specializing overwrites the computations that inference reads.
     keys = [(n.callee, n.mesh, state.around(n)) if n.callee else None for n in state.flow.nodes]
     signatures: dict[_Key, SignatureShardings] = {}
     for node, key in zip(state.flow.nodes, keys, strict=True):
@@ -365,12 +364,12 @@ def _write(state: _State) -> None:
 
 
 def _write_node(state: _State, node: Node) -> None:
-    """The shardings of a transfer or of control flow."""
+    """Writes the shardings of a transfer or of control flow."""
     if node.is_transfer:
         node.op.sharding = (Placed(node.mesh, state.known[node.results[0]]),)
         return
     ends = state.branches[node.number]
-    # What decides is read where it lies.
+    # The deciding operands are read on their own mesh.
     deciding = node.operands[: len(node.operands) - len(ends.taken)]
     here = [Placed(state.taken.lives[v] or "", state.known[v]) for v in deciding]
     node.op.in_shardings, node.op.out_shardings = (*here, *ends.taken), ends.made

@@ -1,4 +1,4 @@
-"""Activations that do not fit are dropped, and computed again right before they are needed."""
+"""Defines the pass rematerialize: activations that do not fit are dropped, and computed again right before use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,11 +22,11 @@ from pathways.dialect.phases import Phase
 
 @dataclass(frozen=True)
 class Rematerialize(Pass):
-    """Where a device's memory does not suffice, run the forward calls of a stage once more before its backward ones.
+    """Repeats the forward calls of a stage before its backward calls, if the memory of a device does not suffice.
 
-    Of each slice the stage that keeps most bytes first, until the plan fits or nothing is left to drop. The same
-    computations run again, so that nothing more is compiled. What a stage took must be kept until then, which may be
-    more than it made; where the estimated peak of its slice does not fall, the stage is left as it was.
+    Each slice starts with its stage that keeps most bytes, and stops when the plan fits or nothing is left to drop. The
+    same computations run again, so nothing more is compiled. The inputs of a stage must be kept until then, which may
+    be more than its results. If the estimated peak of its slice does not fall, the stage stays as it was.
 
     Requires: phase schedule, before calls are merged.
     Ensures: phase schedule: calls that compute something again say so.
@@ -36,7 +36,7 @@ class Rematerialize(Pass):
     requires: ClassVar[Phase] = Phase.SCHEDULE
     ensures: ClassVar[Phase] = Phase.SCHEDULE
     when: str = "auto"
-    """auto: where the plan does not fit; always: every stage whose slice then needs less memory."""
+    """auto: if the plan does not fit; always: every stage whose slice then needs less memory."""
 
     def __post_init__(self) -> None:
         if self.when not in ("auto", "always"):
@@ -50,7 +50,7 @@ class Rematerialize(Pass):
         done: list[int] = []
         peaks = _peaks(program, temporaries)
         for stages in _rounds(program, pipeline):
-            # A slice has its devices to itself, so that what one does changes no peak of another: one estimate for all.
+            # Slices share no devices, so a change on one slice changes no peak of another: one estimate serves all.
             tried = {
                 stage: changed
                 for stage in stages
@@ -70,7 +70,7 @@ class Rematerialize(Pass):
 
 
 def _rounds(program: ProgramIR, pipeline: Pipeline) -> list[list[int]]:
-    """Stages to be tried together, one a slice: first the one of each slice that keeps most bytes."""
+    """Returns rounds of stages to try together, one for each slice. Stages that keep most bytes come first."""
     kept = {stage: _kept_bytes(program, pipeline, stage) for stage in range(pipeline.stages)}
     of_slice: dict[int, list[int]] = {}
     for stage in sorted(kept, key=lambda s: -kept[s]):
@@ -80,7 +80,7 @@ def _rounds(program: ProgramIR, pipeline: Pipeline) -> list[list[int]]:
 
 
 def _peaks(program: ProgramIR, temporaries: dict[str, int]) -> dict[str, int]:
-    """The most bytes alive on one device of each slice."""
+    """Returns the maximum bytes alive on one device of each slice."""
     high = device_peaks(program, temporaries=temporaries)
     bound = {symbol: [(op.island or "", d) for d in op.device_ids or ()] for symbol, op in program.slices.items()}
     return {symbol: max((high.get(device, 0) for device in devices), default=0) for symbol, devices in bound.items()}
@@ -92,7 +92,7 @@ def _is_full(program: ProgramIR, slice_: str, peaks: dict[str, int]) -> bool:
 
 
 def _kept(program: ProgramIR, pipeline: Pipeline, action: Action) -> Iterator[tuple[int, list[int]]]:
-    """Values of a forward action that calls of its backward take, each with these calls."""
+    """Yields each value of a forward action that its backward calls take, with these calls."""
     flow = program.flow
     behind = {call for kind in "BIW" for call in pipeline.calls.get(replace(action, kind=kind), ())}
     for call in pipeline.calls[action]:
@@ -111,7 +111,7 @@ def _kept_bytes(program: ProgramIR, pipeline: Pipeline, stage: int) -> int:
 
 @dataclass
 class _Changed:
-    """What one stage was changed to: the copies of its calls, and what its backward calls took before."""
+    """The change to one stage: the copies of its calls, and the former operands of its backward calls."""
 
     copies: list[Operation] = field(default_factory=list[Operation])
     taken: list[tuple[Operation, int, Value]] = field(default_factory=list[tuple[Operation, int, Value]])
@@ -131,7 +131,7 @@ def _renumber(program: ProgramIR) -> None:
 
 
 def _run_again(program: ProgramIR, stage: int) -> _Changed | None:
-    """Puts copies of a stage's forward calls before its backward ones; None where there is nothing to drop."""
+    """Inserts copies of a stage's forward calls before its backward calls. Returns None if there is nothing to drop."""
     flow, pipeline = program.flow, read_pipeline(program)
     changed = _Changed()
     if pipeline is None:
@@ -143,7 +143,7 @@ def _run_again(program: ProgramIR, stage: int) -> _Changed | None:
         if not kept or any(read_callbacks(program.computations[flow.nodes[call].callee]) for call in calls):
             continue
         first = min(u for users in kept.values() for u in users)
-        if not _works_between(program, max(calls), first):  # backward follows at once: nothing is kept meanwhile
+        if not _works_between(program, max(calls), first):  # backward follows directly: dropping saves nothing
             continue
         backward = flow.nodes[first].op
         fresh: dict[int, Any] = {}
@@ -172,14 +172,14 @@ def _run_again(program: ProgramIR, stage: int) -> _Changed | None:
 
 
 def _works_between(program: ProgramIR, before: int, after: int) -> bool:
-    """Whether the slice of two calls does anything else between them; what other slices do needs none of its memory."""
+    """Whether the slice of two calls does other work between them. Work of other slices uses none of its memory."""
     nodes = program.flow.nodes
     here = program.slice_of(nodes[after].mesh)
     return any(not n.is_transfer and _works_on(program, n, here) for n in nodes[before + 1 : after])
 
 
 def _works_on(program: ProgramIR, node: Node, slice_: str) -> bool:
-    """Whether a call runs on a slice; control flow may, wherever its results are."""
+    """Whether a node runs on a slice. Control flow counts for every slice, wherever its results are."""
     return not node.is_call or program.slice_of(node.mesh) == slice_
 
 

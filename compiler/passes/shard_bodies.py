@@ -1,4 +1,7 @@
-"""Where values go into bodies of control flow and come out: the same places for all bodies of one operation."""
+"""Decides the locations at which values enter and leave bodies of control flow. `propagate_shardings.py` calls it.
+
+All bodies of one operation use the same locations.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +15,12 @@ from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import Dims, replicated
 
 Decide: TypeAlias = Callable[[ProgramIR, dict[int, Placed]], set[int]]
-"""Decides the shardings in a body, with what is given of some values; gives the arguments that it could determine."""
+"""Decides the shardings in a body from the given ones. Returns the arguments that the body determines."""
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Where control flow takes each value that its bodies take, and where it makes each result."""
+    """The locations of the values that control flow takes for its bodies, and of its results."""
 
     taken: tuple[Placed, ...]
     made: tuple[Placed, ...]
@@ -26,9 +29,9 @@ class Ends:
 def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Placed | None], decide: Decide) -> Ends:
     """Decides all bodies of an operation, and makes them agree.
 
-    `outside` is where the values are that they take, as far as that is known: on the mesh where they are taken, or else
-    where they come from, which counts where nothing inside says more. Each body hands on what it determines to the
-    next; what a body then takes or makes elsewhere it moves itself.
+    `outside` gives the known locations of the values that the bodies take. A location on the mesh of the body is
+    binding. A location on another mesh counts only if nothing inside determines the value. Each body passes the
+    shardings that it determines to the next. A body itself moves a value that it needs or makes elsewhere.
     """
     bodies = program.bodies_of(op)
     ranks = [len(bodies[0].flow.types[v].shape) for v in bodies[0].inputs]
@@ -39,10 +42,10 @@ def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Pl
     loops = isinstance(op, pw.WhileOp)
     carried = len(known) - len(op.results)
     made: tuple[Placed, ...] = ()
-    for body in reversed(bodies) if loops else bodies:  # what a loop does says more than its test
+    for body in reversed(bodies) if loops else bodies:  # the body of a loop determines more than its test
         wanted = [o if d is None else Placed(mesh, d) for mesh, d, o in zip(meshes, known, outside, strict=True)]
         given = {v: p for v, p in zip(body.inputs, wanted, strict=True) if p is not None}
-        if not loops or body is bodies[1]:  # the test's own result is made by no other body
+        if not loops or body is bodies[1]:  # only the test makes its own result
             left = wanted[carried:] if loops else list(made or [None] * len(op.results))
             given |= {v: p for v, p in zip(body.flow.returned, left, strict=True) if p is not None and v not in given}
         determined = decide(body, given)
@@ -65,7 +68,7 @@ def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Pl
 
 
 def mesh_taken(bodies: Sequence[ProgramIR], position: int) -> str:
-    """The mesh on which a value is taken: the same in all bodies that use it."""
+    """Returns the mesh on which a value is taken: the same in all bodies that use it."""
     meshes = (body.arguments[body.inputs[position]].mesh for body in bodies)
     return next((m for m in meshes if m is not None), next(iter(bodies[0].meshes)))
 
@@ -80,7 +83,7 @@ def _take_at(body: ProgramIR, taken: Sequence[Placed]) -> None:
 
 
 def _make_at(body: ProgramIR, made: Sequence[Placed], line: Any) -> None:
-    """Moves what a body returns to where all bodies return it."""
+    """Moves the results of a body to the locations that all bodies share."""
     flow = body.flow
     operations = body.block.operations
     end = operations[len(operations) - 1].operation

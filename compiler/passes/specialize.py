@@ -1,4 +1,4 @@
-"""One computation for each signature that it is used with."""
+"""Specializes computations: one for each signature that calls use. `propagate_shardings.py` calls it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from pathways.dialect.sharding import Axes
 
 @dataclass(frozen=True)
 class Special:
-    """A computation specialized to the shardings it is used with; these as attributes."""
+    """A computation specialized to the shardings of its calls, which are stored as attributes."""
 
     callee: str
     ins: Attribute
@@ -20,15 +20,15 @@ class Special:
 
 
 class Originals:
-    """Computations as they were before any signature was written, kept alive with the modules that hold them."""
+    """Computations before any signature was written, kept alive with the modules that hold them."""
 
     def __init__(self) -> None:
         self._modules: dict[str, Module] = {}
         self.variants: dict[str, dict[str, tuple[Axes, SignatureShardings]]] = {}
-        """For each computation the symbols it has now, and what each was specialized to."""
+        """For each computation its current symbols, and the signature of each."""
 
     def first(self, callee: str, computation: Operation) -> bool:
-        """Keeps a copy at the first request for `callee`; whether this was it."""
+        """Keeps a copy at the first request for `callee`. Returns whether this was the first request."""
         if callee in self._modules:
             return False
         self._modules[callee] = ir.Module.create()
@@ -40,7 +40,7 @@ class Originals:
 
 
 def specialize(program: ProgramIR, call: Node, signature: SignatureShardings, originals: Originals) -> str:
-    """The symbol of the call's computation with this signature: the original at its first use, then clones."""
+    """Returns the symbol of the call's computation with this signature: the original at its first use, then clones."""
     callee = call.callee
     axes = program.mesh(call.mesh).axes
     for symbol, written in originals.variants.setdefault(callee, {}).items():

@@ -1,4 +1,7 @@
-"""Backward in two parts: the gradient of the input, which other stages wait for, and those of the weights."""
+"""Defines the pass split-backward, which cuts a backward call into two parts.
+
+The first part makes the gradient of the input, which other stages wait for. The second makes those of the weights.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -16,7 +19,7 @@ from pathways.dialect.phases import Phase
 
 @dataclass(frozen=True)
 class SplitBackward(Pass):
-    """Cut each backward call of a pipeline in two, I and W (zero bubble, Qi et al., 2024).
+    """Cuts each backward call of a pipeline in two, I and W (zero bubble, Qi et al., 2024).
 
     Requires: phase trace, with actions (find-pipeline).
     Ensures: phase trace: no action B: what a backward call makes for other calls of the pipeline is made by I, the
@@ -45,7 +48,7 @@ class _Splitter:
             action = None if node.op.action is None else read_action(node.op.action)
             if action is None or action.kind != "B":
                 continue
-            if node.op.gathered:  # of one microbatch, behind what makes its operands
+            if node.op.gathered:  # belongs to one microbatch, after the producers of its operands
                 node.op.action = str(replace(action, kind="W" if not leads[node.number] else "I"))
                 continue
             first = tuple(i for i, v in enumerate(node.results) if self._is_input_gradient(v, leads))
@@ -59,7 +62,7 @@ class _Splitter:
                 self.program.computations.pop(symbol).erase()
 
     def _leads(self) -> list[bool]:
-        """For each node whether a placed call of the pipeline depends on it."""
+        """Returns for each node whether a placed call of the pipeline depends on it."""
         leads = [False] * len(self.flow.nodes)
         for node in reversed(self.flow.nodes):
             onward = leads[node.number] or (bool(node.callee) and not node.op.gathered and node.op.action is not None)

@@ -1,6 +1,6 @@
-"""Placement policies: `place(graph, topology) -> Placement`, pure functions, one file each.
+"""Placement policies: `place(graph, topology) -> Placement`, pure functions, one file each. The pass place calls them.
 
-What a policy of your own needs is importable from here: see docs/writing-a-placement-pass.md.
+Import everything that your own policy needs from here: see docs/writing-a-placement-pass.md.
 """
 
 from pathways.compiler.placement.binding import Binding as Binding

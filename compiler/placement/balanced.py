@@ -1,9 +1,9 @@
-"""`balanced`: slices in program order, cut into one contiguous run an island, by dynamic programming over makespan.
+"""`balanced`: cuts slices in program order into one contiguous run an island, by dynamic programming over makespan.
 
-For a chain of stages. A state is how many slices are placed and on which islands; of each state the Pareto front of
-(path, load, fill) is kept: `path` is all work and all transfers one after the other, `load` the busiest slice or
-link, `fill` how much of the fullest island is taken. The ends are compared by the shared cost model, which also sees
-what runs at the same time, and of equal ones that which fills islands least.
+This policy is for a chain of stages. A state is the number of placed slices and the set of islands used. For each state
+the Pareto front of (path, load, fill) is kept. `path` is all work and all transfers one after the other. `load` is the
+busiest slice or link. `fill` is the used fraction of the fullest island. The shared cost model compares complete
+splits; it also models concurrent work. Of equal splits, the one that fills islands least wins.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from pathways.dialect.topology import Island, Topology
 
 @dataclass(frozen=True)
 class _Split:
-    """The first slices are placed: `cuts[k]` slices end on `islands[k]`."""
+    """A placement of the first slices: after run k, `cuts[k]` slices are placed, and the run is on `islands[k]`."""
 
     path: float = 0.0
     load: float = 0.0
@@ -31,7 +31,7 @@ class _Split:
 
 @dataclass
 class _Front:
-    """Splits of which none is as bad as another in everything."""
+    """A Pareto front: no split is at least as bad as another in all three measures."""
 
     splits: list[_Split] = field(default_factory=list[_Split])
 
@@ -47,7 +47,7 @@ def _no_worse(a: _Split, b: _Split) -> bool:
 
 
 def balanced(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
-    """Cuts the slices, in the order of their first calls, into one run an island. Raises PWC0301 where none fits."""
+    """Cuts the slices, in the order of their first calls, into one run an island. Raises PWC0301 if none fits."""
     model = CostModel(graph, topology)
     order = chain_order(model)
     splits = contiguous_splits(order, model)
@@ -70,7 +70,7 @@ def balanced(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
 
 
 def chain_order(model: CostModel) -> list[SliceRequest]:
-    """Slices by their first call; those that run nothing last."""
+    """Returns slices in the order of their first calls. Slices without calls come last."""
     first: dict[str, int] = {}
     for number, (symbol, _) in enumerate(model.calls):
         first.setdefault(symbol, number)
@@ -87,7 +87,7 @@ def islands_of_split(split: _Split, order: Sequence[SliceRequest]) -> dict[str, 
 
 
 def contiguous_splits(order: Sequence[SliceRequest], model: CostModel) -> list[_Split]:
-    """The Pareto front of complete splits; empty where devices, kinds, memory, pins or bindings allow none."""
+    """Returns the Pareto front of complete splits; empty if devices, kinds, memory, pins or bindings allow none."""
     classes = _classes(model.topology.islands, order)
     states: dict[tuple[int, tuple[int, ...]], _Front] = {(0, (0,) * len(classes)): _Front([_Split()])}
     done = _Front()
@@ -116,7 +116,7 @@ def _extend(split: _Split, step: tuple[float, float, float], stop: int, island: 
 
 
 def _classes(islands: Sequence[Island], order: Sequence[SliceRequest]) -> list[list[Island]]:
-    """Islands that are alike, so that only how many of them are taken matters."""
+    """Groups islands that are alike. Within a group only the number of used islands matters."""
     named = {r.pin for r in order} | {r.bound.island for r in order if r.bound}
     groups: dict[Any, list[Island]] = {}
     for island in islands:
@@ -128,7 +128,7 @@ def _classes(islands: Sequence[Island], order: Sequence[SliceRequest]) -> list[l
 def _runs(
     order: Sequence[SliceRequest], start: int, island: Island, model: CostModel
 ) -> list[tuple[int, tuple[float, float, float]]]:
-    """Every run of slices from `start` that the island can take: its stop, and what it adds to (path, load, fill)."""
+    """Returns every run of slices from `start` that fits the island: its stop, and its (path, load, fill)."""
     found: list[tuple[int, tuple[float, float, float]]] = []
     symbols = [r.symbol for r in order]
     place = {s: i for i, s in enumerate(symbols)}

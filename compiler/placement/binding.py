@@ -1,11 +1,11 @@
-"""Where a slice is bound: what placement decides, and what holds for every program of a process from then on."""
+"""Defines the binding of a slice, which a placement policy decides. It then holds for every program of the process."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a slice is bound: an island of the topology, and devices of it in order."""
+    """An island of the topology and devices of it, in order, to which a slice is bound."""
 
     island: str
     devices: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""All calls and moves of a program, those in bodies of control flow too: each body as if it ran once."""
+"""Lists the calls and moves of a program for placement. A body of control flow counts as if it ran once."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from pathways.dialect.ir.program import ProgramIR
 
 
 class ValueSource(NamedTuple):
-    """Where a value comes from: the number of the call that makes it (-1: an argument), which of its values, its slice.
+    """The origin of a value: the number of the call that makes it (-1: an argument), the result's position, its slice.
 
-    The slice of constants, which are wherever they are wanted, is empty.
+    The slice of constants is empty: each slice that needs them has a copy.
     """
 
     maker: int
@@ -23,12 +23,12 @@ class ValueSource(NamedTuple):
 
 
 ValueSources: TypeAlias = tuple[ValueSource, ...]
-"""What a value may be: behind a branch it is what one body or another makes."""
+"""The possible origins of a value: after a branch, one for each body."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedCall:
-    """A call or a move; `number` counts them over all functions, `sources` are its operands'."""
+    """A call or a move. `number` counts over all functions; `sources` are the origins of its operands."""
 
     number: int
     function: ProgramIR
@@ -37,7 +37,7 @@ class PlacedCall:
 
 
 def placed_calls(program: ProgramIR) -> Iterator[PlacedCall]:
-    """In program order, bodies where their control flow stands."""
+    """Yields calls and moves in program order. Bodies stand at the position of their control flow."""
     arguments: list[ValueSources] = []
     for i, argument in enumerate(program.arguments):
         known = argument.mesh is not None and not argument.is_constant
@@ -52,7 +52,7 @@ def _calls(
     numbers: "itertools.count[int]",
     returned: list[ValueSources],
 ) -> Iterator[PlacedCall]:
-    """The calls of one function; fills `returned` with the sources of what it returns."""
+    """Yields the calls of one function. Fills `returned` with the origins of its results."""
     flow = function.flow
     sources = list(arguments)
     for node in flow.nodes:
@@ -74,7 +74,7 @@ def _calls(
 
 
 def _arguments(body: ProgramIR, taken: Sequence[ValueSources]) -> list[ValueSources]:
-    """What a body's arguments are outside of it."""
+    """Returns the origins of a body's arguments outside the body."""
     constant = (ValueSource(-1, -1, "", 0),)
     inputs = body.inputs
     handed = dict(zip(inputs, taken[len(taken) - len(inputs) :], strict=True))

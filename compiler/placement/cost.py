@@ -1,11 +1,12 @@
-"""The cost model that all placements share: how long one run takes, as a bound that a linear program can state.
+"""The cost model that all policies share: a lower bound of the time of one run, which a linear program can state.
 
-`seconds` is the largest of three bounds: the critical path of calls and transfers; the work of the busiest slice
-(its devices do one thing at a time); the traffic of the busiest island's link to the others. `cost` adds a thousandth
-of all traffic between islands, so that of two placements equally fast the quieter one is better.
+`seconds` is the largest of three bounds. They are the critical path of calls and transfers; the work of the busiest
+slice, whose devices do one thing at a time; and the traffic of the busiest island's link to the others. `cost` adds a
+thousandth of all traffic between islands: of two equally fast placements, the one with less traffic wins.
 
-A call takes flops / (devices x flop/s); a transfer takes bytes / rate: between islands the network's, inside one the
-slowest interconnect's, times the devices of the smaller slice. What a topology does not state is assumed, and said so.
+A call takes flops / (devices x flop/s). A transfer takes bytes / rate. Between islands the rate is that of the network.
+Inside an island it is that of the slowest interconnect, times the devices of the smaller slice. Figures that a topology
+does not state are assumed, and the summary says so.
 """
 
 from collections.abc import Mapping
@@ -19,14 +20,14 @@ from pathways.compiler.placement.problem import SliceRequest
 from pathways.dialect.topology import Island, Topology
 
 ASSUMED_FLOPS = 1e12
-"""Flop/s of a device whose topology states none."""
+"""Flop/s of a device if the topology states none."""
 QUIET = 1e-3
-"""What a second of traffic between islands costs beside a second of run time."""
+"""Cost of a second of traffic between islands, relative to a second of run time."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one run of a placed program takes, in seconds; `dcn_bytes` cross between islands."""
+    """The estimated seconds of one run of a placed program. `dcn_bytes` cross between islands."""
 
     critical_path: float
     busiest_slice: float
@@ -44,7 +45,7 @@ class Estimate:
 
 
 class CostModel:
-    """The costs of a graph on a topology. Slices are known by symbol, calls by their number in program order."""
+    """The costs of a graph on a topology. Slices are identified by symbol, calls by their number in program order."""
 
     def __init__(self, graph: "nx.DiGraph[Any]", topology: Topology) -> None:
         self.topology = topology
@@ -53,7 +54,7 @@ class CostModel:
         self.calls: list[tuple[str, float]] = []
         """Slice and flops on one device of each call, in topological order."""
         self.operands: list[list[tuple[int, int]]] = []
-        """For each call the calls whose results it takes, and how many bytes."""
+        """For each call, the calls whose results it takes, and the number of bytes."""
         numbers: dict[Any, int] = {}
         for node in nx.lexicographical_topological_sort(graph):
             here = graph.nodes[node]
@@ -78,15 +79,15 @@ class CostModel:
         return island.flops or ASSUMED_FLOPS
 
     def inside(self, here: str, there: str, size: int) -> float:
-        """Seconds for bytes between two slices of one island."""
+        """Returns the seconds to move bytes between two slices of one island."""
         return size / (self.ici * min(self.devices[here], self.devices[there]))
 
     def between(self, size: int) -> float:
-        """Seconds for bytes between islands."""
+        """Returns the seconds to move bytes between islands."""
         return size / self.dcn
 
     def estimate(self, where: Mapping[str, str]) -> Estimate:
-        """What a run takes with each slice on the island `where` says."""
+        """Estimates a run with each slice on the island that `where` gives."""
         rates = {i.name: self.rate(i) for i in self.topology.islands}
         ends: list[float] = []
         for (symbol, flops), operands in zip(self.calls, self.operands, strict=True):
@@ -116,7 +117,7 @@ class CostModel:
 
 
 def traffic_of(graph: "nx.DiGraph[Any]") -> dict[tuple[str, str], int]:
-    """Bytes that flow from one slice to another in a run; a value that many calls of a slice take counts once."""
+    """Returns the bytes from slice to slice in a run. A value that many calls of a slice take counts once."""
     if "traffic" in graph.graph:
         return graph.graph["traffic"]
     traffic: dict[tuple[str, str], int] = {}

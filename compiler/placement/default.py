@@ -1,4 +1,4 @@
-"""The topology for when the user names none, on a platform whose devices are made at will: one island a slice."""
+"""Makes the topology if the user names none, on a platform that creates devices on demand."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from pathways.dialect.topology import Island, Topology
 
 
 def default_topology(program: ProgramIR) -> Topology:
-    """One island for each slice, and larger ones where slices must share; an implicit slice gets one device."""
+    """Makes one island for each slice, and larger ones if slices must share. An implicit slice gets one device."""
     sizes: dict[str, int] = {}
     names: dict[str, str] = {}
     pins = {op.pin for op in program.slices.values()}
@@ -23,6 +23,6 @@ def default_topology(program: ProgramIR) -> Topology:
 
 
 def kind_of_made(platform: str) -> str:
-    """What devices that are made at will call themselves; `any` where none are."""
+    """Returns the kind of the devices that a platform creates on demand; `any` if it creates none."""
     will = platform_named(platform).made_at_will
     return "any" if will is None else will.kind

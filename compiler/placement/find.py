@@ -1,4 +1,7 @@
-"""Finding a policy by name: built in, from a file (`my_place.py:pack`), or an entry point in `pathways.passes`."""
+"""Finds a policy by name and calls it. The pass place uses this module.
+
+A policy is built in, comes from a file (`my_place.py:pack`), or is an entry point in `pathways.passes`.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
@@ -27,12 +30,12 @@ POLICIES: dict[str, PlacementPolicy] = {
     "min-cut": min_cut,
     "optimal": Optimal(),
 }
-"""Built in; `layout:TEXT` (layout.py) and `optimal:nodes=N,seconds=S` carry options."""
+"""The built-in policies. `layout:TEXT` (layout.py) and `optimal:nodes=N,seconds=S` carry options."""
 LAYOUT = "layout:"
 
 
 def find_placement(name: str) -> PlacementPolicy:
-    """The policy of this name. Raises PWC0307 with what there is."""
+    """Returns the policy of this name. Raises PWC0307 with the known names."""
     if name in POLICIES:
         return POLICIES[name]
     if name.startswith(LAYOUT):
@@ -59,7 +62,7 @@ def _optimal(name: str) -> PlacementPolicy:
 
 
 def _as_policy(name: str, found: Any) -> PlacementPolicy:
-    """A function, or a class (or object) with a method `place`."""
+    """Returns the policy of a plugin: a function, or a class (or object) with a method `place`."""
     try:
         candidate = found() if isinstance(found, type) else found
     except Exception as error:
@@ -72,7 +75,7 @@ def _as_policy(name: str, found: Any) -> PlacementPolicy:
 
 
 def run_policy(name: str, policy: PlacementPolicy, graph: CallGraph, topology: Topology) -> Placement:
-    """Asks a policy. Its own exceptions become PWC0305 at its own line; coded errors pass."""
+    """Calls a policy. Its own exceptions become PWC0305 at its own line; coded errors pass unchanged."""
     try:
         placement: Any = policy(graph, topology)
     except PathwaysError:

@@ -1,7 +1,7 @@
-"""`layout`: the user says which stages share an island: `embed*1 block*4 | block*4 head`.
+"""`layout`: the user's text assigns stages to islands: `embed*1 block*4 | block*4 head`.
 
-Each item is a slice, named by a function that runs on it, with how many such slices follow one another; `|` goes on
-to the next island of the topology. Slices are taken in the order of their first calls. `+` may stand for a space.
+Each item is a slice, named by a function that runs on it, with the number of consecutive slices like it. `|` starts the
+next island of the topology. Slices are taken in the order of their first calls. `+` may stand for a space.
 """
 
 import re
@@ -23,12 +23,12 @@ _ITEM = re.compile(r"([\w.<>-]+?)(?:\*(\d+))?$")
 
 @dataclass(frozen=True)
 class LayoutPolicy:
-    """Stages to islands as a layout string says, `embed*1 block*4 | block*4 head`."""
+    """A policy that assigns stages to islands by a layout string, `embed*1 block*4 | block*4 head`."""
 
     text: str
 
     def __call__(self, graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
-        """Raises PWC0308 where the text does not name exactly the program's slices in order."""
+        """Raises PWC0308 if the text does not name exactly the program's slices in order."""
         model = CostModel(graph, topology)
         order = [r for r in chain_order(model) if any(s == r.symbol for s, _ in model.calls)]
         runs = functions_by_slice(graph)
@@ -51,7 +51,7 @@ class LayoutPolicy:
                 raise free.refuse(f"as the layout says: {request.symbol} ({name}) on {island.name}")
             bindings[request.symbol] = request.bound or free.take(request, island.name)
             reasons[request.symbol] = f"the layout says so: {name} in part {row + 1} of {len(rows)}"
-        for request in model.slices:  # what runs nothing is no stage, and has no place in the text
+        for request in model.slices:  # slices without calls are not stages, so the text does not name them
             if request.symbol not in bindings:
                 island = next((i.name for i in topology.islands if free.count(i.name) >= request.devices), None)
                 if island is None:
@@ -65,7 +65,7 @@ class LayoutPolicy:
 
 
 def functions_by_slice(graph: "nx.DiGraph[Any]") -> dict[str, list[str]]:
-    """The functions that run on each slice, those that the user placed there first."""
+    """Returns the functions that run on each slice, those that the user placed there first."""
     found: dict[str, dict[str, bool]] = {r.symbol: {} for r in graph.graph["slices"]}
     for _, node in graph.nodes(data=True):
         if node.get("name"):
@@ -75,7 +75,7 @@ def functions_by_slice(graph: "nx.DiGraph[Any]") -> dict[str, list[str]]:
 
 
 def parse_layout(text: str) -> list[list[str]]:
-    """For each island the stages it gets, `block*2` twice. Raises PWC0308 for what cannot be read."""
+    """Returns the stages of each island; `block*2` counts twice. Raises PWC0308 for text that cannot be parsed."""
     rows: list[list[str]] = []
     for part in text.split("|"):
         row: list[str] = []

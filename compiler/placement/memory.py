@@ -1,4 +1,4 @@
-"""How much memory each slice needs at least, whatever the schedule: what is there before and after a run."""
+"""Computes the minimum memory of each slice, which placement policies respect: the values before and after a run."""
 
 from pathways.dialect.ir.places import same_place
 from pathways.dialect.ir.program import ProgramIR
@@ -6,17 +6,17 @@ from pathways.dialect.sdy import Placed
 
 
 def slice_memory(program: ProgramIR) -> dict[str, int]:
-    """Bytes a device, by slice, from phase `shard` on: a lower bound for every order and however calls are merged.
+    """Returns bytes a device, by slice, from phase `shard` on: a lower bound for every order and merging of calls.
 
-    Before the first call all arguments and constants are where they live; after the last one what the caller keeps,
-    the constants and the results. What is alive in between depends on the schedule, and is checked in the plan.
+    Before the first call all arguments are on their meshes. After the last call these are the arguments that the caller
+    keeps, and the results. Memory in between depends on the schedule, and is checked in the plan.
     """
     flow, arguments = program.flow, program.arguments
     same = _same(program)
     before: dict[str, int] = {}
     after: dict[str, int] = {}
     for value, argument in enumerate(arguments):
-        if argument.sharding is not None and not argument.is_constant:  # constants go where they are used
+        if argument.sharding is not None and not argument.is_constant:  # constants are copied where they are used
             kept = not argument.donate or value in {same[v] for v in flow.returned}
             for bound in (before, after) if kept else (before,):
                 _add(bound, program, value, argument.sharding)
@@ -27,7 +27,7 @@ def slice_memory(program: ProgramIR) -> dict[str, int]:
 
 
 def _same(program: ProgramIR) -> list[int]:
-    """For each value itself, or what it was before moves that move nothing."""
+    """Maps each value to itself, or to the operand of the transfers that moved nothing before it."""
     flow = program.flow
     same = list(range(len(flow.values)))
     for node in flow.nodes:

@@ -1,7 +1,7 @@
 """`min-cut`: least traffic between islands, under memory and balance, by local search from several starts.
 
-Each round takes the best move of a slice to another island, or exchange of two, until none lessens the traffic. An
-island may be filled to a quarter more than its share of all devices asked for, or as far as `spread` fills it.
+Each round takes the best move of a slice to another island, or the best exchange of two slices, until none reduces the
+traffic. An island may hold a quarter more than its share of all requested devices, or as many as `spread` gives it.
 """
 
 import math
@@ -21,7 +21,7 @@ SLACK = 1.25
 
 
 def min_cut(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
-    """Keeps slices that exchange most on one island. Raises PWC0301 where the slices do not fit."""
+    """Keeps slices that exchange most on one island. Raises PWC0301 if the slices do not fit."""
     model = CostModel(graph, topology)
     level = {s: b.island for s, b in spread(graph, topology).bindings.items()}
     search = _Search.of(model, level)
@@ -48,7 +48,7 @@ class _Search:
 
     @staticmethod
     def of(model: CostModel, level: Mapping[str, str]) -> "_Search":
-        """Limits of balance: `level` is a balanced placement, which must stay legal."""
+        """Sets the limits of balance. `level` is a balanced placement, which must stay legal."""
         asked = sum(model.devices.values())
         total = model.topology.size
         limits = {i.name: min(i.size, math.ceil(SLACK * asked * i.size / total)) for i in model.topology.islands}
@@ -71,7 +71,7 @@ class _Search:
         return sum(n for (a, b), n in self.model.traffic.items() if where[a] != where[b])
 
     def descend(self, where: Mapping[str, str]) -> dict[str, str]:
-        """The local optimum below `where`."""
+        """Returns the local optimum that is reached from `where`."""
         current = dict(where)
         crossing = self.crossing(current)
         while True:

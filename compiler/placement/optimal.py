@@ -1,9 +1,9 @@
 """`optimal`: the least cost under the shared model, by a mixed-integer program on HiGHS (scipy).
 
-Binary x[s, i] puts slice s on island i; continuous z[a, b] says that two slices which exchange something are apart.
-The run time T is bounded from below as the cost model does: by the start times of calls along every edge, by the work
-of every slice, by the traffic of every link. The search stops at a number of nodes, so that equal inputs give equal
-plans, and its gap is reported; with a time limit the answer depends on the machine, and the plan is marked.
+Binary x[s, i] puts slice s on island i. Continuous z[a, b] says that two slices that exchange data are on different
+islands. The run time T has the same lower bounds as in the cost model: the start times of calls along every edge, the
+work of every slice, the traffic of every link. The search stops at a number of nodes, so that equal inputs give equal
+plans, and reports its gap. With a time limit the answer depends on the machine, and the plan is marked.
 """
 
 import itertools
@@ -27,9 +27,9 @@ from pathways.dialect.topology import Topology
 
 @dataclass(frozen=True)
 class Optimal:
-    """Least cost under the shared model: a mixed-integer program on HiGHS, stopped at `nodes` or after `seconds`.
+    """Finds the least cost under the shared model by a mixed-integer program, stopped at `nodes` or after `seconds`.
 
-    It starts from the answers of the other placements, and is never worse than they are.
+    The program is solved by HiGHS. The answers of the other policies are candidates too, so `optimal` is never worse.
     """
 
     nodes: int = 500
@@ -46,7 +46,7 @@ class Optimal:
         if not answers:
             raise FreeDevices(topology, model.slices).refuse()
         costs = {name: model.estimate(_where(a)).cost for name, a in answers.items()}
-        name = min(costs, key=lambda n: float(f"{costs[n]:.9g}"))  # of equal ones the simplest placement's
+        name = min(costs, key=lambda n: float(f"{costs[n]:.9g}"))  # a tie goes to the simplest policy
         best, cost = answers[name], costs[name]
         how = "by the mixed-integer program" if name == _PROGRAM else f"as {name}: nothing better was found"
         gap = max(0.0, 1 - solved.bound / cost) if cost > 0 else 0.0
@@ -56,7 +56,7 @@ class Optimal:
 
 @cache
 def _scipy(part: str) -> Any:
-    """A part of scipy, imported by the first who needs it: a third of the time that all of this library takes."""
+    """Imports a subpackage of scipy at its first use: that import takes a third of the import time of this library."""
     return import_module(f"scipy.{part}")
 
 
@@ -67,7 +67,7 @@ _OTHERS = {"spread": spread, "balanced": balanced, "min-cut": min_cut}
 def _attempt(policy: Any, graph: "nx.DiGraph[Any]", topology: Topology) -> Placement | None:
     try:
         return policy(graph, topology)
-    except PathwaysError:  # it cannot place these slices; another may
+    except PathwaysError:  # another policy may be able to place these slices
         return None
 
 
@@ -77,14 +77,14 @@ def _where(placement: Placement) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Solved:
-    """The program's answer, if it has one, and the proved lower bound of the cost."""
+    """The answer of the mixed-integer program, if it has one, and the proved lower bound of the cost."""
 
     where: dict[str, str] | None
     bound: float
 
 
 class _Milp:
-    """The mixed-integer program of a cost model. Costs are scaled so that the solver's tolerances suit them."""
+    """The mixed-integer program of a cost model. Costs are scaled to match the tolerances of the solver."""
 
     def __init__(self, model: CostModel) -> None:
         self.model = model
@@ -167,7 +167,7 @@ class _Milp:
         self._symmetry()
 
     def _symmetry(self) -> None:
-        """Of islands that are alike, a later one is only taken by a slice behind one on the island before it."""
+        """Breaks symmetry: of equal islands, a slice uses one only if an earlier slice uses the one before it."""
         named = {r.pin for r in self.model.slices} | {r.bound.island for r in self.model.slices if r.bound}
         alike: dict[Any, list[str]] = {}
         for island in self.islands:
@@ -203,7 +203,7 @@ class _Milp:
         self._links()
 
     def _links(self) -> None:
-        """T is at least each island's traffic. `u` of a pair on an island is 1 where one of the two is there alone."""
+        """Bounds T by each island's traffic. `u` of a pair on an island is 1 if exactly one of the two is there."""
         for island in self.islands:
             row = {self.time: 1.0}
             for pair in self.z:

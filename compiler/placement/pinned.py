@@ -1,4 +1,4 @@
-"""`pinned`: nothing is chosen. Every slice names its island, and takes the first free devices there."""
+"""`pinned`: chooses nothing. Every slice names its island, and takes the first free devices there."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from pathways.dialect.topology import Topology
 
 
 def pinned(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
-    """Binds each slice to its `island=`. Raises PWC0306 for slices without, PWC0301 where there is no room."""
+    """Binds each slice to its `island=`. Raises PWC0306 for a slice without one, PWC0301 if there is no room."""
     slices: tuple[SliceRequest, ...] = graph.graph["slices"]
     pins = {r.symbol: r.pin or (r.bound.island if r.bound else None) for r in slices}
     for request in slices:

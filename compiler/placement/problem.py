@@ -1,9 +1,10 @@
-"""What a placement policy is given, and what it answers.
+"""Defines the input and the answer of placement policies. The pass place builds the input and checks the answer.
 
-The graph is a `networkx.DiGraph` of calls in program order: each node has `slice` (a symbol), `name`, `flops` (over all
-its `devices`), `bytes` (of its results), `gathered` (made of loose operations) and `where` (the user's line); each edge
-has `bytes`. `graph.graph["slices"]` holds the `SliceRequest`s in program order, `graph.graph["traffic"]` the bytes from
-slice to slice in a run. The answer binds each slice to an island and to devices of it, and is checked: see `check`.
+The graph is a `networkx.DiGraph` of calls in program order. Each node has `slice` (a symbol), `name`, `flops` (over all
+its `devices`) and `bytes` (of its results). It also has `gathered` (made of loose operations) and `where` (the user's
+line). Each edge has `bytes`. `graph.graph["slices"]` holds the `SliceRequest`s in program order.
+`graph.graph["traffic"]` holds the bytes from slice to slice in a run. The answer binds each slice to an island and to
+devices of it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,9 +28,9 @@ from pathways.dialect.topology import Island, Topology
 
 @dataclass(frozen=True)
 class SliceRequest:
-    """A slice to bind. `bound` is a binding that already holds and must be kept; `memory` is what it needs at least.
+    """A slice to bind. `bound` is a binding that already holds and must be kept.
 
-    `memory` is bytes a device, before and after a run (memory.py).
+    `memory` is the minimum bytes a device, before and after a run (memory.py).
     """
 
     symbol: str
@@ -42,16 +43,16 @@ class SliceRequest:
     memory: int = 0
 
     def fits(self, island: Island) -> bool:
-        """Whether kind, pin and memory allow the island, however many of its devices are taken."""
+        """Whether kind, pin and memory allow the island, regardless of its free devices."""
         allowed = self.kind in (None, island.kind) and self.pin in (None, island.name)
         return allowed and (island.memory is None or self.memory <= island.memory)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Slice -> island and devices, each with the reason a person can read.
+    """The island and devices of each slice, and a readable reason.
 
-    `reproducible` is False where the answer depends on how fast the machine was.
+    `reproducible` is False if the answer depends on the speed of the machine.
     """
 
     bindings: dict[str, Binding]
@@ -60,7 +61,7 @@ class Placement:
 
 
 def build_graph(program: ProgramIR, bound: dict[str, Binding]) -> "nx.DiGraph[Any]":
-    """The graph of calls of a program, as policies see it."""
+    """Builds the graph of calls of a program, which policies receive."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.graph["slices"] = requests(program, bound)
     calls = list(placed_calls(program))
@@ -89,7 +90,7 @@ def build_graph(program: ProgramIR, bound: dict[str, Binding]) -> "nx.DiGraph[An
 
 
 def _slice_traffic(program: ProgramIR, calls: Iterable[PlacedCall]) -> dict[tuple[str, str], int]:
-    """Bytes from slice to slice in a run: each value once to each slice that takes it; constants do not move."""
+    """Returns the bytes from slice to slice in a run: a value once for each slice that takes it, no constants."""
     traffic: dict[tuple[str, str], int] = {}
     arrived: set[tuple[ValueSource, str]] = set()
     for call in calls:
@@ -119,7 +120,7 @@ def requests(program: ProgramIR, bound: dict[str, Binding]) -> tuple[SliceReques
 
 
 class FreeDevices:
-    """Which devices of each island are still free while a policy runs."""
+    """The devices of each island that are still free while a policy runs."""
 
     def __init__(self, topology: Topology, slices: Iterable[SliceRequest]) -> None:
         self.topology = topology
@@ -137,7 +138,7 @@ class FreeDevices:
         return 1 - self.count(island.name) / island.size
 
     def take(self, request: SliceRequest, island: str) -> Binding:
-        """The first free devices; those of one host where they fit on one, the fullest that has room."""
+        """Takes free devices on the fullest host that has room for all; without such a host, the first free ones."""
         free = self._free[island]
         per_host = self.topology.island(island).devices
         hosts: dict[int, list[int]] = {}
@@ -149,7 +150,7 @@ class FreeDevices:
         return Binding(island, tuple(taken))
 
     def refuse(self, how: str = "") -> PathwaysError:
-        """The capacity error, with the arithmetic of all slices; `how` says what more was demanded."""
+        """Returns the capacity error with the needs of all slices. `how` states an additional demand."""
         stated = any(i.memory is not None for i in self.topology.islands)
         needs = ", ".join(
             f"{r.symbol}: {r.devices} devices"
@@ -166,7 +167,7 @@ class FreeDevices:
 
 
 def check_placement(policy: str, placement: Placement, slices: Iterable[SliceRequest], topology: Topology) -> None:
-    """Refuses an illegal answer with PWC0305: every broken rule, with the policy, the decision and the user's line."""
+    """Raises PWC0305 for an illegal answer: every broken rule, with the policy, the decision and the user's line."""
     requested = tuple(slices)
     taken: dict[tuple[str, int], str] = {}
     broken: list[Diagnostic] = []
@@ -181,7 +182,7 @@ def check_placement(policy: str, placement: Placement, slices: Iterable[SliceReq
 def _broken(
     request: SliceRequest, placement: Placement, topology: Topology, taken: dict[tuple[str, int], str]
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with the binding of one slice, and the rule; `taken` are the devices of earlier slices."""
+    """Yields each fault of the binding of one slice, and the rule. `taken` are the devices of earlier slices."""
     binding = placement.bindings.get(request.symbol)
     if binding is None:
         yield f"no binding for {request.symbol}", "a binding for every slice"

@@ -1,4 +1,4 @@
-"""What a decision would have cost otherwise: for each slice the best single change, under the shared cost model."""
+"""Estimates alternatives to a placement: for each slice the best single change, under the shared cost model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,13 +11,13 @@ from pathways.compiler.placement.problem import Placement, SliceRequest
 from pathways.dialect.topology import Topology
 
 LIMIT = 200_000
-"""Slices x islands x calls that are still estimated; beyond, it would take longer than compiling."""
+"""Maximum slices x islands x calls to estimate. Beyond it, estimating takes longer than compiling."""
 
 
 def runners_up(
     graph: "nx.DiGraph[Any]", topology: Topology, placement: Placement, limit: int | None = LIMIT
 ) -> dict[str, str]:
-    """For each slice what the runner-up is, and what it would have cost; no `limit`: however long that takes."""
+    """Returns the runner-up of each slice and its cost. Without `limit` it estimates regardless of the time."""
     model = CostModel(graph, topology)
     where = {s: b.island for s, b in placement.bindings.items()}
     size = len(model.slices) * len(topology.islands) * max(len(model.calls), 1)
@@ -39,7 +39,7 @@ def runners_up(
 
 
 def _held(request: SliceRequest, model: CostModel) -> str:
-    """What leaves no choice for a slice by itself; empty where nothing does."""
+    """Returns why a slice alone has no alternative; empty if it has one."""
     if request.pin is not None:
         return "the user pinned it"
     if request.bound is not None:
@@ -49,7 +49,7 @@ def _held(request: SliceRequest, model: CostModel) -> str:
 
 
 def _changes(request: SliceRequest, model: CostModel, placement: Placement) -> Iterator[tuple[dict[str, str], str]]:
-    """Every island that could take the slice instead: into free room, or in exchange for another slice."""
+    """Yields every island that could take the slice instead: in free room, or in exchange for another slice."""
     where = {s: b.island for s, b in placement.bindings.items()}
     here = where[request.symbol]
     free = free_after(model, placement.bindings)
@@ -71,7 +71,7 @@ def _changes(request: SliceRequest, model: CostModel, placement: Placement) -> I
 
 
 def free_after(model: CostModel, bindings: dict[str, Binding]) -> dict[str, int]:
-    """Devices of each island that a placement leaves free."""
+    """Returns the devices of each island that a placement leaves free."""
     free = {i.name: i.size for i in model.topology.islands}
     for binding in bindings.values():
         free[binding.island] -= len(binding.devices)
@@ -79,7 +79,7 @@ def free_after(model: CostModel, bindings: dict[str, Binding]) -> dict[str, int]
 
 
 def seconds(value: float) -> str:
-    """A time for people."""
+    """Formats a time with a readable unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if value >= scale:
             return f"{value / scale:.3g} {unit}"

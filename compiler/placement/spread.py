@@ -1,4 +1,7 @@
-"""`spread`: the paper's first policy (section 4.1). Virtual to physical one to one, load balanced over islands."""
+"""`spread`: the paper's first policy (section 4.1), which balances the load over islands.
+
+Each virtual device becomes one physical device.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +14,9 @@ from pathways.dialect.topology import Topology
 
 
 def spread(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
-    """Each slice, largest first, goes to the island that is least taken (tie: the first). Raises PWC0301.
+    """Puts each slice, largest first, on the island that is least taken (tie: the first). Raises PWC0301.
 
-    Where balance leaves no room for a later slice, all slices go to the island where they leave least room instead.
+    If balance leaves no room for a later slice, each slice goes to the island where it leaves least room instead.
     """
     slices: tuple[SliceRequest, ...] = graph.graph["slices"]
     for tight in (False, True):
@@ -46,7 +49,10 @@ def _greedy(slices: Sequence[SliceRequest], topology: Topology, tight: bool) -> 
 
 
 def _order(slices: Sequence[SliceRequest]) -> list[SliceRequest]:
-    """Constrained slices choose first, then large ones: small ones fit into what is left. `near` follows its slice."""
+    """Orders slices: constrained ones first, then large ones, since small ones fit in what is left.
+
+    A slice with `near` follows the slice that it names.
+    """
     ranked = sorted(slices, key=lambda r: (r.bound is None, r.pin is None, r.kind is None, -r.devices))
     ordered: dict[str, SliceRequest] = {}
     by_symbol = {r.symbol: r for r in slices}

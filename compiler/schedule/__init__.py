@@ -1,4 +1,7 @@
-"""The order of the work: recognizing pipelines, one schedule a file, and what each costs."""
+"""Recognizes pipelines, orders their work by one of several schedules (one file each), and estimates the cost.
+
+The passes find-pipeline and order-calls use this package, and so does `compiler/search`.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +16,7 @@ PROGRAM = "program"
 """The schedule that leaves the order of the program as it is."""
 
 ZERO_BUBBLE = "zero-bubble"
-"""The one that wants backward computations in two parts."""
+"""The only schedule that needs backward computations in two parts."""
 
 SCHEDULES: dict[str, Callable[[Pipeline], Table]] = {
     "gpipe": gpipe,

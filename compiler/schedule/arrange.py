@@ -1,4 +1,7 @@
-"""One order of all calls and transfers: every slice in the order of its row, all else where it fits. Pure."""
+"""Computes one order of all calls and transfers: every slice keeps its row, other nodes go where they fit. Pure.
+
+The pass order-calls applies this order.
+"""
 
 import heapq
 from collections.abc import Sequence
@@ -18,14 +21,14 @@ from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import where_of
 
 UNITS = {"F": 1, "B": 2, "I": 1, "W": 1}
-"""How long the actions of equal stages take."""
+"""Duration of the actions of equal stages, in units."""
 _NONE = Pipeline((), (), 0, {})
 NO_LOOP = "no loop over microbatches was found: calls keep the order of the program"
 
 
 @dataclass(frozen=True)
 class Arranged:
-    """Numbers of nodes in their order; the pipeline, its table and its times in units, where there is one."""
+    """The node numbers in order; if there is a pipeline, also its table and its times in units."""
 
     order: list[int]
     pipeline: Pipeline | None
@@ -40,22 +43,22 @@ def is_file(schedule: str) -> bool:
 
 
 def splits_backward(schedule: str) -> bool:
-    """Whether a schedule tells the two parts of a backward apart. Raises PWC0403 for a file that is no table."""
+    """Whether a schedule separates the two parts of a backward. Raises PWC0403 for a file that is no table."""
     return needs_split(read_rows(Path(schedule))) if is_file(schedule) else schedule == ZERO_BUBBLE
 
 
 def arrange(program: ProgramIR, schedule: str) -> Arranged:
     """Orders the nodes of a program of phase `transfer`.
 
-    Raises PWC0402 for an order that cannot finish, PWC0403 for a file that is no table of this program, PWC0404 for a
-    pipeline that the schedule does not suit, PWC0405 for an unknown name.
+    Raises PWC0402 for an order that cannot finish, and PWC0403 for a file that is no table of this program. Raises
+    PWC0404 for a pipeline that does not suit the schedule, and PWC0405 for an unknown name.
     """
     if not (schedule == PROGRAM or schedule in SCHEDULES or is_file(schedule)):
         raise PathwaysError(UnknownSchedule(schedule=schedule, known=", ".join((PROGRAM, *SCHEDULES))))
     pipeline = read_pipeline(program)
     if pipeline is None:
         if is_file(schedule):
-            read_rows(Path(schedule))  # what cannot be read is refused all the same
+            read_rows(Path(schedule))  # an unreadable file is refused even without a pipeline
         return replace(order_by_waits(program), note="" if schedule == PROGRAM else NO_LOOP)
     if schedule == PROGRAM:
         return order_by_waits(program)
@@ -73,7 +76,7 @@ def arrange(program: ProgramIR, schedule: str) -> Arranged:
 
 
 def order_by_waits(program: ProgramIR) -> Arranged:
-    """A program as its nodes stand. Raises PWC0402 where its own actions contradict that."""
+    """Keeps the order of the program. Raises PWC0402 if the program's own actions contradict it."""
     pipeline = read_pipeline(program)
     graph = _graph(program, pipeline or _NONE)
     table = () if pipeline is None else as_written(pipeline)
@@ -85,13 +88,13 @@ def order_by_waits(program: ProgramIR) -> Arranged:
 
 
 def as_written(pipeline: Pipeline) -> Table:
-    """The table of the program's own order."""
+    """Returns the table of the program's own order."""
     first = sorted(pipeline.calls, key=lambda a: pipeline.calls[a][0])
     return tuple(tuple(a for a in first if pipeline.rows[a.stage] == row) for row in range(len(pipeline.slices)))
 
 
 def _graph(program: ProgramIR, pipeline: Pipeline) -> Precedence:
-    """All nodes; only the placed calls of the pipeline take time, in units."""
+    """Builds the graph of all nodes. Only the placed calls of the pipeline take time, in units."""
     flow = program.flow
     seconds = [0.0] * len(flow.nodes)
     for action, calls in pipeline.calls.items():
@@ -106,7 +109,7 @@ def _graph(program: ProgramIR, pipeline: Pipeline) -> Precedence:
 
 
 def _behind(graph: Precedence, pipeline: Pipeline, table: Table) -> list[Sequence[int]]:
-    """For each call of a row the call before it."""
+    """Returns for each call of a row the call before it."""
     behind: list[Sequence[int]] = [()] * len(graph.waits)
     for row in table:
         calls = [call for action in row for call in pipeline.calls[action]]
@@ -116,10 +119,10 @@ def _behind(graph: Precedence, pipeline: Pipeline, table: Table) -> list[Sequenc
 
 
 def _by_start(graph: Precedence, pipeline: Pipeline, behind: Sequence[Sequence[int]], timeline: Timeline) -> list[int]:
-    """All nodes by the time at which they start, so that what one slice is waited for by another comes first.
+    """Returns all nodes by start time, so that a slice first makes the values that other slices wait for.
 
-    What depends on the pipeline stands as early as it can (a gradient is added when it is there, a transfer overlaps);
-    what does not, right before its first user (a microbatch is cut when it is needed).
+    A node that depends on the pipeline comes as early as possible: a gradient is added when it is ready, a transfer
+    overlaps. Any other node comes right before its first user: a microbatch is cut when it is needed.
     """
     count = len(graph.waits)
     inside = {call for calls in pipeline.calls.values() for call in calls}
@@ -148,7 +151,7 @@ def _by_start(graph: Precedence, pipeline: Pipeline, behind: Sequence[Sequence[i
 
 
 def columns(pipeline: Pipeline, graph: Precedence, table: Table) -> dict[Action, int]:
-    """When each action starts if each takes one unit of time: the columns of a table as a file."""
+    """Returns the start of each action if each takes one unit of time: the columns of a table as a file."""
     inside = {c: 1.0 / len(calls) for calls in pipeline.calls.values() for c in calls}
     units = Precedence(graph.waits, graph.slices, [inside.get(i, 0.0) for i in range(len(graph.waits))])
     starts = play(units, _behind(graph, pipeline, table)).starts
@@ -156,7 +159,7 @@ def columns(pipeline: Pipeline, graph: Precedence, table: Table) -> dict[Action,
 
 
 def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str, cycle: Cycle) -> PathwaysError:
-    """Draws a circle in the user's names: each line waits for the next."""
+    """Returns the error that shows a cycle in the user's names: each line waits for the next."""
     action_of = {call: action for action, calls in pipeline.calls.items() for call in calls}
     row_of = {action: number for number, row in enumerate(table, 1) for action in row}
     before = {action: other for row in table for other, action in pairwise(row)}

@@ -1,4 +1,4 @@
-"""The schedule of a program as it stands in the IR: the dictionary `pw.schedule` of the module."""
+"""Reads and writes the schedule of a program in the IR: the dictionary `pw.schedule` of the module."""
 
 from dataclasses import fields
 from typing import Any
@@ -17,7 +17,7 @@ def write_schedule(program: ProgramIR, schedule: Schedule) -> None:
 
 
 def read_schedule(program: ProgramIR) -> Schedule:
-    """Program order where the IR states none."""
+    """Reads the schedule of a program; program order if the IR states none."""
     attributes = program.module.operation.attributes
     if NAME not in attributes:
         return Schedule("program")

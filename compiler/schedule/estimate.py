@@ -1,4 +1,4 @@
-"""What a schedule costs: its bubble for equal stages, and with the flops and bytes of the program on its machines."""
+"""Estimates a schedule: its bubble for equal stages, and for the flops and bytes of the program on its machines."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from pathways.dialect.schedule_figures import Schedule
 
 
 def describe_schedule(program: ProgramIR, name: str, arranged: Arranged) -> Schedule:
-    """The schedule of a program as the plan states it."""
+    """Returns the schedule of a program as the plan states it."""
     pipeline = arranged.pipeline
     if pipeline is None:
         return Schedule(name, arranged.note)
@@ -33,7 +33,7 @@ def describe_schedule(program: ProgramIR, name: str, arranged: Arranged) -> Sche
 
 
 def estimated(program: ProgramIR, arranged: Arranged) -> Bubble:
-    """The bubble of the whole program on the pipeline's slices, under the cost model of docs/placement.md."""
+    """Estimates the bubble of the whole program on the pipeline's slices, by the cost model of docs/placement.md."""
     graph = Precedence(arranged.graph.waits, arranged.graph.slices, seconds_of(program))
     behind: list[Sequence[int]] = [()] * len(graph.waits)
     last: dict[int, int] = {}
@@ -46,7 +46,7 @@ def estimated(program: ProgramIR, arranged: Arranged) -> Bubble:
 
 
 def seconds_of(program: ProgramIR) -> list[float]:
-    """How long each node takes: calls by their flops, transfers by their bytes."""
+    """Returns the seconds of each node: calls by their flops, transfers by their bytes."""
     dcn = program.module.operation.attributes["pw.dcn_gbps"].value * 1e9
     ici = min((i.ici_gbps or 100.0 for i in program.islands.values()), default=100.0) * 1e9
     rates = {name: island.flops or ASSUMED_FLOPS for name, island in program.islands.items()}
@@ -54,7 +54,7 @@ def seconds_of(program: ProgramIR) -> list[float]:
     seconds: list[float] = []
     for node in program.flow.nodes:
         if not node.is_call and not node.is_transfer:
-            seconds.append(0.0)  # how long is data
+            seconds.append(0.0)  # its duration depends on data
             continue
         if node.is_transfer:
             rate = dcn if node.op.route == "dcn" else ici

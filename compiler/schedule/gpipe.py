@@ -1,11 +1,11 @@
-"""GPipe (Huang et al., 2019): all microbatches forward, then all backward. Keeps every activation until then."""
+"""GPipe (Huang et al., 2019): all microbatches forward, then all backward. It keeps every activation until then."""
 
 from pathways.compiler.schedule.table import Pipeline, Table
 from pathways.dialect.call_labels import Action
 
 
 def gpipe(pipeline: Pipeline) -> Table:
-    """All microbatches forward, then all backward."""
+    """Orders all microbatches forward, then all backward."""
     rows: list[list[Action]] = []
     for row in range(len(pipeline.slices)):
         stages = pipeline.stages_of(row)

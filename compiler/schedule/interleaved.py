@@ -1,5 +1,7 @@
-"""Interleaved 1F1B (Narayanan et al., 2021, section 2.2): a slice holds several chunks of the model, stage s on slice
-s mod S, and the bubble shrinks by the number of chunks. With one chunk it is 1F1B."""
+"""Interleaved 1F1B (Narayanan et al., 2021, section 2.2): a slice holds several chunks of the model.
+
+Stage s is on slice s mod S. The bubble shrinks by the number of chunks. With one chunk it is 1F1B.
+"""
 
 from pathways.compiler.schedule.one_f_one_b import one_f_one_b
 from pathways.compiler.schedule.table import Pipeline, Table, refuse
@@ -7,7 +9,7 @@ from pathways.dialect.call_labels import Action
 
 
 def interleaved(pipeline: Pipeline) -> Table:
-    """1F1B over several chunks a slice: stage s on slice s mod S."""
+    """Orders actions as 1F1B over several chunks a slice: stage s on slice s mod S."""
     ranks, count = len(pipeline.slices), pipeline.microbatches
     if pipeline.stages == ranks:
         return one_f_one_b(pipeline)
@@ -24,7 +26,7 @@ def interleaved(pipeline: Pipeline) -> Table:
 
 
 def _row(rank: int, ranks: int, chunks: int, count: int, group: int) -> list[Action]:
-    """`group` microbatches go through one chunk before the next chunk's turn."""
+    """Orders one slice: `group` microbatches go through one chunk before the next chunk starts."""
     total = chunks * count
     ahead = min(total, (chunks - 1) * group + 2 * (ranks - rank - 1))
 

@@ -1,11 +1,11 @@
-"""1F1B (PipeDream-flush; Narayanan et al., 2021): as few microbatches in flight as keep the last stage busy."""
+"""1F1B (PipeDream-flush; Narayanan et al., 2021): the fewest microbatches in flight that keep the last stage busy."""
 
 from pathways.compiler.schedule.table import Pipeline, Table, one_stage_a_slice
 from pathways.dialect.call_labels import Action
 
 
 def one_f_one_b(pipeline: Pipeline) -> Table:
-    """Forward until the pipeline is full, then one backward for every forward."""
+    """Orders forward actions until the pipeline is full, then one backward for every forward."""
     one_stage_a_slice("1f1b", pipeline, "--schedule interleaved is 1F1B for several stages a slice")
     rows: list[list[Action]] = []
     count = pipeline.microbatches

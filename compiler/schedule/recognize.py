@@ -1,11 +1,11 @@
-"""Finding the pipeline in a program: which call is which stage of which microbatch, forward or backward.
+"""Finds the pipeline in a program for the pass find-pipeline: the stage, microbatch and direction of each call.
 
-Nothing is read from names. An unrolled loop, of `lax.scan` or written by hand, leaves placed calls that are alike:
-the same computation on the same slice, of the same arguments and of the results of calls that are alike. As many alike
-as there are microbatches make a class; calls of two classes belong to one microbatch where each depends on its own.
-Stages are runs of classes on one slice; a run is backward where it takes up what an earlier run on its slice left.
+Names are not used. An unrolled loop, from `lax.scan` or written by hand, leaves placed calls that are alike. They run
+the same computation on the same slice, on the same arguments or on results of calls that are alike. As many alike as
+there are microbatches make a class. Calls of two classes belong to one microbatch if each depends on its own partner.
+Stages are runs of classes on one slice. A run is backward if it takes values that an earlier run on its slice left.
 
-Microbatches are numbered in the order in which the program finishes them: gradients are added up in that order, and a
+Microbatches are numbered in the order in which the program finishes them. Gradients are added up in that order, and a
 loop that JAX transposed runs backward in time.
 """
 
@@ -20,18 +20,18 @@ from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import name_of, where_of
 
 _SEVERAL = -1
-"""In place of a call: several calls of a class, as an accumulator depends on."""
+"""Marks several calls of a class in place of one. An accumulator depends on several."""
 
 
 @dataclass(frozen=True)
 class Recognized:
-    """The action of each call that is part of the pipeline, by number of node; gathered calls that go with one, too."""
+    """The action of each call of the pipeline, by node number. Gathered calls that belong to one call are included."""
 
     actions: dict[int, Action]
 
 
 def recognize(program: ProgramIR) -> Recognized | None:
-    """The pipeline of a program from phase `trace` on; None where there is no loop over microbatches."""
+    """Returns the pipeline of a program from phase `trace` on; None if there is no loop over microbatches."""
     for by_name in (True, False):
         near = _Near(program, by_name)
         classes = _classes(near)
@@ -54,10 +54,10 @@ def _actions(program: ProgramIR, near: "_Near", classes: dict[int, list[int]], l
 
 
 class _Near:
-    """For each node the nearest placed calls that it depends on, through gathered calls and transfers; by class.
+    """The nearest placed calls, by class, that each node depends on through gathered calls and transfers.
 
-    `by_name`: calls are alike if they take the same arguments; else, if they take arguments of the same types, as where
-    every microbatch is an argument of its own.
+    `by_name`: calls are alike if they take the same arguments. Otherwise arguments of the same types suffice, for
+    programs in which every microbatch is an argument of its own.
     """
 
     def __init__(self, program: ProgramIR, by_name: bool) -> None:
@@ -95,7 +95,7 @@ class _Near:
         return self.flow.makers[value] < 0 and not self.arguments[value].is_constant
 
     def _origin(self, value: int) -> Any:
-        """What an operand is, the same for all iterations: constants, as an iteration's index is one, do not count."""
+        """Returns a key of an operand, equal in all iterations. Constants do not count: an iteration's index is one."""
         maker = self.flow.makers[value]
         if maker < 0:
             return self._argument(value) if self.is_input(value) else None
@@ -113,7 +113,7 @@ class _Near:
 
 
 def _classes(near: _Near) -> dict[int, list[int]] | None:
-    """The classes with as many members as there are microbatches, members in program order."""
+    """Returns the classes with one member for each microbatch, members in program order."""
     members: dict[int, list[int]] = {}
     for node, class_ in near.class_of.items():
         members.setdefault(class_, []).append(node)
@@ -128,9 +128,9 @@ def _classes(near: _Near) -> dict[int, list[int]] | None:
 
 
 def _microbatches(near: _Near, classes: dict[int, list[int]]) -> dict[int, int] | None:
-    """The microbatch of each call of the largest set of connected classes; None where they contradict each other."""
+    """Returns the microbatch of each call in the largest connected set of classes; None if they contradict."""
     pairs: dict[int, list[tuple[int, list[int]]]] = {c: [] for c in classes}
-    """For each class its neighbors, and their members in the order of its own members."""
+    """The neighbors of each class, and their members in the order of its own members."""
     for class_, nodes in classes.items():
         for other in near.before[nodes[0]]:
             if other == class_ or other not in classes:
@@ -164,7 +164,7 @@ def _microbatches(near: _Near, classes: dict[int, list[int]]) -> dict[int, int] 
 
 
 def _renumbered(labels: dict[int, int]) -> dict[int, int]:
-    """Microbatches in the order in which the program finishes them."""
+    """Renumbers microbatches in the order in which the program finishes them."""
     last: dict[int, int] = {}
     for node, label in labels.items():
         last[label] = max(last.get(label, -1), node)
@@ -174,7 +174,7 @@ def _renumbered(labels: dict[int, int]) -> dict[int, int]:
 
 @dataclass
 class _Run:
-    """Classes on one slice with nothing of other slices in between: a stage, forward or backward."""
+    """Classes on one slice without work of other slices in between: a stage, forward or backward."""
 
     slice: str
     classes: list[int] = field(default_factory=list[int])
@@ -195,7 +195,7 @@ class _Stages:
         self.again = self._computed_again()
 
     def find(self) -> dict[int, tuple[int, str]]:
-        """For each class its stage and its kind, F or B."""
+        """Returns for each class its stage and its kind, F or B."""
         for class_ in self.order:
             if class_ not in self.again:
                 self._join(class_)
@@ -214,16 +214,16 @@ class _Stages:
             elif backward_of[i] not in taken:
                 taken.add(backward_of[i])
                 found.update((class_, (number[backward_of[i]], "B")) for class_ in run.classes)
-        for class_ in reversed(self.order):  # what is computed again goes with the first who wants it
+        for class_ in reversed(self.order):  # repeated work belongs to its first user
             users = (c for c in self.order if class_ in self.near.before[self.first[c]] and c in found)
             if class_ in self.again and (user := next(users, None)) is not None:
                 found[class_] = found[user]
         return found
 
     def _computed_again(self) -> dict[int, int]:
-        """For each class that is another's work done once more, as `jax.checkpoint` leaves it, that other class.
+        """Maps each class that repeats the work of another class to that class. `jax.checkpoint` leaves such calls.
 
-        It is a call of the same function at the same line that takes the same values.
+        A repeated call is a call of the same function at the same line that takes the same values.
         """
         known: dict[Any, int] = {}
         found: dict[int, int] = {}
@@ -237,14 +237,14 @@ class _Stages:
         return found
 
     def _before(self, class_: int) -> set[int]:
-        """The classes that one takes something from; what is computed again counts as the first time."""
+        """Returns the classes whose results a class takes. Repeated work counts as the original."""
         return {self.again.get(c, c) for c in self.near.before[self.first[class_]] if c in self.first}
 
     def _producers(self, class_: int) -> list[int]:
         return [c for c in self._before(class_) if c in self.run_of]
 
     def _join(self, class_: int) -> None:
-        """Adds a class to the latest run on its slice that it follows, if all else that it needs came before that run.
+        """Adds a class to the latest run on its slice that it follows, if its other operands come from before that run.
 
         Then runs depend on earlier runs only.
         """
@@ -260,7 +260,7 @@ class _Stages:
         self.runs[chosen].before |= needed - {chosen}
 
     def _backward(self) -> dict[int, int]:
-        """For each backward run the forward run whose work it takes up."""
+        """Maps each backward run to the forward run whose values it takes."""
         found: dict[int, int] = {}
         for i, run in enumerate(self.runs):
             candidates = [j for j in range(i) if self.runs[j].slice == run.slice and j not in found]
@@ -272,9 +272,9 @@ class _Stages:
         return {**found, **self._named_alike(found)} if found else found
 
     def _named_alike(self, known: dict[int, int]) -> dict[int, int]:
-        """Backward runs that take nothing which their forward run had: the gradient of a sum needs no operand.
+        """Pairs backward runs that take no value of their forward run: the gradient of a sum needs no operand.
 
-        Of a function called at one line, there are just two runs on a slice, and they compute different things.
+        Such a pair is the only two runs on a slice of one function called at one line. They compute different things.
         """
         open_: dict[Any, list[int]] = {}
         for i, run in enumerate(self.runs):
@@ -289,10 +289,10 @@ class _Stages:
         return {self.near.flow.nodes[self.first[c]].callee for c in self.runs[run].classes}
 
     def _differentiates(self, run: _Run, earlier: _Run) -> bool:
-        """Whether a run with nothing left of an earlier one makes the gradient of all its arguments all the same.
+        """Whether a run that takes no value of an earlier run still makes the gradients of all its arguments.
 
-        So it is with a stage that is rematerialized, or whose gradient needs no more than what it took: both take a
-        value in common, and the later one gives cotangents of the earlier one's arguments.
+        This is true of a rematerialized stage, and of one whose gradient needs only its inputs. Both runs take a value
+        in common, and the later run gives cotangents of the earlier run's arguments.
         """
         flow = self.near.flow
         nodes, others = ([flow.nodes[self.first[c]] for c in r.classes] for r in (run, earlier))
@@ -304,10 +304,11 @@ class _Stages:
         return not Counter(flow.types[v] for v in arguments) - made
 
     def _turn(self, run: _Run, has_backward: bool) -> int:
-        """Where in the last stage's run backward begins: at the first call that is another's transpose.
+        """Returns the position in the last stage's run at which backward begins: at the first call that is a transpose.
 
-        That is a call of the same function at the same line but of another computation; or else one that takes a value
-        from an earlier call past the call between them; or else, where other stages do have a backward, the middle.
+        A transpose calls the same function at the same line as an earlier call, with another computation. Without one,
+        backward begins at a call that takes a value of an earlier call than its predecessor. Otherwise it begins in the
+        middle, if other stages have a backward.
         """
         nodes = [self.near.flow.nodes[self.first[c]] for c in run.classes]
         described = [(name_of(n.op.operation), where_of(n.op.operation)) for n in nodes]
@@ -323,7 +324,7 @@ class _Stages:
 
 
 def _attach(program: ProgramIR, near: _Near, actions: dict[int, Action]) -> None:
-    """Gives each gathered call that belongs to one microbatch the action it goes with, on its slice."""
+    """Gives each gathered call that belongs to one microbatch the action of a call that it depends on, on its slice."""
     flow = near.flow
     placed = dict(actions)
     for node in flow.calls():
@@ -338,7 +339,7 @@ def _attach(program: ProgramIR, near: _Near, actions: dict[int, Action]) -> None
 
 
 def _attach_to_users(program: ProgramIR, near: _Near, actions: dict[int, Action]) -> None:
-    """Gathered calls that depend on no placed call go with those who use them, if that is one microbatch."""
+    """Gives gathered calls that depend on no placed call the action of their users, if that is one microbatch."""
     flow = near.flow
     wanted: dict[int, list[int]] = {}
     for node in reversed(flow.nodes):
@@ -358,5 +359,5 @@ def _attach_to_users(program: ProgramIR, near: _Near, actions: dict[int, Action]
 
 
 def _known(nodes: Sequence[int], actions: dict[int, Action]) -> dict[int, Action]:
-    """The actions of all these nodes; none if one of them has none."""
+    """Returns the actions of these nodes; none if one of them has none."""
     return {n: actions[n] for n in nodes} if all(n in actions for n in nodes) else {}

@@ -1,4 +1,4 @@
-"""What schedules are made for: a pipeline as stages on slices and microbatches, and the table that a schedule is."""
+"""Defines the input and the output of schedules: a pipeline of stages on slices, and a table of actions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 
 Table: TypeAlias = tuple[tuple[Action, ...], ...]
-"""For each slice of a pipeline what it does, in order."""
+"""The actions of each slice of a pipeline, in order."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Pipeline:
     """
 
     slices: tuple[str, ...]
-    """In the order of their first stages: row i of a table is for slice i."""
+    """The slices in the order of their first stages: row i of a table is for slice i."""
     rows: tuple[int, ...]
-    """For each stage its slice, as an index into `slices`."""
+    """The slice of each stage, as an index into `slices`."""
     microbatches: int
     calls: dict[Action, tuple[int, ...]]
 
@@ -44,11 +44,11 @@ class Pipeline:
         return any(a.kind in "IW" for a in self.calls)
 
     def table(self, rows: Iterable[Iterable[Action]]) -> Table:
-        """A table of what the program has of these actions: B of what is split is I and then W."""
+        """Returns a table of those actions that the program has. B of a split backward becomes I, then W."""
         return tuple(tuple(a for wanted in row for a in self.parts(wanted)) for row in rows)
 
     def parts(self, action: Action) -> list[Action]:
-        """The actions of the program that one of a table stands for; none where the program needs none."""
+        """Returns the actions of the program for one action of a table; none if the program needs none."""
         if action in self.calls or action.kind != "B":
             return [action] if action in self.calls else []
         both = (Action(action.stage, kind, action.microbatch) for kind in "IW")
@@ -56,7 +56,7 @@ class Pipeline:
 
 
 def read_pipeline(program: ProgramIR) -> Pipeline | None:
-    """The pipeline that the actions of a program's placed calls describe; None: it has none."""
+    """Returns the pipeline that the actions of the placed calls describe; None if there are no actions."""
     calls: dict[Action, list[int]] = {}
     slice_of: dict[int, str] = {}
     for node in program.flow.calls():
@@ -79,7 +79,7 @@ def refuse(schedule: str, have: str, need: str, advice: str) -> NoReturn:
 
 
 def one_stage_a_slice(schedule: str, pipeline: Pipeline, advice: str) -> None:
-    """Raises PWC0404 where a slice has several stages."""
+    """Raises PWC0404 if a slice has several stages."""
     if pipeline.rows != tuple(range(pipeline.stages)):
         shown = ", ".join(f"{s}: {len(pipeline.stages_of(i))} stages" for i, s in enumerate(pipeline.slices))
         refuse(schedule, shown, "one stage a slice", advice)

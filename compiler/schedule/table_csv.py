@@ -1,4 +1,7 @@
-"""Tables as files, in the form of PyTorch's pipelining: one row a slice, cells like 0F3, empty ones for idle."""
+"""Reads and writes tables as CSV files in the form of PyTorch's pipelining.
+
+A row is a slice. Cells are like 0F3; an empty cell is idle time.
+"""
 
 import csv
 import io
@@ -13,7 +16,7 @@ from pathways.dialect.files import write_whole
 
 
 def read_rows(path: Path) -> list[list[Action]]:
-    """The actions of each row. Raises PWC0403 with all cells that are none."""
+    """Reads the actions of each row. Raises PWC0403 with all cells that are no actions."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))
@@ -40,12 +43,12 @@ def read_rows(path: Path) -> list[list[Action]]:
 
 
 def needs_split(rows: list[list[Action]]) -> bool:
-    """Whether a table speaks of the two parts of backward computations."""
+    """Whether a table has actions for the two parts of backward computations."""
     return any(a.kind in "IW" for row in rows for a in row)
 
 
 def check_rows(rows: list[list[Action]], pipeline: Pipeline, path: str) -> Table:
-    """The table, if it has every action of the pipeline once, on its slice. Raises PWC0403 with all that is wrong."""
+    """Returns the table if it has every action of the pipeline once, on its slice. Raises PWC0403 with all faults."""
     bad: list[BadTable] = []
 
     def wrong(have: str, rule: str, line: int | None = None) -> None:
@@ -81,7 +84,7 @@ def check_rows(rows: list[list[Action]], pipeline: Pipeline, path: str) -> Table
 
 
 def _exists(action: Action, pipeline: Pipeline) -> bool:
-    """Whether the program has such an action; an input gradient that is not needed may be named all the same."""
+    """Whether the program has such an action. A table may also name an input gradient that is not needed."""
     if not (action.stage < pipeline.stages and action.microbatch < pipeline.microbatches):
         return False
     if action.kind == "I" and Action(action.stage, "W", action.microbatch) in pipeline.calls:
@@ -98,7 +101,7 @@ def _rule(pipeline: Pipeline) -> str:
 
 
 def write_table(path: Path, table: Table, starts: Mapping[Action, int]) -> None:
-    """Writes a table; `starts` are the columns, in unit times. Raises PWC0606."""
+    """Writes a table. `starts` are the columns, in unit times. Raises PWC0606."""
     width = 1 + max(starts.values(), default=-1)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

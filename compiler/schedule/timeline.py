@@ -1,6 +1,6 @@
-"""When everything of an ordered program happens, as a longest path: starts, bubbles, and the least bubble there can be.
+"""Computes the times of an ordered program as a longest path: starts, bubbles, and the least possible bubble.
 
-All of it is linear in calls and dependencies: no step asks whether a path leads from one call to another.
+All functions are linear in calls and dependencies: none tests whether a path leads from one call to another.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Precedence:
-    """Work and what it waits for. Nodes are numbers, in a topological order of `waits` alone.
+    """Work and its dependencies. Nodes are numbers, in a topological order of `waits` alone.
 
-    `slices[i]` is where node i runs, -1: nowhere, as a transfer. `seconds[i]` may be in any unit of time.
+    `slices[i]` is the slice of node i; -1 if it has none, like a transfer. `seconds[i]` may be in any unit of time.
     """
 
     waits: Sequence[Sequence[int]]
@@ -20,8 +20,8 @@ class Precedence:
 
 
 @dataclass(eq=False)
-class Cycle(Exception):  # not frozen: Python writes to exceptions on their way
-    """Nodes each of which waits for the next, and the last for the first."""
+class Cycle(Exception):  # not frozen: Python sets attributes of a raised exception
+    """Nodes of which each waits for the next, and the last for the first."""
 
     nodes: tuple[int, ...]
 
@@ -35,9 +35,9 @@ class Timeline:
 
 
 def play(graph: Precedence, behind: Sequence[Sequence[int]] = ()) -> Timeline:
-    """When each node starts, if it starts at once when all is done that it waits for.
+    """Computes when each node starts, if it starts as soon as all its dependencies are done.
 
-    `behind[i]` is what node i must also wait for because of the order of its slice. Raises `Cycle`.
+    `behind[i]` are further dependencies of node i, from the order of its slice. Raises `Cycle`.
     """
     count = len(graph.waits)
     extra: Sequence[Sequence[int]] = behind or [()] * count
@@ -64,7 +64,7 @@ def play(graph: Precedence, behind: Sequence[Sequence[int]] = ()) -> Timeline:
 
 
 def _cycle(graph: Precedence, extra: Sequence[Sequence[int]], waiting: Sequence[int]) -> tuple[int, ...]:
-    """A circle among nodes that never became ready: each of them waits for another such node."""
+    """Returns a cycle among nodes that never became ready: each waits for another such node."""
     at = next(i for i, n in enumerate(waiting) if n)
     path: list[int] = []
     seen: dict[int, int] = {}
@@ -77,7 +77,7 @@ def _cycle(graph: Precedence, extra: Sequence[Sequence[int]], waiting: Sequence[
 
 @dataclass(frozen=True)
 class Bubble:
-    """The part of the time in which slices wait, and the least that it can be for the same work on the same slices."""
+    """The fraction of the time in which slices wait, and the least possible fraction for this work on these slices."""
 
     seconds: float
     fraction: float
@@ -85,10 +85,10 @@ class Bubble:
 
 
 def bubble(graph: Precedence, timeline: Timeline, members: Sequence[int] | None = None) -> Bubble:
-    """The bubble over the slices that `members` (default: all nodes) run on.
+    """Returns the bubble over the slices that `members` (default: all nodes) run on.
 
-    The bound: a slice starts no earlier than its first node could with endless slices, works for as long as it works,
-    and all that follows its last node must still be done.
+    The bound of a slice is the sum of three times: the earliest start of its first node if slices were unlimited, its
+    own work, and all work that must follow its last node.
     """
     nodes = [i for i in (range(len(graph.slices)) if members is None else members) if graph.slices[i] >= 0]
     busy: dict[int, float] = {}
@@ -111,7 +111,7 @@ def bubble(graph: Precedence, timeline: Timeline, members: Sequence[int] | None 
 
 
 def _heads(graph: Precedence) -> list[float]:
-    """When each node could start at the earliest."""
+    """Returns the earliest possible start of each node."""
     heads: list[float] = []
     for waits in graph.waits:
         heads.append(max((heads[j] + graph.seconds[j] for j in waits), default=0.0))
@@ -119,7 +119,7 @@ def _heads(graph: Precedence) -> list[float]:
 
 
 def _tails(graph: Precedence) -> list[float]:
-    """How long it takes from the end of each node until all that depends on it is done."""
+    """Returns the time from the end of each node until everything that depends on it is done."""
     tails = [0.0] * len(graph.waits)
     for i in range(len(tails) - 1, -1, -1):
         for j in graph.waits[i]:

@@ -1,7 +1,7 @@
-"""Zero bubble H1 (Qi et al., 2024): weight gradients wait for gaps, with no more microbatches in flight than 1F1B has.
+"""Zero bubble H1 (Qi et al., 2024): weight gradients fill gaps, with no more microbatches in flight than 1F1B has.
 
-A backward is two actions: I, which the stage before waits for, and W, which no stage waits for. Played in unit times: a
-slice that is free takes F if it may have one more in flight, else I, else W, of what is ready.
+A backward is two actions: I, which the stage before waits for, and W, which no stage waits for. The schedule is
+simulated in unit times. A free slice takes a ready F if its number in flight allows it, else a ready I, else a ready W.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from pathways.dialect.call_labels import Action
 
 
 def zero_bubble(pipeline: Pipeline) -> Table:
-    """1F1B with backward in two parts, weight gradients in the gaps (H1)."""
+    """Orders 1F1B with backward in two parts, weight gradients in the gaps (H1)."""
     one_stage_a_slice("zero-bubble", pipeline, "use --schedule interleaved")
     return pipeline.table(_play(pipeline.stages, pipeline.microbatches))
 
@@ -20,7 +20,7 @@ def _play(stages: int, count: int) -> list[list[Action]]:
     rows: list[list[Action]] = [[] for _ in range(stages)]
     done = [{"F": 0, "I": 0, "W": 0} for _ in range(stages)]
     arrived = [{"F": count if s == 0 else 0, "I": 0} for s in range(stages)]
-    """How many microbatches each slice could do by now, as far as its neighbors are."""
+    """Microbatches that each slice could process by now, according to the progress of its neighbors."""
 
     def choose(s: int) -> str | None:
         mine = done[s]
@@ -31,7 +31,7 @@ def _play(stages: int, count: int) -> list[list[Action]]:
         return "W" if mine["W"] < mine["I"] else None
 
     events = [(0, s) for s in range(stages)]
-    """When to look at a slice again."""
+    """The times at which to check a slice again."""
     free_at = [0] * stages
     arrivals: list[tuple[int, int, str]] = []
     while events:

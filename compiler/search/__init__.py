@@ -1,1 +1,4 @@
-"""How to split a loss over machines: which splits there are, what each would take, and the best of them."""
+"""Searches for the best split of a loss over machines: enumerates splits, predicts their cost, and ranks them.
+
+`pathways/api/search.py` calls this package.
+"""

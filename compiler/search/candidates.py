@@ -1,4 +1,4 @@
-"""Which splits there are: stages x data x model on the islands of a topology, microbatches and schedules. Pure."""
+"""Enumerates splits: stages x data x model on the islands of a topology, microbatches and schedules. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,28 @@ from pathways.dialect.topology import Island, Topology
 
 GPIPE, INTERLEAVED = "gpipe", "interleaved"
 MOST_STAGES = 128
-"""Stages beyond which none are tried."""
+"""Maximum number of stages to try."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is tried. `places` is how many stages the loss can have at most; `dims_split` whether parameters can be."""
+    """The limits of the search. `places` is the maximum number of stages of the loss.
+
+    `splits_parameters` says whether the parameters can be split.
+    """
 
     batch: int
     places: int
     schedules: tuple[str, ...] = (GPIPE, "1f1b", INTERLEAVED, ZERO_BUBBLE)
     chunks: tuple[int, ...] = (1, 2, 4)
     most_microbatches: int = 0
-    """0: as many as the batch has rows, but no more than 16 a stage."""
+    """0: as many as the batch has rows, but at most 16 a stage."""
     most_model: int = 8
     splits_parameters: bool = True
 
 
 def candidates(topology: Topology, space: Space) -> Iterator[SplitChoice]:
-    """All splits that can be, none that needs more devices than there are. A slice lies on one island."""
+    """Yields all possible splits that need no more devices than there are. A slice lies on one island."""
     islands = sorted(topology.islands, key=lambda i: -(i.flops or 0.0))
     largest = max(i.size for i in islands)
     for data in _divisors(topology.size):
@@ -42,7 +45,7 @@ def candidates(topology: Topology, space: Space) -> Iterator[SplitChoice]:
 
 
 def _orders(split: SplitChoice, space: Space) -> Iterator[SplitChoice]:
-    """A split with each number of microbatches, schedule and number of stages a slice."""
+    """Yields a split with each number of microbatches, schedule and number of stages a slice."""
     for count in _divisors(space.batch):
         rows = space.batch // count
         most = space.most_microbatches or 16 * split.stages
@@ -66,7 +69,7 @@ def _with(split: SplitChoice, count: int, schedule: str, chunks: int) -> SplitCh
 
 
 def _places(islands: Sequence[Island], rooms: Sequence[int], stages: int) -> tuple[str, ...]:
-    """The island of each slice: the fastest islands first, neighbors together, no more islands than it takes."""
+    """Returns the island of each slice: the fastest islands first, neighbors together, as few islands as possible."""
     found: list[str] = []
     for island, room in zip(islands, rooms, strict=True):
         found += [island.name] * min(room, stages - len(found))
@@ -78,6 +81,6 @@ def _divisors(count: int) -> list[int]:
 
 
 def _powers(most: int) -> list[int]:
-    """Powers of two, and the most there can be."""
+    """Returns the powers of two up to the maximum, and the maximum."""
     found = [2**k for k in range(most.bit_length()) if 2**k <= most]
     return found if most < 1 or found[-1] == most else [*found, most]

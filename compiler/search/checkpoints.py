@@ -1,4 +1,4 @@
-"""Flops that a backward pass computes again, since the user wrote `jax.checkpoint` around them."""
+"""Computes the flops that backward repeats because of the user's `jax.checkpoint`. `profile.py` calls it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from pathways.compiler.frontends.jax.pipeline.work import REMATS, flops_of_eqn
 
 
 def computed_again(operation: Operation, checkpoints: Mapping[int, Checkpoint]) -> float:
-    """Flops of an operation that its backward pass does again. A policy is taken to keep all that is dear."""
+    """Returns the flops of an operation that backward repeats. A policy is assumed to keep all expensive values."""
     if any(checkpoints[group].policy is None for group in operation.groups):
         return operation.flops
     if operation.eqn is None or operation.stacks >= 0:

@@ -1,4 +1,4 @@
-"""Where each number of stages is cut: once for the least time, and again for memory where that does not fit."""
+"""Finds the cut for each number of stages: once for the least time, and again for memory if that cut does not fit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,25 +15,25 @@ from pathways.dialect.choice import SplitChoice
 
 @dataclass
 class CutCache:
-    """The cuts of one loss. Stages are made equal: that is best for all machines whose devices are equal."""
+    """The cuts of one loss. Stages are balanced, which is best for all machines with equal devices."""
 
     _balanced: dict[object, tuple[int, ...]] = field(default_factory=dict[object, tuple[int, ...]])
     _fitting: dict[object, tuple[int, ...] | None] = field(default_factory=dict[object, tuple[int, ...] | None])
 
     def balanced(self, profile: Profile, stages: int) -> tuple[int, ...]:
-        """The cut with the least time of the slowest stage, or nearly so, and few bytes."""
-        key = stages, tuple(profile.spine.tokens)  # of other rows a loss may have other operations
+        """Returns the cut with nearly the least time of the slowest stage, and few bytes."""
+        key = stages, tuple(profile.spine.tokens)  # with another number of rows a loss may have other operations
         if key not in self._balanced:
             ones, none = (1,) * stages, (None,) * stages
             cut = best_cut(profile.spine, Demands((1.0,) * stages, (0.0,) * stages, none, ones, ones))
-            assert cut is not None  # nothing limits it
+            assert cut is not None  # no memory limit
             self._balanced[key] = cut.places
         return self._balanced[key]
 
     def fitting(
         self, profile: Profile, choice: SplitChoice, limits: Sequence[float | None], states: float
     ) -> tuple[int, ...] | None:
-        """The same of those that fit the memory of each slice; None where there is none."""
+        """Returns the best such cut that fits the memory of each slice; None if there is none."""
         flying = in_flight(choice.stages, choice.chunks, choice.microbatches, choice.schedule)
         tokens = tuple(profile.spine.tokens)
         key = choice.stages, choice.data, choice.model, choice.microbatches, flying, tokens
@@ -47,7 +47,7 @@ class CutCache:
 
 
 def layers_of(spine: Spine, places: Sequence[int]) -> tuple[int, ...]:
-    """How many layers each stage has, where a cut is right before layers; empty where it is not, or there are none."""
+    """Returns the number of layers of each stage if every cut is right before a layer; otherwise empty."""
     starts = layer_starts(spine)
     counts = [sum(1 for s in starts if a <= s < b) for a, b in pairwise(places)]
     if len(starts) < len(counts) or not all(p in starts for p in places[1:-1]) or not all(counts):

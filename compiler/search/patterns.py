@@ -1,4 +1,4 @@
-"""The split of parameters as patterns of their paths: one for all layers that are alike."""
+"""Writes the split of parameters as patterns of their paths: one pattern for all layers that are alike."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,10 @@ _NUMBER = re.compile(r"\d+")
 
 
 def spec_patterns(names: Sequence[str], dims: Mapping[int, int], whole: Sequence[int]) -> dict[str, tuple[str, ...]]:
-    """Patterns of the paths of all leaves that are split: `dims[i]` is the dimension of leaf i that is.
+    """Returns patterns of the paths of all split leaves. `dims[i]` is the split dimension of leaf i.
 
-    Numbers in a path are any numbers, unless a leaf that is whole, or split otherwise, differs in them alone.
+    A number in a path stands for any number. The pattern is the exact path if a leaf that is whole or split otherwise
+    differs only in numbers.
     """
     groups: dict[str, set[int | None]] = {}
     for i in (*dims, *whole):

@@ -1,4 +1,4 @@
-"""What the plan of a split says of its step: its own calls and transfers, played in its own order. Pure."""
+"""Computes the figures of a step from the plan of a split: its own calls and transfers in its own order. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from pathways.dialect.ir.program import ProgramIR
 
 
 def play_program(program: ProgramIR) -> Bubble:
-    """Plays a program of phase `schedule`: each slice does its calls as they stand, on its island's flop/s.
+    """Simulates a program of phase `schedule`: each slice does its calls in their order, at the flop/s of its island.
 
-    What moves inside of an island takes all links of the devices that it reaches, as in docs/placement.md.
+    A transfer inside an island takes all links of the devices that it reaches, as in docs/placement.md.
     """
     flow = program.flow
     numbers = {symbol: i for i, symbol in enumerate(program.slices)}
@@ -31,5 +31,5 @@ def play_program(program: ProgramIR) -> Bubble:
 
 
 def network_bytes(program: ProgramIR) -> int:
-    """Bytes that cross between islands in one run of a program of phase `transfer` or later."""
+    """Returns the bytes that cross between islands in one run of a program of phase `transfer` or later."""
     return sum(n.op.bytes or 0 for n in program.flow.nodes if n.is_transfer and n.op.route == "dcn")

@@ -1,4 +1,4 @@
-"""How long a step takes: the schedule's table, played with the seconds of each stage. Pure."""
+"""Predicts the time of a step: simulates the schedule's table with the seconds of each stage. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +14,11 @@ from pathways.dialect.choice import SplitChoice
 
 @dataclass(frozen=True)
 class Prediction:
-    """A step: seconds, the part of them in which slices wait, bytes a device of the fullest slice, bytes that cross
-    between islands, and seconds that collectives inside of stages are of it."""
+    """A predicted step: its seconds, and the fraction of them in which slices wait.
+
+    `memory` is the bytes on a device of the fullest slice. `dcn_bytes` cross between islands. `collectives` is the
+    seconds of collectives inside stages.
+    """
 
     seconds: float
     bubble: float
@@ -26,7 +29,7 @@ class Prediction:
 
 @lru_cache(maxsize=4096)
 def table_of_choice(slices: int, chunks: int, microbatches: int, schedule: str) -> Table:
-    """The table of a schedule for a pipeline of these sizes, made by `compiler/schedule/`."""
+    """Returns the table of a schedule for a pipeline of these sizes, made by `compiler/schedule/`."""
     stages = slices * chunks
     kinds = [("F", "W") if schedule == ZERO_BUBBLE and s == 0 else _kinds(schedule) for s in range(stages)]
     actions = [Action(s, kind, m) for s in range(stages) for kind in kinds[s] for m in range(microbatches)]
@@ -45,7 +48,7 @@ def _kinds(schedule: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def in_flight(slices: int, chunks: int, microbatches: int, schedule: str) -> tuple[int, ...]:
-    """The most microbatches of which each stage keeps what its backward needs, at one time."""
+    """Returns the maximum number of microbatches for which each stage keeps the inputs of backward at one time."""
     most = [0] * (slices * chunks)
     for row in table_of_choice(slices, chunks, microbatches, schedule):
         now = [0] * len(most)
@@ -56,7 +59,7 @@ def in_flight(slices: int, chunks: int, microbatches: int, schedule: str) -> tup
 
 
 def memory_of_slices(costs: Sequence[StageCost], choice: SplitChoice, states: float) -> list[float]:
-    """Bytes a device of each slice; `states` for each byte of its parameters."""
+    """Returns the bytes on a device of each slice, with `states` bytes for each byte of parameters."""
     flying = in_flight(choice.stages, choice.chunks, choice.microbatches, choice.schedule)
     found = [0.0] * choice.stages
     for k, cost in enumerate(costs):
@@ -68,7 +71,7 @@ def memory_of_slices(costs: Sequence[StageCost], choice: SplitChoice, states: fl
 def again_where_full(
     costs: Sequence[StageCost], choice: SplitChoice, states: float, limits: Sequence[float | None]
 ) -> list[StageCost]:
-    """Computes forward again on slices that would be too full, as `--remat auto` does."""
+    """Lets slices that would be too full compute forward again, as `--remat auto` does."""
     full = [
         limit is not None and m > limit
         for m, limit in zip(memory_of_slices(costs, choice, states), limits, strict=True)
@@ -77,7 +80,7 @@ def again_where_full(
 
 
 def least_seconds(costs: Sequence[StageCost], choice: SplitChoice) -> float:
-    """What no order is faster than: the work of a slice, after what comes before it and before what comes behind."""
+    """Returns a lower bound for every order, from the path of one microbatch and from the work of each slice."""
     total = choice.microbatches
     least = sum(cost.both + 2 * cost.sends for cost in costs)
     for row in range(choice.stages):
@@ -89,7 +92,7 @@ def least_seconds(costs: Sequence[StageCost], choice: SplitChoice) -> float:
 
 
 def predict(costs: Sequence[StageCost], choice: SplitChoice, states: float) -> Prediction:
-    """Plays the schedule."""
+    """Simulates the schedule."""
     table = table_of_choice(choice.stages, choice.chunks, choice.microbatches, choice.schedule)
     graph, behind = _graph(costs, choice, table)
     timeline = play(graph, behind)
@@ -109,7 +112,7 @@ def predict(costs: Sequence[StageCost], choice: SplitChoice, states: float) -> P
 
 
 def _graph(costs: Sequence[StageCost], choice: SplitChoice, table: Table) -> tuple[Precedence, list[Sequence[int]]]:
-    """Actions and transfers in the order of the dataflow, and for each action the one before it in its row."""
+    """Returns actions and transfers in the order of the dataflow, and for each action the one before it in its row."""
     stages, split = len(costs), choice.schedule == ZERO_BUBBLE
     numbers: dict[Action | tuple[str, int, int], int] = {}
     waits: list[Sequence[int]] = []

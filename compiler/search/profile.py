@@ -1,8 +1,8 @@
-"""What a loss costs at each place of a cut, for any number of rows: few traces, and the rest by proportion.
+"""Measures the cost of a loss at each position of a cut, for any number of rows, from few traces.
 
-Flops and bytes of most losses grow linearly with the rows of the batch. So a loss is traced with two numbers of rows,
-what lies between is on the line through both, and a third trace checks that. A loss that compares the rows of its
-batch with each other is not linear: it is traced again for each number.
+Flops and bytes of most losses grow linearly with the rows of the batch. So a loss is traced with two numbers of rows.
+Numbers in between are interpolated, and a third trace checks this. A loss that compares the rows of its batch with each
+other is not linear: it is traced again for each number.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,24 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """A spine, and more sums over its operations (as in Spine): `again` are flops that the user's checkpoints compute
-    twice, `reduced` bytes that products add up over the model axis."""
+    """A spine, and more sums over its operations (as in Spine).
+
+    `again` are flops that the user's checkpoints compute twice. `reduced` are bytes that products add up over the model
+    axis.
+    """
 
     spine: Spine
     again: Any
     reduced: Any
 
     def on_line(self, other: "Profile", at: float) -> "Profile":
-        """What lies on the line through this (at 0) and another (at 1)."""
+        """Interpolates between this profile (at 0) and another (at 1)."""
         sums = {name: _line(getattr(self.spine, name), getattr(other.spine, name), at) for name in _SUMS}
         again = _line(self.again, other.again, at)
         return Profile(replace(self.spine, **sums), again, _line(self.reduced, other.reduced, at))
 
     def is_like(self, other: "Profile") -> bool:
-        """Whether it is of the same operations."""
+        """Whether both profiles have the same operations."""
         mine, others = ([(o.name, len(o.groups)) for o in p.spine.operations] for p in (self, other))
         return mine == others
 
@@ -64,7 +67,7 @@ class Profiles:
         self.linear = len(known) <= 2 or self._is_linear(known)
 
     def split(self, model: int) -> Split:
-        """How parameters are split over so many devices."""
+        """Returns the split of the parameters over `model` devices."""
         if model not in self._splits:
             jaxpr, _ = self._trace(self._ends[0])
             self._splits[model] = split_parameters(jaxpr, self._subject.data, model, self._ask)
@@ -114,7 +117,7 @@ class Profiles:
 
 
 def _divide(graph: LossGraph, split: Split) -> list[tuple[Any, float]]:
-    """Lets split values count as their part on one device; gives what they were before."""
+    """Counts split values as their share on one device. Returns the values with their former shares."""
     before: list[tuple[Any, float]] = []
     for value in graph.arguments:
         if value.depends == PARAMETER and value.argument in split.dims:
@@ -130,7 +133,7 @@ def _divide(graph: LossGraph, split: Split) -> list[tuple[Any, float]]:
 
 def _reduced(operation: Any, split: Split) -> float:
     total = split.reduced.get(id(operation.eqn), 0.0)
-    if operation.stacks >= 0:  # its loop's turns have it
+    if operation.stacks >= 0:  # counted in the iterations of its loop
         return 0.0
     return total / operation.loop.length if operation.is_turn else total
 

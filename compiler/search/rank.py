@@ -1,8 +1,8 @@
-"""The best splits of a loss, and why the rest was dropped.
+"""Ranks the splits of a loss, and records why the others were dropped. `pathways/api/search.py` calls it.
 
-All that can be is bounded from below, the least bound first, and played until no bound is below the last that is shown.
-So the best is the best of all candidates, as far as predictions go. Of each stages x data x model the table has one
-row: its best number of microbatches, schedule and remat.
+Every candidate gets a lower bound. Candidates are simulated, the least bound first, until no bound is below the last
+row shown. So the best row is the best of all candidates, according to the predictions. Each stages x data x model has
+one row: its best number of microbatches, schedule and remat.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,16 +16,16 @@ from pathways.dialect.activities import Activity
 from pathways.dialect.choice import SplitChoice
 
 _EQUAL = 1e-9
-"""Times that differ by no more of them are equal."""
+"""Relative difference up to which two times are equal."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A split, what it is predicted to take, and the memory of a device of its slices' islands, where that is known."""
+    """A split, its prediction, and the memory of a device on its islands, if known."""
 
     choice: SplitChoice
     places: tuple[int, ...]
-    """Where the spine of the loss is cut."""
+    """The positions at which the spine of the loss is cut."""
     costs: tuple[StageCost, ...]
     prediction: Prediction
     limit: float | None
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def _told(self) -> "PlanFigures | None":
-        """What a plan says, where there is one."""
+        """The figures of the compiled plan, if there is one."""
         return None if self.plan is None or self.plan.refused else self.plan
 
     @property
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True)
 class PlanFigures:
-    """What the compiled plan of a split says in place of its prediction; `refused`: why there is none."""
+    """The figures of the compiled plan of a split, in place of its prediction. `refused`: why there is none."""
 
     seconds: float = 0.0
     bubble: float = 0.0
@@ -70,7 +70,7 @@ class PlanFigures:
 
 @dataclass
 class Dropped:
-    """How many candidates were not taken for one reason, and the one of them that came closest."""
+    """The candidates dropped for one reason: their number, and the one that came closest."""
 
     reason: str
     count: int = 0
@@ -85,7 +85,7 @@ class Dropped:
 
 @dataclass
 class Ranking:
-    """The rows, the best first, and what was dropped."""
+    """The rows, the best first, and the dropped candidates."""
 
     rows: list[Row]
     tried: int
@@ -94,7 +94,7 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class _Costed:
-    """A candidate with its balanced cut; `full` where that does not fit, so that another one is to be found."""
+    """A candidate with its balanced cut. `full`: this cut exceeds the memory, so another one is needed."""
 
     choice: SplitChoice
     places: tuple[int, ...]
@@ -120,7 +120,7 @@ class Ranker:
     _best: dict[tuple[int, int, int], Row] = field(default_factory=dict[tuple[int, int, int], Row])
 
     def rank(self, choices: Iterable[SplitChoice], top: int) -> Ranking:
-        """The best `top` splits."""
+        """Returns the best `top` splits."""
         tried = list(choices)
         bounded = sorted(self._bounded(tried), key=lambda c: (c.least, c.choice.devices, c.choice.microbatches))
         with Activity("predicting", len(bounded), "splits") as predicting:
@@ -133,7 +133,7 @@ class Ranker:
         return Ranking(rows[:top], len(tried), dropped)
 
     def each(self, choices: Iterable[SplitChoice]) -> Ranking:
-        """A row for each of these, whether it fits or not."""
+        """Returns a row for each of these, whether or not it fits."""
         rows: list[Row] = []
         for choice in choices:
             profile = self._profile(choice)
@@ -146,7 +146,7 @@ class Ranker:
         return Ranking(sorted(rows, key=better), len(rows), [])
 
     def _bounded(self, choices: Iterable[SplitChoice]) -> Iterator[_Costed]:
-        """Costs of each candidate, with the least time it takes in any order; some surely need too much memory."""
+        """Yields each candidate with its costs and its lower bound. Drops those that surely need too much memory."""
         for choice in choices:
             profile, stages = self._profile(choice), choice.stages * choice.chunks
             if stages > len(profile.spine):
@@ -154,7 +154,7 @@ class Ranker:
                 continue
             places = self._cuts.balanced(profile, stages)
             costs = stage_costs(profile, places, choice, self.machine)
-            if not choice.islands:  # more devices than an island has
+            if not choice.islands:  # it needs more devices than an island has
                 self.spans.add(s := least_seconds(costs, choice), f"{in_words(choice)}: {s:.4g} s at best")
                 continue
             limits = [self.machine.topology.island(name).memory for name in choice.islands]
@@ -166,7 +166,7 @@ class Ranker:
             yield _Costed(choice, places, costs, limits, least_seconds(costs, choice), over > 1)
 
     def _visit(self, one: _Costed, top: int) -> None:
-        """Plays a candidate if it may be one of the best, and keeps the best of its split."""
+        """Simulates a candidate if it may be one of the best, and keeps the best of its split."""
         split = (one.choice.stages, one.choice.data, one.choice.model)
         mine = self._best.get(split)
         worst = sorted(r.seconds for r in self._best.values())[top - 1] if len(self._best) >= top else float("inf")
@@ -195,7 +195,7 @@ class Ranker:
             self.others.add(row.seconds, f"{in_words(row.choice)}: {row.seconds:.4g} s")
 
     def _fitting(self, one: _Costed) -> _Costed | None:
-        """The same with a cut that fits; None where there is none."""
+        """Returns the candidate with a cut that fits; None if there is none."""
         profile = self._profile(one.choice)
         places = self._cuts.fitting(profile, one.choice, one.limits, self.machine.states)
         if places is None:
@@ -205,12 +205,12 @@ class Ranker:
         return replace(one, places=places, costs=costs) if fits else None
 
     def _excess(self, costs: Sequence[StageCost], choice: SplitChoice, limits: Sequence[float | None]) -> float:
-        """The memory of the fullest slice as a part of what there is; 0 where no limit is known."""
+        """Returns the memory of the fullest slice as a fraction of its limit; 0 if no limit is known."""
         pairs = zip(memory_of_slices(costs, choice, self.machine.states), limits, strict=True)
         return max((m / limit for m, limit in pairs if limit is not None), default=0.0)
 
     def _mean_excess(self, costs: Sequence[StageCost], choice: SplitChoice, limits: Sequence[float | None]) -> float:
-        """The memory of all slices as a part of what there is: above 1, no cut fits."""
+        """Returns the memory of all slices as a fraction of their limits: above 1, no cut fits."""
         return sum(memory_of_slices(costs, choice, self.machine.states)) / sum(m or float("inf") for m in limits)
 
     def _profile(self, choice: SplitChoice) -> Profile:
@@ -218,11 +218,11 @@ class Ranker:
 
 
 def in_words(choice: SplitChoice) -> str:
-    """A candidate in a few words."""
+    """Formats a candidate in a few words."""
     return f"{choice.split}, {choice.microbatches} microbatches, {choice.schedule}"
 
 
 def better(row: Row) -> tuple[bool, bool, float, int, int]:
-    """Sorts rows: what compiles and fits first, then by time; of equals, fewer devices and fewer microbatches."""
+    """Returns the sort key of a row: rows that compile and fit first, then time, then devices, then microbatches."""
     refused = row.plan is not None and bool(row.plan.refused)
     return refused, not row.fits, row.seconds, row.choice.devices, row.choice.microbatches

@@ -1,9 +1,9 @@
-"""How parameters are split over the model axis, and which products are then sums over its devices.
+"""Splits parameters over the model axis, and finds the products that then are sums over its devices.
 
-Megatron's way (Shoeybi et al., 2019), found in the jaxpr: a product with a parameter splits the dimension that it makes
-(its columns), and what follows is split; the next product on that path splits the dimension that it sums over (its
-rows), and its result is added up over the devices. Any split is correct, since XLA moves what is missing: this
-decides how fast it is. A user's own specs take its place.
+The method is Megatron's (Shoeybi et al., 2019), applied to the jaxpr. A product with a parameter splits the dimension
+that it makes (its columns), and the following values are split. The next product on that path splits the dimension that
+it sums over (its rows). Its result is added up over the devices. Any split is correct, since XLA adds the missing
+communication: the split only decides the speed. A user's own specs replace this method.
 """
 
 import math
@@ -16,7 +16,7 @@ from pathways.compiler.frontends.jax.compat import Eqn, body_of
 from pathways.compiler.frontends.jax.pipeline.work import CUSTOM, JITS, REMATS, bytes_of
 
 Ask = Callable[[int], int | None]
-"""The dimension of a parameter that the user splits; None: it is whole."""
+"""Returns the dimension of a parameter that the user splits; None: it is whole."""
 _SAME = frozenset(
     {"convert_element_type", "copy", "copy_p", "reduce_precision", "stop_gradient", "sharding_constraint"}
 )
@@ -24,7 +24,7 @@ _SAME = frozenset(
 
 @dataclass(frozen=True)
 class _Value:
-    """A parameter, if `leaf` is not negative, whose dimensions are `dims` of the argument's; or an activation."""
+    """A parameter if `leaf` is not negative, with its dimensions as those of the argument; otherwise an activation."""
 
     leaf: int = -1
     dims: tuple[int, ...] = ()
@@ -33,8 +33,11 @@ class _Value:
 
 @dataclass
 class Split:
-    """`dims[i]`: the dimension of argument i that is split. `reduced[id(eqn)]`: bytes that its forward adds up over
-    the devices, loops counted as often as they run. `divided`: equations (by id) whose results are split."""
+    """A split of the arguments over `model` devices. `dims[i]`: the dimension of argument i that is split.
+
+    `reduced[id(eqn)]`: bytes that its forward adds up over the devices, loops counted as often as they run. `divided`:
+    equations (by id) whose results are split.
+    """
 
     model: int
     dims: dict[int, int] = field(default_factory=dict[int, int])
@@ -60,7 +63,7 @@ class _Walker:
         self.ask = ask
 
     def walk(self, jaxpr: Any, given: Sequence[_Value]) -> tuple[list[_Value], float]:
-        """What a body's results are, and the bytes that it adds up."""
+        """Returns the results of a body, and the bytes that it adds up."""
         body = body_of(jaxpr)
         env: dict[Any, _Value] = dict(zip(body.invars, given, strict=True))
         total = 0.0
@@ -118,7 +121,7 @@ class _Walker:
         return _Value(split=True), 0.0
 
     def _choose(self, weight: _Value, aval: Any, wanted: Sequence[int]) -> int | None:
-        """The dimension of the argument that is split; the first user of a parameter decides."""
+        """Returns the dimension of the argument that is split. The first user of a parameter decides."""
         leaf, found = weight.leaf, self.found
         if self.ask is not None:
             asked = self.ask(leaf)
@@ -134,7 +137,7 @@ class _Walker:
 
 
 def _moved(eqn: Eqn, value: _Value) -> _Value | None:
-    """A parameter after an operation that only moves its dimensions; None where it is no longer known as one."""
+    """Returns a parameter after an operation that only moves its dimensions; None if it is no longer recognizable."""
     name: str = eqn.primitive.name
     shape, before = tuple(eqn.outvars[0].aval.shape), tuple(eqn.invars[0].aval.shape)
     match name:

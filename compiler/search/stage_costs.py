@@ -1,14 +1,14 @@
-"""What each stage of a split costs: seconds of its forward and backward, of what goes to the next one, and memory.
+"""Computes the cost of each stage of a split: seconds of forward, backward and sending, and memory.
 
-* Work: flops / (devices x flop/s x efficiency), and a fixed time a call.
-* Model axis: what products add up over it, by a ring: 2 (n - 1) / n of the bytes on each device; the backward adds up
-  as much once more.
-* Data axis: each backward adds up the gradients of the stage's parameters over the rows' devices. That is done for
+* Work: flops / (devices x flop/s x efficiency), and a fixed time for each call.
+* Model axis: a ring adds up products over it: 2 (n - 1) / n of the bytes on each device. Backward adds up as much
+  once more.
+* Data axis: each backward adds up the gradients of the stage's parameters over the rows' devices. That happens for
   every microbatch, since a stage is a jit whose results are whole.
-* Parameters: each forward reads all of the stage's, each backward reads them and writes as many gradients, and but for
-  the first these are added to what there is: one pass over that much memory, two, and three more. So many small
-  microbatches are no good.
-* Memory: states of the parameters, and what is kept of each microbatch in flight.
+* Parameters: each forward reads all of the stage's: one pass over that much memory. Each backward reads them and
+  writes as many gradients: two passes. Except for the first, these are added to the sums: three more passes. So many
+  small microbatches are slow.
+* Memory: states of the parameters, and the values kept of each microbatch in flight.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,17 @@ from pathways.compiler.search.profile import Profile
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.topology import Island, Topology
 
-_READ, _WRITE, _ADD = 1, 1, 3
-"""Passes over the memory of parameters or gradients: products read parameters, others make gradients; two of these are
-read, and their sum is written."""
+_READ_PASSES, _WRITE_PASSES, _ADD_PASSES = 1, 1, 3
+"""Passes over the memory of parameters or gradients. Products read parameters or make gradients. An addition reads
+two gradients and writes their sum."""
 
 
 @dataclass(frozen=True)
 class Machines:
-    """A topology, and what it does not say: which part of its flop/s computations reach, what a call takes by itself,
-    the rate of a device's memory, and bytes of parameters, gradients and optimizer state for each byte of parameters.
+    """A topology, and assumptions for figures that it does not state.
+
+    They are: the fraction of its flop/s that computations reach, the overhead of a call, and the rate of a device's
+    memory. `states` is the bytes of parameters, gradients and optimizer state for each byte of parameters.
     """
 
     topology: Topology
@@ -43,15 +45,15 @@ class Machines:
 
 @dataclass(frozen=True)
 class StageCost:
-    """One stage and one microbatch. `sends`: seconds to the next stage; the gradient of it comes back in as many.
+    """The cost of one stage and one microbatch. `sends`: seconds to the next stage, and again for the gradient back.
 
-    `added` and `added_back`: seconds in which devices of the slice add up what each has a part of. `crosses`: bytes to
-    another island, one way. `again`: whether its backward computes its forward again.
+    `added` and `added_back`: seconds in which the devices of the slice add up their terms of an array. `crosses`: bytes
+    to another island, one way. `again`: whether its backward computes its forward again.
     """
 
     work: float
     checkpointed: float
-    """Seconds of the forward that checkpoints of the user's compute again."""
+    """Seconds of the forward that the user's checkpoints repeat."""
     added: float
     added_back: float
     read: float
@@ -64,7 +66,7 @@ class StageCost:
     parameters: float
     kept: float
     taken: float
-    """Bytes of what comes in: all that is kept where the forward is computed again."""
+    """Bytes of the inputs: the only bytes kept if the forward is computed again."""
     again: bool = False
 
     @property
@@ -89,16 +91,16 @@ class StageCost:
 
     @property
     def bare(self) -> "StageCost":
-        """The same without what a plan does not count: collectives, passes over memory, and the time of a call."""
+        """The same cost without items that a plan does not count: collectives, memory passes, and call overhead."""
         return replace(self, added=0.0, added_back=0.0, read=0.0, accumulated=0.0, call=0.0)
 
 
 def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, machine: Machines) -> list[StageCost]:
-    """The cost of each stage of a cut at `places`."""
+    """Returns the cost of each stage of a cut at `places`."""
     spine, topology = profile.spine, machine.topology
     width, stages = choice.data * choice.model, len(places) - 1
     islands = [_island(topology, choice, k) for k in range(stages)]
-    added_up = _ADD * (choice.microbatches - 1) / choice.microbatches
+    added_up = _ADD_PASSES * (choice.microbatches - 1) / choice.microbatches
     found: list[StageCost] = []
     for k, (a, b) in enumerate(pairwise(places)):
         island = islands[k]
@@ -107,7 +109,7 @@ def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, ma
         added = _ring(float(profile.reduced[b] - profile.reduced[a]) / choice.data, choice.model, link)
         parameters = float(spine.parameters[b] - spine.parameters[a])
         once = parameters / (machine.memory_gbps * 1e9)
-        after = float(spine.crossing[b]) * choice.model if k + 1 < stages else 0.0  # whole on each part of the axis
+        after = float(spine.crossing[b]) * choice.model if k + 1 < stages else 0.0  # whole at each position of the axis
         near = k + 1 >= stages or islands[k + 1] is island
         found.append(
             StageCost(
@@ -115,8 +117,8 @@ def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, ma
                 checkpointed=float(profile.again[b] - profile.again[a]) / rate,
                 added=added,
                 added_back=added + _ring(parameters, choice.data, link),
-                read=_READ * once,
-                accumulated=(_WRITE + added_up) * once,
+                read=_READ_PASSES * once,
+                accumulated=(_WRITE_PASSES + added_up) * once,
                 call=machine.call_seconds,
                 sends=after / (island.ici_gbps * 1e9 * width if near else topology.dcn_gbps * 1e9),
                 crosses=0.0 if near else after,
@@ -133,5 +135,5 @@ def _island(topology: Topology, choice: SplitChoice, stage: int) -> Island:
 
 
 def _ring(size: float, devices: int, link: float) -> float:
-    """Seconds to add up an array of so many bytes over devices, each of which has its own terms of it."""
+    """Returns the seconds to add up an array of `size` bytes over devices that each hold terms of it."""
     return 2 * size * (devices - 1) / devices / link if devices > 1 else 0.0

@@ -1,4 +1,4 @@
-"""What is searched for: a loss with the types of its arguments, traced with any number of rows in its batch."""
+"""Describes the loss that the search splits: it can be traced with any number of rows in its batch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _any_jax: Any = jax
 
 @dataclass(frozen=True, eq=False)
 class SearchedLoss:
-    """A loss, and example arguments, whose batch may have any number of rows: only the shapes of the rest count."""
+    """A loss and example arguments, of which only the shapes matter. The batch may have any number of rows."""
 
     name: str
     loss: Callable[..., Any]
@@ -36,12 +36,12 @@ class SearchedLoss:
 
     @cached_property
     def arrays(self) -> list[int]:
-        """Positions of leaves that are arrays; all else is part of the code."""
+        """Positions of leaves that are arrays; all other leaves are part of the code."""
         return [i for i, (_, x) in enumerate(self._flat[0]) if hasattr(x, "shape") and hasattr(x, "dtype")]
 
     @cached_property
     def names(self) -> list[str]:
-        """What arrays are called inside of their argument, as `pw.pipeline` calls them."""
+        """The names of arrays inside their argument, as in `pw.pipeline`."""
         return [tree_util.keystr(self._flat[0][i][0][1:]) for i in self.arrays]
 
     @cached_property
@@ -51,13 +51,13 @@ class SearchedLoss:
 
     @cached_property
     def data(self) -> frozenset[int]:
-        """Which of the arrays belong to the batch."""
+        """The arrays that belong to the batch."""
         batched = {i % len(self.arguments) for i in self.batch_argnums}
         return frozenset(n for n, i in enumerate(self.arrays) if self._flat[0][i][0][0].idx in batched)
 
     @property
     def rows(self) -> int:
-        """Rows of the example's batch; 0 where it has none."""
+        """Rows of the example's batch; 0 if it has none."""
         return next((int(self.avals[p].shape[0]) for p in sorted(self.data) if self.avals[p].shape), 0)
 
     @property
@@ -74,7 +74,7 @@ class SearchedLoss:
 
     @property
     def floating_argnums(self) -> tuple[int, ...]:
-        """Arguments that are no batch and have only floating-point numbers: gradients are taken of these."""
+        """Arguments that are no batch and have only floating-point numbers: these are differentiated."""
         batched = {i % len(self.arguments) for i in self.batch_argnums}
         owners = [self._flat[0][i][0][0].idx for i in self.arrays]
         floats = [bool(dtypes.issubdtype(a.dtype, numpy.floating)) for a in self.avals]
@@ -82,7 +82,7 @@ class SearchedLoss:
         return tuple(i for i in dict.fromkeys(owners) if i not in mixed and i not in batched)
 
     def ask(self, param_specs: Any) -> Callable[[int], int | None]:
-        """Says of each parameter which dimension the user's specs split over the model axis."""
+        """Returns a function from a parameter to the dimension that the user's specs split over the model axis."""
         trees: list[tuple[int, Any]] = []
         owners = [self._flat[0][i][0][0].idx for i in self.arrays]
         for i, argument in enumerate(self.arguments):
@@ -98,20 +98,20 @@ class SearchedLoss:
         return dimension
 
     def tokens(self, batch: int) -> int:
-        """Whole numbers in the largest leaf of the batch; 0 where there is no leaf with several of them a row."""
+        """Returns the number of integers in the largest leaf of the batch; 0 if no leaf has several of them a row."""
         counted = [self.avals[p] for p in self.data if dtypes.issubdtype(self.avals[p].dtype, numpy.integer)]
         return batch * max((_size(a.shape[1:]) for a in counted if len(a.shape) > 1), default=0)
 
     def types_at(self, rows: int) -> list[Any]:
-        """The types of all arrays, with a batch of so many rows."""
+        """Returns the types of all arrays for a batch of `rows` rows."""
         return [self._at(a, rows) if i in self.data else a for i, a in enumerate(self.avals)]
 
     def arguments_at(self, rows: int) -> tuple[Any, ...]:
-        """The arguments, as types, with a batch of so many rows."""
+        """Returns the arguments, as types, for a batch of `rows` rows."""
         return self._arguments(self.types_at(rows))
 
     def jaxpr_at(self, rows: int) -> Any:
-        """Traces the loss, for a batch of so many rows. Axes of meshes have names there, and no sizes that matter."""
+        """Traces the loss for a batch of `rows` rows. Axes of meshes have their names, and sizes without meaning."""
 
         def flat(*arrays: Any) -> list[Any]:
             return tree_util.tree_leaves(self.loss(*self._arguments(arrays)))

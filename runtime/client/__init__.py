@@ -1,1 +1,1 @@
-"""The objects of a client: loaded plans, their inputs and results, and suspended arrays."""
+"""Client side of the runtime: loaded plans, their inputs and results, and suspended arrays."""

@@ -1,4 +1,7 @@
-"""Binding the arguments of one run to its slots: which are donated, which are shared, which are copied first."""
+"""Binds the arguments of a run to the plan's slots: donated, shared, or copied first.
+
+`LoadedPlan` has one `Binder` per plan and one `Bound` per run.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,21 +15,21 @@ from pathways.runtime.client.store import Handle, Store, StoredBuffer
 
 
 class Bound:
-    """The arguments of one run: buffers that clients hold, by slot, and the handles that they give up."""
+    """The bound arguments of one run: client buffers by slot, and the handles that the run consumes."""
 
     __slots__ = ("claims", "kept", "owners", "taken")
 
-    def __init__(self) -> None:  # by hand: one a run, and a generated one takes five times as long
+    def __init__(self) -> None:  # by hand: one object per run, and a generated method takes five times as long
         self.owners: dict[int, StoredBuffer] = {}
         self.taken: list[Handle] = []
         self.claims: list[Handle] = []
-        """Handles whose buffers the run overwrites: nothing else may read them from now on."""
+        """Handles whose buffers the run overwrites. No other run may read these buffers from now on."""
         self.kept: list[StoredBuffer] = []
-        """Buffers that the run reads while other runs may enqueue in between: those must not overwrite them."""
+        """Buffers that the run reads while other runs may be enqueued. Those runs must not overwrite the buffers."""
 
 
 class Binder:
-    """Binds the arguments of every run of one plan. `pauses`: other runs may be enqueued while one is."""
+    """Binds the arguments of all runs of one plan. `pauses`: other runs may be enqueued during a run."""
 
     def __init__(self, program: str, inputs: Sequence[Input | None], store: Store, pauses: bool) -> None:
         self._program = program
@@ -36,12 +39,12 @@ class Binder:
         self._donates = any(wanted is not None and wanted.port.donated for wanted in inputs)
         self._sizes = tuple(0 if wanted is None else wanted.type.bytes for wanted in inputs)
         self.may_be_large = sum(self._sizes) >= LARGE
-        """Whether inputs from the host may take their time: `bind_and_report` is for such plans."""
+        """Whether copying host inputs may take long. Such plans use `bind_and_report`."""
 
     def bind_and_report(
         self, bound: Bound, values: list[Any], arguments: Sequence[Any], handles: Sequence[Handle | None]
     ) -> None:
-        """Binds as `bind` does, and reports how much of what comes from the host is on its way to devices."""
+        """Binds arguments like `bind`, and reports progress of host-to-device copies."""
         size = sum(size for size, handle in zip(self._sizes, handles, strict=True) if handle is None)
         if size < LARGE:
             self.bind(bound, values, arguments, handles)
@@ -57,7 +60,7 @@ class Binder:
         handles: Sequence[Handle | None],
         sending: Activity | None = None,
     ) -> None:
-        """Puts the arguments into their slots; `bound` lists all that the run holds, also where this fails half way."""
+        """Stores the arguments in their slots. `bound` lists all that the run holds, even if binding fails halfway."""
         store = self._store
         used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
         for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
@@ -86,4 +89,4 @@ class Binder:
 
 _NONE: Counter[int] = Counter()
 LARGE = 64 << 20
-"""Bytes of inputs that take their time on the way to devices."""
+"""Host inputs of at least this many bytes are copied with a progress report."""

@@ -1,4 +1,7 @@
-"""Arrays wherever they are: on a device of this process, or on a host in another one."""
+"""Uniform access to arrays on devices of this process and on hosts in other processes.
+
+Loaded plans, suspension and `pw.Array` use these functions, so that they need not distinguish the two kinds.
+"""
 
 from typing import Any, TypeAlias
 
@@ -10,7 +13,7 @@ from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.devices.pjrt import FAILURES as FAILURES
 
 Array: TypeAlias = Any
-"""A `jax.Array` on our devices, or a `RemoteArray`; a future."""
+"""A future: a `jax.Array` on devices of this process, or a `RemoteArray`."""
 
 
 def is_any_array(value: Any) -> bool:
@@ -18,28 +21,28 @@ def is_any_array(value: Any) -> bool:
 
 
 def fetched(array: Array) -> "np.ndarray[Any, Any]":
-    """Copies an array to this process. Raises one of `pjrt.FAILURES`, or the first cause, where it never comes."""
+    """Copies an array to this process. Raises one of `pjrt.FAILURES` or the first cause if it is never computed."""
     return array.fetch() if isinstance(array, RemoteArray) else pjrt.to_host(array)
 
 
 def fetched_shard(array: Array, position: int) -> "np.ndarray[Any, Any]":
-    """Copies the shard at a position of its mesh; raises as `fetched`."""
+    """Copies the shard at one mesh position to this process. Raises the same errors as `fetched`."""
     return array.fetch(position) if isinstance(array, RemoteArray) else pjrt.to_host(pjrt.shard(array, position))
 
 
 def start_fetching(array: Array) -> None:
-    """Starts the copy that a later `fetched` returns, where that can be started."""
+    """Starts the device-to-host copy that a later `fetched` returns, if the array supports that."""
     if not isinstance(array, RemoteArray):
         pjrt.start_copy_to_host(array)
 
 
 def copied(array: Array, side: Side) -> Array:
-    """Copies an array to the place where it is."""
+    """Copies an array on its own devices."""
     if isinstance(array, RemoteArray):
         return array.copied()
     return pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
 
 
 def sharding_of(array: Array) -> Any:
-    """The JAX sharding of an array here; an array elsewhere has none."""
+    """Returns the JAX sharding of an array in this process, None for a remote array."""
     return None if isinstance(array, RemoteArray) else array.sharding

@@ -1,4 +1,7 @@
-"""The single controller of this process: machine, store, compiled code, and the order of all work (paper, 4.3)."""
+"""The single controller of a process: machine, store, executables, and the order of all runs (paper, 4.3).
+
+The API creates one per process. Loaded plans, `suspend` and `pw.status` use it.
+"""
 
 import contextlib
 import gc
@@ -34,39 +37,39 @@ from pathways.runtime.host.run.poison import Poison, lost_poison
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights
 from pathways.runtime.wire.errors import NotOverProcesses
 
-FETCH_LIMIT, MOST_FETCHED = "PATHWAYS_FETCH_LIMIT", "16GiB"
+FETCH_LIMIT, DEFAULT_FETCH_LIMIT = "PATHWAYS_FETCH_LIMIT", "16GiB"
 
 
 def _daemons() -> bool:
-    """Returns whether the user's program has daemon threads, which run until the interpreter is gone."""
+    """Whether the user's program has daemon threads, which run until interpreter shutdown."""
     return any(t.daemon and not t.name.startswith("pathways-") for t in threading.enumerate())
 
 
 @dataclass(eq=False)
 class Controller:
-    """What all loaded plans of a process share."""
+    """State that all loaded plans of a process share."""
 
     machine: Machine
     policy: SchedulingPolicy = field(default_factory=lambda: SCHEDULING_POLICIES[STRIDE]())
     depth: int = DEPTH
-    """So many runs may be in flight on an island while clients compete for it."""
+    """Maximum number of runs in flight on an island while clients compete for the island."""
     ledger: Ledger = field(default_factory=Ledger)
     store: Store = field(default_factory=Store)
     executables: Executables = field(default_factory=Executables)
     flights: Flights = field(default_factory=Flights)
     background: BackgroundRuns = field(default_factory=BackgroundRuns)
     fetch_limit: int = field(
-        default_factory=lambda: parse_bytes(FETCH_LIMIT, os.environ.get(FETCH_LIMIT, MOST_FETCHED))
+        default_factory=lambda: parse_bytes(FETCH_LIMIT, os.environ.get(FETCH_LIMIT, DEFAULT_FETCH_LIMIT))
     )
-    """The most bytes of an array that are copied to the host."""
+    """Maximum size of an array that may be copied to the host."""
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-    """Of runs."""
+    """Allocates run numbers."""
 
     ending: bool = False
     closing: bool = False
-    """Whether its block ends: calls of other threads are refused from now on."""
+    """Whether the controller's `with` block is ending. Calls of other threads are refused from then on."""
     forked: bool = False
-    """Whether this process was forked from the one that made it: its devices and threads are not here."""
+    """Whether this process is a fork of the controller's process. A fork has no devices and no runtime threads."""
     observers: tuple[Observer, ...] = ()
     """Observers of every run."""
 
@@ -81,20 +84,20 @@ class Controller:
             os.register_at_fork(after_in_child=lambda: None if (there := this()) is None else there._in_child())
 
     def _in_child(self) -> None:
-        """Marks the copy in a forked process: calls are errors there, and its exit waits for no device or thread."""
+        """Marks the controller's copy in a forked process: calls raise, and exit waits for no device or thread."""
         self.forked = self.flights.ending = True
         self.store.in_child()
         self.machine.keep_for_ever()
 
     @property
     def eager(self) -> bool:
-        """Whether the ends of runs must be noticed at once: for a run that waits (turn or memory), or an observer."""
+        """Whether run completions must be detected at once: a run waits for a slot or memory, or an observer exists."""
         has_limits = bool(self.ledger.limits) and self.machine.schedules_here
         return self.turns.contended or has_limits or bool(self.observers)
 
     @contextlib.contextmanager
     def observed_by(self, observer: Observer) -> Generator[None]:
-        """Adds an observer of all runs for the length of a block. Of steps it hears where they are in this process."""
+        """Adds an observer of all runs for the duration of a block. It sees steps only on devices of this process."""
         self.observers = (*self.observers, observer)
         try:
             yield
@@ -102,7 +105,7 @@ class Controller:
             self.observers = tuple(o for o in self.observers if o is not observer)
 
     def check_local(self, what: str) -> None:
-        """Raises PWC0912 for what can be done only where devices are in this process."""
+        """Raises PWC0912 if the islands are not in this process, for operations that need local devices."""
         if not self.machine.is_local:
             have, rule = "islands in processes of their own", "islands in this process"
             raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=caller()))
@@ -112,12 +115,12 @@ class Controller:
             self.turns.post(lambda scheduler: scheduler.hold(devices, size))
 
     def _devices_in_use(self) -> set[Hashable]:
-        """Returns the devices on which arrays lie or runs are in flight."""
+        """Returns the devices that hold arrays or have runs in flight."""
         busy_queues = {queue for flight in self.flights.all() for queue in flight.queues}
         return self.store.devices_in_use() | self.machine.devices_with(busy_queues)
 
     def enter(self, request: Request, client: ClientState, promise: Promise | None = None) -> Ticket:
-        """Waits for the turn of a run.
+        """Waits until the scheduler grants the run a slot.
 
         Raises PWC0506 if it never fits, PWC0507 if its own client holds the memory, PWC0518 if it is cancelled.
         """
@@ -136,7 +139,7 @@ class Controller:
         return self.turns.enter(request, patience)
 
     def check_fits(self, request: Request) -> None:
-        """Raises PWC0506 where a run takes more memory than there is."""
+        """Raises PWC0506 if a run needs more memory than a device's limit."""
         for device, size in request.bytes.items():
             limit = self.ledger.limits.get(device)
             if limit is not None and size > limit:
@@ -149,7 +152,7 @@ class Controller:
                 )  # fmt: skip
 
     def patience(self, ticket: Ticket, client: ClientState) -> None:
-        """Serves a run that waits: looks for ended runs, and raises where only its own client could free the memory."""
+        """Checks for completed runs while a run waits. Raises PWC0507 if only its own client can free the memory."""
         self.flights.hurry()
         self._check_there(client)
         request = ticket.request
@@ -161,7 +164,7 @@ class Controller:
             return
         owners = self.store.owners_on(device)
         if self.turns.ask(lambda s: s.lacks_memory(request.number)) != device or not any(owners.values()):
-            return  # memory was given back meanwhile
+            return  # memory was freed in the meantime
         if set(owners) <= {request.client}:
             raise PathwaysError(self._memory_held(request, device, self.ledger.free(device), sum(owners.values())))
 
@@ -172,9 +175,9 @@ class Controller:
         )  # fmt: skip
 
     def check_room(self, request: Request) -> None:
-        """Checks that arrays which come to a cluster without a run fit: nothing there waits for their memory.
+        """Checks that arrays fit that are sent to a cluster outside of a run, since the cluster cannot queue them.
 
-        Raises PWC0506 where they never fit, PWC0507 where arrays of this process leave too little room.
+        Raises PWC0506 if they never fit, PWC0507 if arrays of this process leave too little memory.
         """
         self.check_fits(request)
         for device, size in request.bytes.items() if not self.machine.schedules_here else ():
@@ -188,7 +191,7 @@ class Controller:
         return sum(self.store.owners_on(device).values())
 
     def _why_waits(self, request: Request) -> str:
-        """Says what a run waits for: the memory that it lacks, and whose arrays that has, or the runs before it."""
+        """Describes what a run waits for: memory and the clients that hold it, or the runs that go first."""
         number = request.number
         short, before = self.turns.ask(lambda s: (s.ledger.short_of(request.bytes), s.goes_before(number)))
         if short is None:
@@ -198,14 +201,14 @@ class Controller:
         )
 
     def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
-        """Sets the memory limits of devices to those that a plan's topology states."""
+        """Sets the memory limits of devices to the values in a plan's topology."""
         self.turns.ask(lambda _: self._limit(plan, islands))
 
     def _limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         ledger = self.ledger
         for name, island in islands.items():
             memory = plan.topology.island(name).memory
-            if memory is None and len(island.users) <= 1:  # limits of an island that had these devices before
+            if memory is None and len(island.users) <= 1:  # remove limits of an earlier island on these devices
                 for device in island.devices:
                     ledger.limits.pop(device, None)
             for device in island.devices if memory is not None else ():
@@ -215,15 +218,16 @@ class Controller:
                 ledger.limits[device] = memory or 0
 
     def end(self, timeout: float = 5.0) -> None:
-        """Ends the runtime at exit: waits for runs in flight; threads that call a program from now on wait for ever.
+        """Shuts the runtime down at exit: waits for runs in flight. Threads that call a program from now on block
+        forever.
 
-        Runs that call back to the host are waited for however long they take, as JAX does; other runs in the
-        background are cancelled, since nothing can read their results any more. A daemon thread inside of XLA aborts
-        the process when the interpreter is gone; here it finds a place to park.
+        Waits without limit for runs with host callbacks, as JAX does. Cancels other background runs, since their
+        results can no longer be read. A daemon thread that executes inside XLA during interpreter shutdown aborts the
+        process. Blocking such threads in the runtime prevents that.
         """
         if self.forked:
             return
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C: it ends now, without the callbacks
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C: shut down now, without waiting for callbacks
             self._finish_callbacks(None, timeout)
         interrupts.ignore()
         self.cancel(self.background.of())
@@ -245,7 +249,7 @@ class Controller:
             raise PathwaysError(ClientSuspended(client=client.label, where=caller()))
 
     def _check_there(self, client: ClientState) -> None:
-        """Checks as `check_open`, for a run that waits already: that goes on when its client is suspended."""
+        """Checks like `check_open`, for a run that is already waiting: it continues even if its client is suspended."""
         if self.forked:
             raise PathwaysError(Forked(where=caller()))
         if client.closed:
@@ -254,48 +258,48 @@ class Controller:
             raise closed(client, "a cluster whose with block has ended, or ends")
 
     def cancel(self, runs: Iterable[Promise]) -> None:
-        """Cancels runs in the background: what they have enqueued still runs, but their results are poison."""
+        """Cancels background runs. Work that they have enqueued still executes, but their results are poison."""
         for promise in runs:
             promise.cancelled = True
             self.store.resolve(promise, Poison(promise.cancellation))
 
     def cancel_elsewhere(self, flights: Iterable[Flight], where: Where | None = None) -> bool:
-        """Cancels runs on hosts in other processes: their loops on data end, and their results are poison.
+        """Cancels runs on hosts in other processes: their data-dependent loops end, and their results are poison.
 
-        Returns False where there is nothing to cancel. `where` is the user's line.
+        Returns False if no run can be cancelled. `where` is the user's line.
         """
         parts = [(flight, part) for flight in flights for part in flight.tokens if isinstance(part, RemoteRun)]
         told = [part.cancel(RunCancelled(program=f.plan.name, run=f.number, where=where)) for f, part in parts]
         return any(told)
 
     def wait_for_callbacks(self, client: ClientState) -> None:
-        """Waits until all runs of a client that have host callbacks are done."""
+        """Waits until all runs of a client that have host callbacks are complete."""
         self.background.drain(client, calling_back=True)
         for part in self._parts_with_callbacks(client):
             part.block_until_ready()
 
     def _parts_with_callbacks(self, client: ClientState | None) -> list[RemoteRun]:
-        """Lists the runs on hosts in other processes that may call back to the client's process."""
+        """Returns the runs on hosts in other processes that may call back to the client's process."""
         mine = [f for f in self.flights.all() if client is None or f.client == client.label]
         calling = [f for f in mine if any(c.callbacks for c in f.plan.computations)]
         return [token for f in calling for token in f.tokens if isinstance(token, RemoteRun)]
 
     def _finish_callbacks(self, client: ClientState | None, grace: float = 5.0) -> None:
-        """Waits for runs that call back to the host. Other runs, which may block them for ever, get `grace` seconds."""
+        """Waits for runs with host callbacks. After `grace` seconds, cancels other runs, which may block them."""
         if not self.background.drain(client, calling_back=True, timeout=grace):
             self.cancel(p for p in self.background.of(client) if not p.calls_back)
             self.background.drain(client, calling_back=True)
         parts = self._parts_with_callbacks(client)
-        if not _done(parts, grace):  # behind loops that go on for ever
+        if not _done(parts, grace):  # they wait for loops that never end
             mine = [f for f in self.flights.all() if client is None or f.client == client.label]
             self.cancel_elsewhere(f for f in mine if not any(part in parts for part in f.tokens))
             for part in parts:
                 part.block_until_ready()
 
     def close(self, client: ClientState) -> None:
-        """Closes a client: takes its waiting runs out of line, and frees its arrays, even where handles are held.
+        """Closes a client: removes its waiting runs from the queue and frees its arrays, even if handles still exist.
 
-        Its runs in the background that call back to the host end first; others are cancelled.
+        Waits for the client's background runs that have host callbacks; cancels the others.
         """
         self._finish_callbacks(client)
         client.closed = True
@@ -306,13 +310,13 @@ class Controller:
         self.machine.retire(client.label)
 
     def lose(self, island: PhysicalIsland, position: int, reason: str, cause: Diagnostic | None = None) -> None:
-        """Marks a device as lost: reading arrays on it raises `cause`, PWC0512 where none is given."""
+        """Marks a device as lost. Reading arrays on the device raises `cause`, or PWC0512 if `cause` is None."""
         device = island.devices[position]
         self.machine.lose(island, position, reason, cause)
         self.store.lose(device, lost_poison(island, position))
 
     def end_hang(self, hang: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
-        """Loses the devices of a hang, and all arrays on them; threads that wait for those go on."""
+        """Marks the devices of a hang and all arrays on them as lost, so that threads waiting for those continue."""
         for island in self.machine.islands:
             for position, device in enumerate(island.devices):
                 if device in lost:
@@ -328,7 +332,7 @@ class Controller:
 
 
 def _done(parts: Sequence[RemoteRun], seconds: float) -> bool:
-    """Waits for so long; returns whether all of them have ended."""
+    """Waits at most `seconds`; returns whether all parts have completed."""
     end = time.monotonic() + seconds
     while not all(part.is_ready() for part in parts):
         if time.monotonic() > end:

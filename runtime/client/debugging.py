@@ -1,7 +1,7 @@
-"""JAX's settings for finding faults, as runs honor them: transfer guards, debug_nans and debug_infs.
+"""Applies JAX's debugging settings to runs: transfer guards, debug_nans and debug_infs.
 
-A transfer guard is about arguments, which a call moves without being told to; the transfers of a program are explicit.
-NaN and infinity are looked for step by step (host/observe/numbers.py), on the hosts of a cluster as well.
+A transfer guard covers arguments, which a call moves implicitly. Transfers inside a program are explicit. NaN and
+infinity are checked step by step (host/observe/numbers.py), also on the hosts of a cluster. Called by the API's stages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ _REFUSES = ("disallow", "disallow_explicit")
 
 
 def asked() -> bool:
-    """Returns whether any of these settings is on in this thread; every run asks."""
+    """Whether any of these settings is on in this thread. Every run calls it."""
     return bool(
         debug_nans.value
         or debug_infs.value
@@ -38,8 +38,11 @@ def asked() -> bool:
 
 
 def run_debugged(loaded: LoadedPlan, arguments: Sequence[Any]) -> list[Handle]:
-    """Runs a plan under these settings. Raises as `LoadedPlan.run`, PWC0210 for an argument that must not be moved,
-    PWC0211 (which is a FloatingPointError, too) for a result that is not a number."""
+    """Runs a plan under these settings.
+
+    Raises the same errors as `LoadedPlan.run`, PWC0210 for an argument that must not be moved, and PWC0211 for a result
+    that is not a number. PWC0211 is also a FloatingPointError.
+    """
     levels = {_HOST: transfer_guard_host_to_device.value, _DEVICE: transfer_guard_device_to_device.value}
     for name, source in _moved(loaded, arguments):
         if levels[source] in _REFUSES:
@@ -59,7 +62,7 @@ _HOST, _DEVICE = "the host", "other devices"
 
 
 def _moved(loaded: LoadedPlan, arguments: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """Finds the arguments that are not where the plan wants them, and where they are."""
+    """Yields the name and location of each argument that is not where the plan needs it."""
     for wanted, value in zip(loaded.inputs, arguments, strict=True):
         if wanted is None:
             continue

@@ -1,4 +1,7 @@
-"""What runs a loaded plan: the devices of this process, or hosts in processes of their own."""
+"""The interface of engines, which run a loaded plan on devices of this process or on hosts in other processes.
+
+`LoadedPlan` loads an engine and calls it for every run. `Input` calls `prepare_move` for arguments on other devices.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -23,11 +26,11 @@ from pathways.runtime.host.run.frame import Frame
 
 
 class Engine(Protocol):
-    """A plan, loaded. Slots are numbered over all islands: `offsets` has the first of each."""
+    """A loaded plan. Slots are numbered over all islands; `offsets` has the first slot of each island."""
 
     @property
     def size(self) -> int:
-        """The number of slots."""
+        """Returns the number of slots."""
         ...
 
     @property
@@ -38,62 +41,66 @@ class Engine(Protocol):
     def sides(self) -> Sides: ...
     @property
     def turns(self) -> float:
-        """Turns that a run takes while other runs wait for theirs; a moving average where that depends on data."""
+        """Returns the number of slots a run uses while other runs wait; a moving average if it depends on data."""
         ...
 
     @property
     def constants(self) -> Sequence[tuple[int, Any]]:
-        """Slots that hold arrays of this process before a run begins."""
+        """Returns the slots that hold arrays of this process before a run begins."""
         ...
 
     def put_constants(self) -> None:
-        """Makes those arrays, again where devices were lost and are back."""
+        """Creates the constant arrays, again after lost devices have returned."""
         ...
 
     @property
     def bytes_between(self) -> Mapping[str, int]:
-        """Bytes that a run takes on a device of each island for what goes between hosts, beside the plan's peaks."""
+        """Returns the bytes per device that a run needs for transfers between hosts, in addition to the plan's peaks.
+
+        The keys are islands.
+        """
         ...
 
     @property
     def awaits(self) -> bool:
-        """Whether a run waits for values before all of it is enqueued."""
+        """Whether a run must wait for values before it is completely enqueued."""
         ...
 
     @property
     def pauses(self) -> bool:
-        """Whether other runs may be enqueued while one is."""
+        """Whether other runs may be enqueued during a run."""
         ...
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
-        """Puts the argument of an input (by number), in its stored form, where the plan wants it."""
+        """Copies the argument of an input (by number), in its stored form, to the location that the plan needs."""
         ...
 
     def get_ready(self) -> None:
-        """Waits for what a run needs beside its turn, which keeps other runs from theirs. Raises PWC0910."""
+        """Waits for what a run needs before it takes a slot, so that it does not block other runs. Raises PWC0910."""
         ...
 
     @property
     def is_quick(self) -> bool:
-        """Whether a run may be enqueued `ahead`: it awaits only callbacks that returned soon in the run before."""
+        """Whether a run may be enqueued `ahead`: it waits only for callbacks that were fast in the previous run."""
         ...
 
     def enqueue(self, frame: Frame, run: Dispatch, *, ahead: bool = False) -> Sequence[Awaited]:
-        """Enqueues a run: its arguments are in the frame, and so are its results when this returns.
+        """Enqueues a run. Its arguments are in the frame, and so are its results when this method returns.
 
-        `ahead`: returns before its callbacks have; the caller waits for what is returned, or the results may be wrong.
+        `ahead`: returns before the callbacks return. Results are valid after the caller has waited for the returned
+        objects.
         """
         ...
 
     def costs(self) -> dict[str, IslandCost]:
-        """The operations and bytes that XLA counts of a run, by island."""
+        """Returns XLA's operation and byte counts of a run, by island."""
         ...
 
 
 def prepare_move(controller: Controller, type_: ArrayType, source: Side, side: Side) -> Callable[[Any], Any]:
-    """Prepares to move arrays that lie at `source`, of one program, to where another wants them.
+    """Prepares to move arrays from `source`, the result layout of one program, to where another program needs them.
 
-    What lies on another machine (a cluster, or this process where islands are not) moves through this process.
+    An array on a machine other than the current one (a cluster, or this process) is copied through this process.
     """
     machine, executables = controller.machine, controller.executables
     if machine.island_of(source.devices[0]) is None:
@@ -106,7 +113,7 @@ def prepare_move(controller: Controller, type_: ArrayType, source: Side, side: S
 def load_engine(
     plan: Plan, islands: dict[str, PhysicalIsland], controller: Controller, path: str, *, sequential: bool
 ) -> Engine:
-    """Loads a plan where its islands are."""
+    """Loads a plan on the machine of its islands."""
     machine = controller.machine
     if isinstance(machine, Hosts):
         return RemoteEngine(plan, machine, islands, path, sequential=sequential)

@@ -1,4 +1,7 @@
-"""Checks the values that a client passes against the plan, and puts them on devices."""
+"""Checks argument values against the plan's inputs and converts them to their stored form.
+
+Loaded plans and the API call it before values are copied to devices.
+"""
 
 from typing import Any
 
@@ -15,13 +18,13 @@ from pathways.runtime.errors import WrongInput
 
 
 def handle_of(value: Any) -> Handle | None:
-    """Returns the handle behind an array that an earlier run made."""
+    """Returns the handle of an array that an earlier run made, None for other values."""
     handle = getattr(value, "handle", None)
     return handle if isinstance(handle, Handle) else None
 
 
 def as_host(value: Any, port: Port, program: str) -> "np.ndarray[Any, Any]":
-    """Converts a value on the host to the stored form of `port`. Raises PWC0501 for another shape or element type."""
+    """Converts a host value to the stored form of `port`. Raises PWC0501 for a different shape or element type."""
 
     def refuse(have: str) -> PathwaysError:
         shape = list(port.type.shape) if port.dtype == port.type.dtype else "stored as " + str(port.type)
@@ -41,7 +44,7 @@ def as_host(value: Any, port: Port, program: str) -> "np.ndarray[Any, Any]":
     if host.shape != port.type.shape:
         raise refuse(f"{host.dtype} {list(host.shape)}")
     if host.dtype.kind == "V" and host.dtype.itemsize == dtype.itemsize and dtype.kind == "V":
-        host = host.view(dtype)  # files of numpy keep the bytes of bfloat16 and its like, not the name
+        host = host.view(dtype)  # NumPy files keep the bytes of bfloat16 and similar types, not the name
     if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         raise refuse(f"{value}, which {dtype} cannot hold")
     if host.dtype != dtype:
@@ -62,7 +65,7 @@ def _key_data(value: Any, dtype: str, refuse: Any) -> Any:
 
 
 def _converts(have: "np.dtype[Any]", want: "np.dtype[Any]", *, strong: bool) -> bool:
-    """Returns whether JAX itself would convert: 64 bits to 32, a Python number to any type of its kind or above."""
+    """Whether JAX itself would convert: 64 bits to 32, or a Python number to any type of its kind or above."""
     if strong:
         return have.kind == want.kind and have.itemsize == 2 * want.itemsize and have.itemsize >= 8
     ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}

@@ -1,4 +1,7 @@
-"""A plan bound to devices: validated and compiled once, then a flat list of prepared calls."""
+"""Loads a plan on devices: validates and compiles it once, then runs it as a flat list of prepared calls.
+
+The API's stages call it. It binds arguments, waits for a scheduler slot, enqueues the run and returns handles.
+"""
 
 import threading
 import weakref
@@ -42,7 +45,7 @@ from pathways.runtime.monitor import Gate
 
 
 class LoadedPlan:
-    """A plan ready to run. `run` enqueues everything and returns futures."""
+    """A plan that is ready to run. `run` enqueues all of its work and returns futures."""
 
     def __init__(self, plan: Plan, controller: Controller, path: str = "plan", *, sequential: bool = False) -> None:
         validate(plan, path)
@@ -64,14 +67,14 @@ class LoadedPlan:
         self._line = controller.flights.line(min(self._keys)) if self._keys else None
         self._peaks = self._limited_peaks()
         self._seconds = 1e-3
-        """Seconds that a run takes: a moving average."""
+        """Duration of a run in seconds: a moving average."""
         self.calls_back = any(c.callbacks for c in plan.computations)
         """Whether a run calls host callbacks."""
         self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
         self._bind = self._binder.bind_and_report if self._binder.may_be_large else self._binder.bind
 
     def _input(self, number: int, port: Port) -> Input | None:
-        """Returns where the argument goes; None for one that the plan does not read."""
+        """Returns the slot and layout of an argument, None if the plan does not read it."""
         if port.slot < 0:
             return None
         index = self._offsets[port.island] + port.slot
@@ -93,7 +96,7 @@ class LoadedPlan:
         return [self._offsets[island] + slot for slot in run.outputs]
 
     def _limited_peaks(self) -> dict[Hashable, int]:
-        """Counts a run's bytes on each device that has a limit. Constants count as held while the plan is loaded."""
+        """Returns a run's bytes on each device that has a limit. Constants count as held while the plan is loaded."""
         peaks: dict[Hashable, int] = {}
         ledger, between = self._controller.ledger, self._engine.bytes_between
         for mesh in range(len(self.plan.meshes)):
@@ -115,33 +118,33 @@ class LoadedPlan:
 
     @cached_property
     def costs(self) -> dict[str, IslandCost]:
-        """The operations and bytes that XLA counts of a run, by island."""
+        """Returns XLA's operation and byte counts of a run, by island."""
         return self._engine.costs()
 
     @property
     def lost(self) -> PhysicalIsland | None:
-        """An island of the plan that has lost a device; None where all are whole."""
+        """Returns an island of the plan that has lost a device, None if none has."""
         machine = self._controller.machine
         if self._changes != machine.changes:
             changes = machine.changes
             self._lost = next((i for i in self._islands.values() if i.lost), None)
             if self._lost is None and any(isinstance(b.array, Poison) for b in self._held.values()):
-                self._engine.put_constants()  # on devices that are back, with nothing on them
+                self._engine.put_constants()  # returned devices are empty
                 self._held = self._hold_constants(dict(self._engine.constants))
             self._changes = changes
         return self._lost
 
     @property
     def inputs(self) -> Sequence[Input | None]:
-        """Where each argument goes; None for one that the plan does not read."""
+        """Returns the slot and layout of each argument, None for an argument that the plan does not read."""
         return self._inputs
 
     def run(self, arguments: Sequence[Any], observers: Sequence[Observer] = ()) -> list[Handle]:
-        """Enqueues one run when its turn has come; `arguments` has one value an input port. Returns handles.
+        """Enqueues one run when the scheduler grants a slot; returns handles. `arguments` has one value per input port.
 
-        A run that waits for values is enqueued in the background, unless it has `observers` of its own.
-        Raises PWC0501 for arguments that do not fit, PWC0207 for donated ones, PWC0506 and PWC0507 where memory does
-        not suffice, PWC0508 for arguments of another client.
+        A run that waits for values is enqueued in the background, unless it has `observers` of its own. Raises PWC0501
+        for arguments that do not match, PWC0207 for donated ones, PWC0506 and PWC0507 for lack of memory, PWC0508 for
+        arguments of another client.
         """
         controller, client = self._controller, current_client.get()
         if (around := callbacks.running_here()) is not None:
@@ -168,7 +171,7 @@ class LoadedPlan:
         promise: Promise | None = None,
         observers: Sequence[Observer] = (),
     ) -> list[Handle]:
-        """Enqueues the run on this thread."""
+        """Enqueues a run on this thread."""
         controller = self._controller
         bound = Bound()
         frame = Frame(self._engine.size, self._engine.constants)
@@ -197,7 +200,7 @@ class LoadedPlan:
             return self._results(frame.values, bound.owners, client, number)
         finally:
             try:
-                for handle in bound.taken if launched else ():  # only now: results may share its buffer
+                for handle in bound.taken if launched else ():  # not earlier: results may share the buffer
                     handle.give_up(self.plan.name, caller())
                 for handle in () if launched else bound.claims:
                     handle.unclaim()
@@ -209,7 +212,7 @@ class LoadedPlan:
     def _promised(
         self, awaited: Sequence[Awaited], values: list[Any], bound: Bound, client: ClientState, number: int
     ) -> list[Handle]:
-        """Starts a thread that waits for the callbacks of a run that is enqueued; returns handles that promise."""
+        """Starts a thread that waits for the callbacks of an enqueued run; returns handles that hold a promise."""
         controller, line = self._controller, caller()
         known = {i: b for i, b in self._held.items() if b.client is client}
         promise = Promise(number, self.plan.name, client, self.calls_back, line)
@@ -220,7 +223,7 @@ class LoadedPlan:
                 for outcome in awaited:
                     outcome.wait(values)
                 results.keep(self._results(values, bound.owners, client, number))
-            except Exception as error:  # any error must reach those who read a result
+            except Exception as error:  # any error must be raised where a result is read
                 controller.store.resolve(promise, self._failure(error, line))
             finally:
                 controller.store.let_go(bound.kept)
@@ -236,9 +239,9 @@ class LoadedPlan:
         arguments: Sequence[Any],
         handles: Sequence[Handle | None],
     ) -> list[Handle]:
-        """Starts a thread that enqueues the run; returns handles whose buffers hold a promise until then.
+        """Starts a thread that enqueues the run after earlier runs; returns handles that hold a promise until then.
 
-        Wrong arguments raise here; later errors are raised where a result is read.
+        Raises errors of arguments here; later errors are raised where a result is read.
         """
         controller, store, line = self._controller, self._controller.store, caller()
         if self._peaks:
@@ -249,15 +252,15 @@ class LoadedPlan:
         known = {i: b for i, b in self._held.items() if b.client is client} | passed_on(self._inputs, held)
         promise = Promise(number, self.plan.name, client, self.calls_back, line)
         results = PromisedResults(promise, self._results_of, store, known)
-        given_up = Gate()  # closed, the run would see the arguments that the caller donates as shared, and copy them
+        given_up = Gate()  # while closed, donated arguments look shared, and the run would copy them
 
         def work() -> None:
             try:
                 given_up.pass_through()
                 promise.wait_for(earlier)
-                with transfer_guard("allow"), on_behalf_of(line):  # the guard was asked when the call was made
+                with transfer_guard("allow"), on_behalf_of(line):  # the guard was applied at the call
                     results.keep(self._run(number, client, given, held, promise))
-            except Exception as error:  # any error must reach those who read a result
+            except Exception as error:  # any error must be raised where a result is read
                 store.resolve(promise, self._failure(error, line))
             finally:
                 held.clear()
@@ -275,7 +278,7 @@ class LoadedPlan:
         return results.handles
 
     def _given(self, wanted: Input | None, value: Any, handle: Handle | None) -> Any:
-        """Checks an argument, and copies a host array: the caller may change it right after the call."""
+        """Checks an argument and copies a host array, since the caller may change the array right after the call."""
         if wanted is None:
             return value
         if handle is None:
@@ -302,7 +305,7 @@ class LoadedPlan:
         return Request(number, client.label, self.plan.name, self._keys, client.weight, seconds, bytes_)
 
     def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
-        """Registers the run as enqueuing: the watchdog sees it from now on."""
+        """Registers the run as enqueuing, so that the watchdog monitors it."""
         controller, request = self._controller, ticket.request
 
         def done(seconds: float) -> None:
@@ -319,14 +322,14 @@ class LoadedPlan:
         return flight
 
     def _is_done(self, values: list[Any]) -> bool:
-        """Returns whether a run of one computation is done already: a small one runs on the thread that enqueues it."""
+        """Whether a run of one computation is already complete. A small run executes on the thread that enqueues it."""
         return bool(self._only) and all(is_any_array(values[i]) and values[i].is_ready() for i in self._only)
 
     @uninterrupted
     def _flown(self, ticket: Ticket | None, flight: Flight | None, values: list[Any]) -> None:
-        """Ends the run's turn, since all of it is in the queues of devices: others may enqueue, and its end is awaited.
+        """Releases the run's slot because all of its work is enqueued on devices, and tracks the run's completion.
 
-        All memory that it may take stays reserved until it is done: devices use buffers whose handles were dropped.
+        The run's peak memory stays reserved until completion, since devices use buffers whose handles were dropped.
         """
         controller = self._controller
         if ticket is None:
@@ -360,14 +363,14 @@ class LoadedPlan:
             buffer = owners.get(index) or self._held.get(index)
             if buffer is None or buffer.client is not client:
                 array = values[index]
-                if self.lost is not None and not isinstance(array, Poison):  # lost while the run was enqueued
+                if self.lost is not None and not isinstance(array, Poison):  # lost during enqueuing
                     array = lost_among(self._islands.values(), result.side.devices) or array
                 buffer = owners[index] = result.stored(array, client, number)
             handles.append(self._controller.store.hold(buffer, values[index]))
         return handles
 
     def _hold_constants(self, constants: Mapping[int, Any]) -> dict[int, StoredBuffer]:
-        """Makes buffers of constants that are results: the plan holds them, too, so that no run overwrites them."""
+        """Returns buffers for constants that are results. The plan holds them too, so that no run overwrites them."""
         client = current_client.get()
         return {r.index: r.stored(constants[r.index], client, -1) for r in self._results_of if r.pinned}
 
@@ -377,7 +380,7 @@ def _is_promised(handle: Handle | None) -> TypeGuard[Handle]:
 
 
 def _less(bytes_: dict[Hashable, int], buffer: StoredBuffer) -> None:
-    """Subtracts the bytes of a buffer that the client holds already."""
+    """Subtracts the bytes of a buffer that the client already holds."""
     for device in buffer.devices:
         if device in bytes_:
             bytes_[device] = max(0, bytes_[device] - buffer.bytes)

@@ -1,4 +1,7 @@
-"""The results of a run in the background: handles that a client holds before the run has made their arrays."""
+"""Results of a background run: handles that a client holds before the run has made the arrays.
+
+`LoadedPlan` creates them for runs that are not yet enqueued or that wait for host callbacks.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +12,7 @@ from pathways.runtime.host.run.background import Promise
 
 
 class PromisedResults:
-    """One handle a result. Some have their arrays already: an argument that is returned as it is, or a constant."""
+    """One handle per result. An argument that is returned unchanged, and a constant, have their arrays already."""
 
     def __init__(
         self,
@@ -18,7 +21,7 @@ class PromisedResults:
         store: Store,
         passed_on: Mapping[int, StoredBuffer],
     ) -> None:
-        """`passed_on` are the buffers of arguments and constants that are results as they are, by slot."""
+        """`passed_on`: buffers of the arguments and constants that are returned unchanged, by slot."""
         self._promise = promise
         self._results = results
         self._store = store
@@ -32,7 +35,7 @@ class PromisedResults:
         return self._promised[result.index]
 
     def keep(self, made: Sequence[Handle]) -> None:
-        """Puts the arrays that the run made in place of its promise, and wakes the threads that wait for them."""
+        """Replaces the promise by the arrays that the run made, and wakes the threads that wait for them."""
         for result, handle in zip(self._results, made, strict=True):
             buffer = self._promised.get(result.index)
             if buffer is not None:
@@ -43,7 +46,7 @@ class PromisedResults:
 
 
 def passed_on(inputs: Sequence[Input | None], held: Sequence[Handle | None]) -> dict[int, StoredBuffer]:
-    """Returns, by slot, the buffers of arguments that lie where they are wanted and are not donated."""
+    """Returns, by slot, the buffers of arguments that are already in place and are not donated."""
     return {
         wanted.index: handle.buffer
         for wanted, handle in zip(inputs, held, strict=True)

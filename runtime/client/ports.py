@@ -1,4 +1,7 @@
-"""The inputs and results of a loaded plan: what a run needs to know of each, found once."""
+"""Slots and layouts of a loaded plan's inputs and results, computed once at load.
+
+`LoadedPlan` uses them in every run to place arguments and to describe results.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +27,7 @@ from pathways.runtime.host.run.poison import Origin, Poison
 
 @dataclass(eq=False)
 class Input:
-    """Where one argument goes: a slot, and its layout. `number` is that of the input in the plan."""
+    """The slot and layout of one argument. `number` is the input's number in the plan."""
 
     number: int
     port: Port
@@ -35,11 +38,11 @@ class Input:
     engine: Engine
     controller: Controller
     _placed: Sharding | None = None
-    """The layout of the last argument that needed no move: the next one probably has the same."""
+    """Layout of the last argument that needed no move. The next argument probably has the same layout."""
     _moves: dict[Any, Callable[[Any], Any]] = field(default_factory=dict[Any, Callable[[Any], Any]])
 
     def put(self, array: "np.ndarray[Any, Any]") -> Any:
-        """Puts an argument, in its stored form, where the plan wants it."""
+        """Copies an argument, in its stored form, to the location that the plan needs."""
         return self.engine.put(self.number, array, self.type, self.side)
 
     def is_in_place(self, buffer: StoredBuffer) -> bool:
@@ -52,7 +55,7 @@ class Input:
         return True
 
     def arrive(self, handle: Handle) -> Any:
-        """Returns the array of a handle where the plan wants it: as it is, or moved from another program's place."""
+        """Returns a handle's array at the location that the plan needs, moved there if necessary."""
         buffer, array = handle.buffer, handle.array()
         self.check(buffer)
         if isinstance(array, Poison) or self.is_in_place(buffer):
@@ -61,14 +64,14 @@ class Input:
         if key not in self._moves:
             source = Side(buffer.sharding, sharding_of(array), buffer.devices)
             self._moves[key] = prepare_move(self.controller, self.type, source, self.side)
-        held, array = handle.share()  # another run may be donating it at this moment
+        held, array = handle.share()  # a concurrent run may be donating it
         try:
             return array if isinstance(array, Poison) else self._moves[key](array)
         finally:
             held.drop()
 
     def check(self, buffer: StoredBuffer) -> None:
-        """Raises PWC0501 for a buffer of another shape or element type."""
+        """Raises PWC0501 for a buffer of a different shape or element type."""
         if buffer.dtype != self.port.dtype or buffer.type != self.type:
             have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{self.port.dtype} {list(self.type.shape)}"
             error = WrongInput(name=self.port.name, program=self.program, have_=have, rule=need, where=caller())
@@ -77,7 +80,7 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Where one result comes from: a slot, its layout, and the computation that makes it."""
+    """The slot and layout of one result, and the computation that makes it."""
 
     port: Port
     index: int
@@ -88,7 +91,7 @@ class Result:
 
     @cached_property
     def bytes(self) -> int:
-        """On each of its devices."""
+        """Returns the bytes on each of its devices."""
         return self.type.shard_bytes(self.side.local.shard_shape(self.type.shape))
 
     def stored(self, array: Any, client: ClientState, run: int) -> StoredBuffer:

@@ -1,4 +1,7 @@
-"""Arrays that another process has: known here by number, and by the run that makes them."""
+"""Futures of arrays and runs on hosts in other processes, identified by numbers.
+
+The remote engine creates them. `client/arrays.py` gives the rest of the client the same interface as for local arrays.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -13,24 +16,24 @@ from pathways.runtime.monitor import Gate
 
 
 class RemoteRun:
-    """A run of a plan, as far as one host executes it: a future."""
+    """A future of one host's partition of a run."""
 
     __slots__ = ("_cancel", "_ended", "_first", "_waits", "cancelled", "causes", "everything", "found")
 
     def __init__(self, cancel: Callable[[Diagnostic], bool] | None = None) -> None:
-        """`cancel` tells all hosts of the run that it is; None: nothing of it waits for values."""
+        """`cancel` cancels the run on all of its hosts. None: nothing in the run waits for values."""
         self._ended = False
         self._waits: list[Gate] = []
-        """Of who waits for its end, one a wait: most runs are not waited for, and an Event takes 5 us to make."""
+        """One gate per waiting thread. Most runs have no waiting thread, and creating an Event takes 5 us."""
         self._first = [True]
         self._cancel = cancel
         self.cancelled: Diagnostic | None = None
         self.causes: dict[int, Diagnostic] = {}
-        """Why results will never be there, by number."""
+        """Errors of results that are never computed, by result number."""
         self.everything: Diagnostic | None = None
-        """Why none will, where the host is gone."""
+        """The error of all results, if the host is lost."""
         self.found: tuple[int, Diagnostic] | None = None
-        """What was looked for in its steps, and found first: at which step, and what is said of it."""
+        """The first step in which a requested check (NaN, infinity) failed, and its diagnostic."""
 
     def end(
         self,
@@ -38,9 +41,9 @@ class RemoteRun:
         everything: Diagnostic | None = None,
         found: tuple[int, Diagnostic] | None = None,
     ) -> bool:
-        """Says what has become of it; the first call counts. Returns True: nothing more will be said of it."""
+        """Records the run's outcome; only the first call has an effect. Returns True: no more messages follow."""
         with contextlib.suppress(IndexError):
-            self._first.pop()  # two threads may say it at once
+            self._first.pop()  # two threads may call it at once
             self.causes, self.everything, self.found = causes, everything, found
             self._ended = True
             while self._waits:
@@ -51,20 +54,20 @@ class RemoteRun:
         return self._ended or self.cancelled is not None
 
     def block_until_ready(self) -> None:
-        """Waits for its end, good or bad."""
+        """Waits until the run completes or fails."""
         if not self._ended:
             self._waits.append(gate := Gate())
-            if not self._ended:  # else who has ended it may not have seen the gate
+            if not self._ended:  # otherwise `end` may have missed the gate
                 with Activity("a run waits for its turn", unit=ELSEWHERE):
                     gate.pass_through()
 
     def wait_for_results(self) -> None:
-        """Waits until its results are there, or will never be."""
+        """Waits until the results are computed or have failed."""
         if self.cancelled is None:
             self.block_until_ready()
 
     def cancel(self, cause: Diagnostic) -> bool:
-        """Ends its loops on data, on all hosts; returns False where it has none, or has ended on all of them."""
+        """Ends the run's data-dependent loops on all hosts; returns False if it has none or is complete."""
         return self._cancel is not None and self._cancel(cause)
 
     def cause(self, result: int) -> Diagnostic | None:
@@ -72,15 +75,15 @@ class RemoteRun:
 
 
 class Parts:
-    """The futures of one run with loops on data, a part for each of its hosts: it is cancelled as a whole."""
+    """The futures of one run with data-dependent loops, one per host. The run is cancelled as a whole."""
 
     def __init__(self, tell: Callable[[Diagnostic], None]) -> None:
-        """`tell` ends its loops on all hosts; it may be called again."""
+        """`tell` ends the run's loops on all hosts. It may be called repeatedly."""
         self._tell = tell
         self._parts: list[RemoteRun] = []
 
     def add(self) -> RemoteRun:
-        """Makes the future of what one host executes of the run."""
+        """Creates the future of one host's partition of the run."""
         self._parts.append(part := RemoteRun(self._cancel))
         return part
 
@@ -94,14 +97,14 @@ class Parts:
 
 
 class ArrayStore(Protocol):
-    """The arrays of a host in another process (client/remote/remote_island.py)."""
+    """The arrays of an island in another process (client/remote/remote_island.py)."""
 
     def free(self, number: int) -> None:
-        """Says that no run will name an array again; may be called anywhere, also by the garbage collector."""
+        """Frees an array that no run will name again. Any thread and the garbage collector may call it."""
         ...
 
     def fetch(self, number: int, shard: int) -> "tuple[tuple[int, ...], bytes]":
-        """Copies an array, or one of its shards, to this process: its shape and its values."""
+        """Copies an array or one shard to this process; returns its shape and its values."""
         ...
 
     def copy(self, number: int) -> int:
@@ -110,15 +113,15 @@ class ArrayStore(Protocol):
 
     @property
     def lost(self) -> Diagnostic | None:
-        """Why the host is gone; None while it is there."""
+        """Returns why the host is lost, None while it is connected."""
         ...
 
 
 class RemoteArray:
-    """One array on a host: a future, as an array on a device of this process is one. Its death frees the array.
+    """A future of one array on a host, like a `jax.Array` in this process. Its deletion frees the array on the host.
 
-    `carried`: the message with the values of an array that is sent with the first run that reads it. Until then the
-    host does not know the array, so no other message may name it.
+    `carried`: the message with the array's values, if the values are sent with the first run that reads the array.
+    Until then the host does not know the array, so no other message may name it.
     """
 
     __slots__ = ("_result", "_run", "carried", "number", "store", "type")
@@ -144,11 +147,11 @@ class RemoteArray:
         return False
 
     def failure(self) -> Diagnostic | None:
-        """Why it will never be there, where that is known."""
+        """Returns the error of an array that is never computed, None if no error is known."""
         return self._run.cause(self._result) if self._run is not None and self._run.is_ready() else None
 
     def block_until_ready(self) -> None:
-        """Waits for the run that makes it. Raises the first cause where it will never be there."""
+        """Waits for the run that makes the array. Raises the first cause if the array is never computed."""
         if self._run is not None:
             self._run.wait_for_results()
             if (cause := self._run.cause(self._result)) is not None:
@@ -157,11 +160,11 @@ class RemoteArray:
             raise PathwaysError(lost)
 
     def fetch(self, shard: int = -1) -> "np.ndarray[Any, Any]":
-        """Waits for it, and copies it, or one of its shards, to this process."""
+        """Waits for the array and copies it, or one of its shards, to this process."""
         self.block_until_ready()
         shape, raw = self.store.fetch(self.number, shard)
         return np.frombuffer(raw, numpy_dtype(self.type.dtype)).reshape(shape)
 
     def copied(self) -> "RemoteArray":
-        """A copy on its host, made behind all runs that were started before."""
+        """Copies the array on its host, after all runs that were started before."""
         return RemoteArray(self.store, self.store.copy(self.number), self.type, self._run, self._result)

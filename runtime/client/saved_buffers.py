@@ -1,4 +1,7 @@
-"""Arrays in files, written and read by those who have the devices: hosts, or this process where it has them itself."""
+"""Writes arrays of snapshots to files and reads them back, on the hosts that have the devices or in this process.
+
+Called by `pw.save` and `pw.restore`.
+"""
 
 import json
 import os
@@ -27,7 +30,7 @@ from pathways.runtime.wire import messages as m
 
 @dataclass(frozen=True)
 class SavedAs:
-    """What is read: where it lies, and what the user calls it and its element type."""
+    """An array to read: its folder, file entry, user-visible name and element type."""
 
     folder: Path
     file: ArrayFile
@@ -37,20 +40,20 @@ class SavedAs:
 
 @dataclass(frozen=True)
 class BufferPlace:
-    """Where an array lies on a machine: devices of one island in the order of a mesh, and how they share it."""
+    """The location of an array: devices of one island in mesh order, and the sharding over them."""
 
     sharding: Sharding
     devices: tuple[Any, ...]
     _keeper: Keeper = field(default_factory=Keeper, compare=False, repr=False)
 
     def keep(self, machine: Machine) -> "BufferPlace":
-        """Keeps the island bound while this place is alive; returns the place."""
+        """Keeps the island bound while this object is alive; returns the object."""
         machine.keep(self.devices, self._keeper)
         return self
 
 
 def place_of_buffer(machine: Machine, buffer: StoredBuffer) -> BufferPlace | None:
-    """Where a buffer lies; None where the machine has no such devices, or has lost one of them."""
+    """Returns the location of a buffer, None if the machine lacks one of its devices or has lost one."""
     islands = {island.name if island else "" for island in map(machine.island_of, buffer.devices)}
     if len(islands) != 1 or "" in islands or lost_among(machine.islands, buffer.devices) is not None:
         return None
@@ -58,8 +61,10 @@ def place_of_buffer(machine: Machine, buffer: StoredBuffer) -> BufferPlace | Non
 
 
 def write_array(array: Any, folder: Path, file: ArrayFile) -> None:
-    """Writes an array where its devices are. Waits for it, and raises as reading it does; PWC0606 where the file cannot
-    be written, PWC0910 where its host ends meanwhile."""
+    """Writes an array from its devices. Waits for the array and raises the same errors as reading it.
+
+    Raises PWC0606 if the file cannot be written, PWC0910 if its host is lost meanwhile.
+    """
     if not isinstance(array, RemoteArray):
         write_shards(array, folder, file)
         return
@@ -70,9 +75,9 @@ def write_array(array: Any, folder: Path, file: ArrayFile) -> None:
 
 
 def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, place: BufferPlace) -> Handle:
-    """Reads an array onto its devices when there is room; gives a handle for the client.
+    """Reads an array onto its devices when memory is free; returns a handle for the client.
 
-    Raises PWC0615 where the file is damaged, PWC0506, PWC0507, PWC0515 as a run does, PWC0910 where its host is gone.
+    Raises PWC0615 if the file is damaged, PWC0506, PWC0507, PWC0515 as a run does, PWC0910 if its host is lost.
     """
     controller.check_open(client)
     type_ = saved.file.type

@@ -1,7 +1,7 @@
-"""Buffers that outlive a run: opaque handles with reference counts on the logical buffer, not on shards.
+"""Stores buffers that outlive a run: opaque handles with reference counts per logical buffer, not per shard.
 
-A handle may be shared by several holders (a value returned twice, an argument returned as it is, a constant). What is
-shared is never overwritten: donating such a buffer donates a copy.
+Loaded plans and the API hold buffers through it. Several handles may share a buffer: a value returned twice, an
+argument returned unchanged, or a constant. A shared buffer is never overwritten: donating it donates a copy.
 """
 
 import _thread
@@ -33,20 +33,20 @@ from pathways.runtime.states import BUFFER, Life
 
 @dataclass(frozen=True, eq=False)
 class Suspended:
-    """Stands in a buffer whose values left device memory because its client was suspended."""
+    """The content of a buffer whose values left device memory because its client was suspended."""
 
     client: str
 
 
 DELETED = "delete()"
-"""Stands for the taker of an array that its owner deleted; no program has this name."""
+"""The `taken_by` value of an array that its owner deleted. No program has this name."""
 
 
 @dataclass(eq=False)
 class StoredBuffer:
-    """One logical buffer: the array (or a promise of it, or poison), where it lies, and how many handles hold it.
+    """One logical buffer: the array (or its promise, or poison), its location, and the number of handles that hold it.
 
-    `pinned`: a plan holds it, too (a constant). `dtype` is what the user sees, `key<fry>` for PRNG keys.
+    `pinned`: a plan holds it too (a constant). `dtype` is the user-visible type, for example `key<fry>` for PRNG keys.
     """
 
     array: Any
@@ -58,15 +58,15 @@ class StoredBuffer:
     origin: Origin
     client: ClientState
     bytes: int
-    """On each of its devices."""
+    """Bytes on each of its devices."""
     run: int = -1
-    """The number of the run that made it."""
+    """Number of the run that made the buffer."""
     pinned: bool = False
     holders: int = 0
     counted: bool = False
     """Whether its bytes are counted as held on its devices."""
     life: Life = field(default_factory=lambda: Life(BUFFER))
-    """What has become of it (runtime/states.py). Under the store's lock."""
+    """The state of the buffer (runtime/states.py). Guarded by the store's lock."""
 
     @property
     def is_shared(self) -> bool:
@@ -75,19 +75,18 @@ class StoredBuffer:
 
 @dataclass(eq=False)
 class Store:
-    """All buffers that clients of this process hold."""
+    """The buffers that clients of this process hold."""
 
     buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
     changed: Callable[[tuple[Hashable, ...], int, str, int], None] = lambda _devices, _size, _client, _run: None
-    """Tells the scheduler that a client holds so many bytes more on each of these devices, in an array of this run;
-    negative: fewer."""
+    """Notifies the scheduler that a client holds more bytes on each device (negative: fewer), in an array of a run."""
     forked: bool = False
-    # Reentrant: a handle may die, and release, at any allocation under the lock.
+    # Reentrant: garbage collection may delete and release a handle at any allocation under the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @uninterrupted
     def hold(self, buffer: StoredBuffer, array: Any = None) -> "Handle":
-        """Makes a handle on a buffer. `array` is the run's own, put back if the last handle was dropped meanwhile."""
+        """Creates a handle on a buffer. Restores the run's own `array` if the last handle was dropped meanwhile."""
         with self._lock:
             if buffer.array is None:
                 buffer.array = array
@@ -96,7 +95,7 @@ class Store:
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
-            if buffer.client.closed:  # the client was closed while its run was enqueued: this cannot be read
+            if buffer.client.closed:  # the client was closed during enqueuing, so the buffer cannot be read
                 self._forget(buffer)
                 fresh = False
         if fresh and not buffer.pinned and not isinstance(buffer.array, Promise):
@@ -105,7 +104,7 @@ class Store:
 
     @uninterrupted
     def count(self, buffer: StoredBuffer, held: bool) -> None:
-        """Counts the bytes of a buffer as held on its devices, or ends that; a second call does nothing."""
+        """Counts a buffer's bytes as held on its devices, or as no longer held. A second call has no effect."""
         with self._lock:
             same, buffer.counted = buffer.counted == held, held
         if not same:
@@ -113,7 +112,7 @@ class Store:
 
     @uninterrupted
     def replace(self, buffer: StoredBuffer, was: Any, now: Any, *, held: bool) -> bool:
-        """Replaces what a buffer holds, if that is still `was`; returns whether. `held`: `now` takes device memory."""
+        """Replaces a buffer's content if it is `was`; otherwise returns False. `held`: `now` uses device memory."""
         with self._lock:
             if buffer.array is not was:
                 return False
@@ -124,7 +123,7 @@ class Store:
 
     @uninterrupted
     def share(self, handle: "Handle") -> "tuple[Handle, Any]":
-        """Returns a second handle on a handle's buffer, and its array; while it is held, no run overwrites the buffer.
+        """Returns a second handle on a buffer, and its array. No run overwrites the buffer while the handle exists.
 
         Raises as `Handle.array` does.
         """
@@ -134,9 +133,9 @@ class Store:
 
     @uninterrupted
     def claim(self, handle: "Handle", taker: str, claims: "list[Handle]") -> bool:
-        """Reserves a buffer for a run to overwrite; returns False where others hold it. No other run can read it then.
+        """Reserves a buffer for a run to overwrite; returns False if the buffer is shared. Blocks reads of other runs.
 
-        The handle is added to `claims`: given up when the run is enqueued, unclaimed where it was not.
+        Adds the handle to `claims`. The caller gives the handle up when the run is enqueued; otherwise it unclaims it.
         """
         with self._lock:
             if handle.buffer.is_shared or handle.taken_by is not None:
@@ -148,14 +147,14 @@ class Store:
 
     @uninterrupted
     def unclaim(self, handle: "Handle") -> None:
-        """Takes back a claim, since the run that made it was not enqueued: the handle is as it was."""
+        """Cancels a claim because the run that made it was not enqueued. The handle is valid again."""
         with self._lock:
             handle.buffer.life.turn("unclaim")
             handle.taken_by = None
 
     @uninterrupted
     def keep(self, buffers: Iterable[StoredBuffer], kept: list[StoredBuffer]) -> None:
-        """Keeps other runs from overwriting buffers while a run reads them. They are added to `kept`."""
+        """Prevents other runs from overwriting buffers while a run reads them. Adds the buffers to `kept`."""
         with self._lock:
             for buffer in buffers:
                 buffer.holders += 1
@@ -163,7 +162,7 @@ class Store:
 
     @uninterrupted
     def let_go(self, kept: list[StoredBuffer]) -> None:
-        """Ends `keep`: other runs may overwrite these buffers again."""
+        """Reverts `keep`: other runs may overwrite these buffers again."""
         while kept:
             self.release(kept.pop())
 
@@ -176,7 +175,7 @@ class Store:
             self.count(buffer, False)
 
     def _forget(self, buffer: StoredBuffer) -> bool:
-        """Frees a buffer that no handle holds any more; returns whether it was held. Under the lock."""
+        """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""
         gone = self.buffers.pop(id(buffer), None) is not None
         if gone:
             buffer.life.turn("free")
@@ -185,11 +184,11 @@ class Store:
         return gone
 
     def _all(self) -> list[StoredBuffer]:
-        """Copies the list of buffers: the garbage collector may drop a handle at any moment. Under the lock."""
+        """Returns a copy of all buffers: garbage collection may drop handles at any time. The caller has the lock."""
         return list(self.buffers.values())
 
     def in_child(self) -> None:
-        """Marks the store of a forked process: nothing can be read, and a thread that held the lock is not here."""
+        """Marks the store of a forked process as unreadable, and replaces a lock that a missing thread may hold."""
         self.forked = True
         self._lock = threading.RLock()
 
@@ -198,7 +197,7 @@ class Store:
             return [b for b in self._all() if b.client is client]
 
     def drop(self, client: ClientState) -> None:
-        """Frees all buffers of a client; its handles stay, and hold nothing."""
+        """Frees all buffers of a client. Its handles remain, but hold nothing."""
         for buffer in self.of(client):
             with self._lock:
                 gone = self._forget(buffer)
@@ -206,10 +205,11 @@ class Store:
                 self.count(buffer, False)
 
     def lose(self, device: Hashable, cause: Poison) -> None:
-        """Puts poison into every buffer with a shard on a lost device: its handles raise the cause.
+        """Replaces the content of every buffer with a shard on a lost device by poison, so that its handles raise the
+        cause.
 
-        Arrays that other threads are reading are not deleted: to ask a deleted array whether it is ready ends the
-        process (jaxlib 0.10, seen).
+        Arrays that other threads are reading are not deleted. Asking a deleted array whether it is ready ends the
+        process (seen with jaxlib 0.10).
         """
         with self._lock:
             for buffer in self._all():
@@ -218,7 +218,7 @@ class Store:
                     buffer.array = cause
 
     def resolve(self, promise: Promise, cause: Poison) -> None:
-        """Puts poison in place of a promise in every buffer that still holds it, and wakes the threads that wait."""
+        """Replaces a promise by poison in every buffer that still holds it, and wakes the threads that wait for it."""
         with self._lock:
             for buffer in self._all():
                 if buffer.array is promise:
@@ -227,7 +227,7 @@ class Store:
         promise.resolve()
 
     def owners_on(self, device: Hashable) -> dict[str, int]:
-        """Bytes on a device by client."""
+        """Returns the bytes on a device, by client."""
         with self._lock:
             owners: Counter[str] = Counter()
             for buffer in self._all():
@@ -236,19 +236,19 @@ class Store:
             return dict(owners)
 
     def devices_in_use(self) -> set[Hashable]:
-        """Returns the devices that buffers are on, or return to when their client resumes."""
+        """Returns the devices of all buffers, including those of suspended clients."""
         with self._lock:
             return {device for buffer in self._all() for device in buffer.devices}
 
     @property
     def bytes(self) -> int:
-        """Bytes of all logical buffers, replicas counted once."""
+        """Returns the bytes of all logical buffers; replicas count once."""
         with self._lock:
             return sum(b.type.bytes for b in self._all())
 
 
 class Handle:
-    """A client's hold on a buffer; dropping the last one, or giving it up, frees it."""
+    """A client's reference to a buffer. Dropping or giving up the last handle frees the buffer."""
 
     __slots__ = ("__weakref__", "_holds", "_store", "buffer", "taken_at", "taken_by")
 
@@ -257,44 +257,47 @@ class Handle:
         self._holds = True
         self.buffer = buffer
         self.taken_by: str | None = None
-        """The program that it was donated to, or is being donated to; `DELETED` where its owner deleted it."""
+        """The program to which the buffer was or is being donated; `DELETED` if its owner deleted it."""
         self.taken_at: Where | None = None
 
     @uninterrupted
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not self._holds or is_finalizing():  # modules are taken apart, and nothing is counted any more
+        if not self._holds or is_finalizing():  # at shutdown, modules are incomplete and counts unused
             return
         try:
             self._store.release(self.buffer)
-        except KeyboardInterrupt:  # Python would print it here, and go on
+        except KeyboardInterrupt:  # Python would print it here and continue
             _thread.interrupt_main()
 
     @uninterrupted
     def drop(self) -> None:
-        """Ends this hold; a second call does nothing."""
+        """Releases the handle. A second call has no effect."""
         if self._holds:
             self._holds = False
             self._store.release(self.buffer)
 
     @uninterrupted
     def give_up(self, taker: str, where: Where | None = None) -> None:
-        """Ends this hold: the array was donated, at `where`. Other handles keep theirs."""
+        """Releases the handle because the array was donated, at `where`. Other handles stay valid."""
         if self._holds:
             self._holds, self.taken_by, self.taken_at = False, taker, where
             self._store.release(self.buffer)
 
     def unclaim(self) -> None:
-        """Takes back a claim, since the run that made it was not enqueued: the handle is as it was."""
+        """Cancels a claim because the run that made it was not enqueued. The handle is valid again."""
         if self._holds:
             self._store.unclaim(self)
 
     def share(self) -> "tuple[Handle, Any]":
-        """Returns a second handle on the same buffer, and its array; while it is held, no run overwrites the buffer."""
+        """Returns a second handle on the buffer, and its array. While it exists, no run overwrites the buffer."""
         return self._store.share(self)
 
     def array(self) -> Any:
-        """Returns the array or its poison. Raises PWC0207 after donation, PWC0217 after deletion, PWC0508 for another
-        client than its own, PWC0509 when that client is closed."""
+        """Returns the array or its poison.
+
+        Raises PWC0207 after donation, PWC0217 after deletion, PWC0508 for another client, PWC0509 if the owner is
+        closed.
+        """
         if self._store.forked:
             raise PathwaysError(Forked(where=caller()))
         array = self.buffer.array  # read before the checks: another thread may donate or delete the array meanwhile
@@ -312,7 +315,7 @@ class Handle:
         return PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=taker, taken_at=at, where=caller()))
 
     def known(self, timeout: float | None = None) -> Any:
-        """Waits for the run to put the array there, then is as `array`. Returns the promise after `timeout` seconds."""
+        """Waits for the run to make the array, then acts like `array`. Returns the promise after `timeout` seconds."""
         array = self.array()
         if isinstance(array, Promise) and array.wait(timeout):
             return self.array()
@@ -320,7 +323,7 @@ class Handle:
 
     @property
     def is_mine(self) -> bool:
-        """Whether the client of this context may read it."""
+        """Whether the client of the current context may read the buffer."""
         client = self.buffer.client
         return not client.closed and not client.suspended and client is current_client.get()
 
@@ -334,7 +337,7 @@ class Handle:
 
 
 def _event_of(array: Any) -> str:
-    """What becomes of a buffer that holds this from now on."""
+    """Returns the state machine event of a buffer that receives this content."""
     if isinstance(array, Promise):
         return "promise"
     if isinstance(array, Poison):

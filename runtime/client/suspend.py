@@ -1,4 +1,7 @@
-"""Suspends a client: moves its arrays from device memory to the host or to disk, and back; other clients go on."""
+"""Suspends and resumes a client: moves its arrays from device memory to the host or to disk, and back.
+
+Called by `pw.Client`. Other clients continue to run.
+"""
 
 import secrets
 import time
@@ -26,11 +29,11 @@ from pathways.runtime.host.run.poison import Poison, lost_among
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The values of one suspended array, and its place on devices."""
+    """The values of one suspended array, and its location on devices."""
 
     where: Suspended
     real: Any
-    """Its sharding."""
+    """The JAX sharding of the array."""
     host: "np.ndarray[Any, Any] | Path"
 
     def read(self, type_: ArrayType) -> "np.ndarray[Any, Any]":
@@ -39,15 +42,15 @@ class Kept:
         return self.host
 
     def forget(self) -> None:
-        """Deletes its file, if it has one: the values are back on devices, or not wanted any more."""
+        """Deletes the file of the values, if there is one. The values are on devices again, or no longer needed."""
         if isinstance(self.host, Path):
             self.host.unlink(missing_ok=True)
 
 
 def suspend(controller: Controller, client: ClientState, folder: Path | None) -> int:
-    """Frees all device memory of a client when its runs are done; returns the bytes freed. A second call does nothing.
+    """Frees all device memory of a client after its runs; returns the bytes freed. A second call has no effect.
 
-    Arrays of hosts in other processes come to this one. Raises PWC0606 where nothing can be written to `folder`.
+    Arrays on hosts in other processes are copied to this process. Raises PWC0606 if `folder` cannot be written.
     """
     if folder is not None:
         write_folder(folder, {})
@@ -64,7 +67,7 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
             continue
         try:
             host: np.ndarray[Any, Any] | Path = fetched(array)
-        except (PathwaysError, *FAILURES):  # an array that will never be there stays as it is
+        except (PathwaysError, *FAILURES):  # a failed array stays as it is
             continue
         if folder is not None:
             host = _write(folder, np.ascontiguousarray(host).tobytes())
@@ -76,16 +79,16 @@ def suspend(controller: Controller, client: ClientState, folder: Path | None) ->
 
 
 def _write(folder: Path, raw: bytes) -> Path:
-    """Writes a file under a name that cannot be foreseen."""
+    """Writes a file under an unpredictable name."""
     path = folder / f"pathways-{secrets.token_hex(8)}.bin"
     write_private(path, raw)
     return path
 
 
 def resume(controller: Controller, client: ClientState) -> None:
-    """Moves all arrays back to their devices when there is room. Raises PWC0506 and PWC0507 as a run does."""
+    """Moves all arrays back to their devices when memory is free. Raises PWC0506 and PWC0507 as a run does."""
     kept = {b: k for b, k in client.kept.items() if b.array is k.where}
-    keeper = Keeper()  # the islands stay bound while the arrays wait for room there
+    keeper = Keeper()  # islands stay bound while the arrays wait for memory
     controller.machine.keep({d for b in kept for d in b.devices}, keeper)
     wanted: dict[Hashable, int] = {}
     limits = controller.ledger.limits
@@ -102,7 +105,7 @@ def resume(controller: Controller, client: ClientState) -> None:
         for buffer, one in kept.items():
             if buffer.array is one.where:
                 back = _back(controller, buffer, one)
-                # Unless its last handle was dropped meanwhile, or another thread was quicker.
+                # No effect if its last handle was dropped meanwhile, or if another thread was faster.
                 controller.store.replace(buffer, one.where, back, held=is_any_array(back))
         client.forget_kept()
         client.suspended = False
@@ -111,15 +114,15 @@ def resume(controller: Controller, client: ClientState) -> None:
 
 
 def _back(controller: Controller, buffer: StoredBuffer, kept: Kept) -> Any:
-    """Puts the values on their devices; returns the array, or poison that says why not."""
+    """Copies the values to their devices; returns the array, or poison with the cause of a failure."""
     lost = lost_among(controller.machine.islands, buffer.devices)
     if lost is not None:
         return lost
     try:
         host = kept.read(buffer.type)
-    except (OSError, ValueError) as error:  # its file is missing, or cut
+    except (OSError, ValueError) as error:  # its file is missing or truncated
         return Poison(SnapshotGone(name=buffer.name, problem=str(error)))
     try:
         return put_values(controller.machine, host, buffer.type, Side(buffer.sharding, kept.real, buffer.devices))
-    except PathwaysError as error:  # its host is gone, and cannot be started again
+    except PathwaysError as error:  # its host is lost and cannot be restarted
         return Poison(error.diagnostic)

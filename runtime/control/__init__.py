@@ -1,1 +1,1 @@
-"""Which run may enqueue where, and when: the controller, admission to islands, and the scheduling policies."""
+"""Decides which run may enqueue on which island, and when: controller, admission and scheduling policies."""

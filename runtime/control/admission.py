@@ -1,8 +1,9 @@
-"""Turns to enqueue: a client's thread waits for the turn of its run, then enqueues the whole run itself.
+"""Admits runs to the devices of this process: a client's thread waits for a scheduler slot, then enqueues its whole
+run.
 
-There is no scheduler thread: handing work to one takes 40 us. A thread that has an event posts it, and processes all
-that are posted unless another thread does so already; no thread waits for a lock, so that a handle may be dropped
-anywhere.
+`Controller` and `LoadedPlan` call it. There is no scheduler thread, since handing work to one takes 40 us. A thread
+posts an event and processes all posted events, unless another thread is already doing so. No thread waits for a lock,
+so a handle may be dropped anywhere.
 """
 
 import threading
@@ -20,25 +21,25 @@ from pathways.runtime.journal import note
 
 _T = TypeVar("_T")
 PATIENCE = 0.5
-"""Seconds after which a waiting thread checks whether its turn can still come."""
+"""Interval, in seconds, at which a waiting thread checks whether its run can still be scheduled."""
 
 Event: TypeAlias = Callable[[Scheduler], list[int]]
 
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """A run's place in line; the gate is open while it is its turn."""
+    """A run's entry in the queue. The gate is open while the run has its slot."""
 
     request: Request
     gate: Any = field(default_factory=threading.Lock)
     error: Exception | None = None
-    """A failure of the scheduler at an event of this run: who waits raises it."""
+    """An internal scheduler error at an event of this run. The waiting thread raises it."""
 
     def __post_init__(self) -> None:
         self.gate.acquire()
 
     def check(self) -> None:
-        """Raises the failure of the scheduler, if there was one."""
+        """Raises the scheduler's internal error, if there was one."""
         if self.error is not None:
             raise self.error
 
@@ -49,17 +50,17 @@ class Turns:
     def __init__(self, scheduler: Scheduler, why: Callable[[Request], str] = lambda request: "") -> None:
         self.scheduler = scheduler
         self._why = why
-        """Says for people what a run waits for."""
+        """Describes what a run waits for."""
         self.contended = False
-        """Whether any run waits; read between the parts of a long run."""
+        """Whether any run waits. Long runs check it between their pieces."""
         self._tickets: dict[int, Ticket] = {}
         self._events: deque[tuple[Event, Ticket | None]] = deque()
         self._lock = threading.Lock()
 
     def enter(self, request: Request, patience: Callable[[Ticket], None]) -> Ticket:
-        """Waits for the turn of a run. `patience` is called again and again meanwhile, and may raise.
+        """Waits until the run gets a slot. Calls `patience` repeatedly meanwhile; `patience` may raise.
 
-        Any exception meanwhile (Ctrl-C, too) takes the run out of line.
+        Removes the run from the queue on any exception, including KeyboardInterrupt.
         """
         ticket = Ticket(request)
         try:
@@ -73,17 +74,17 @@ class Turns:
         return ticket
 
     def line_up(self, ticket: Ticket) -> None:
-        """Puts a run in line; its gate opens when its turn comes."""
+        """Enqueues a run in the scheduler. Its gate opens when it gets a slot."""
         self._tickets[ticket.request.number] = ticket
         note("run", ticket.request.number, "lined up")
         self.post(lambda scheduler: scheduler.submit(ticket.request), ticket)
 
     def step_aside(self, ticket: Ticket) -> None:
-        """Lets others enqueue for as long as the run waits for data; `pause` brings it back."""
+        """Yields the slot to other runs while this run waits for data. `pause` makes the run wait for a slot again."""
         self.post(lambda scheduler: scheduler.step_aside(ticket.request.number), ticket)
 
     def pause(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
-        """Lets runs that rank before this one go first; returns when it is its turn again."""
+        """Yields to runs that rank before this run; returns when this run has a slot again."""
         self.post(lambda scheduler: scheduler.pause(ticket.request.number), ticket)
         if not ticket.gate.acquire(blocking=False):
             self._wait(ticket, patience)
@@ -117,16 +118,16 @@ class Turns:
 
     @uninterrupted
     def ask(self, question: Callable[[Scheduler], _T]) -> _T:
-        """Asks the scheduler a question after all events that were posted before; returns the answer."""
+        """Queries the scheduler after all events that were posted before; returns the answer."""
         with self._lock:
             self._process()
             answer = question(self.scheduler)
-        self.post(lambda scheduler: [])  # processes the events that were posted meanwhile
+        self.post(lambda scheduler: [])  # processes events posted meanwhile
         return answer
 
     @uninterrupted
     def post(self, event: Event, ticket: Ticket | None = None) -> None:
-        """Posts an event, of this run, which is processed here or by the thread that is processing events now."""
+        """Posts an event of a run. It is processed here, or by the thread that is processing events now."""
         self._events.append((event, ticket))
         while self._events and self._lock.acquire(blocking=False):
             try:
@@ -135,7 +136,7 @@ class Turns:
                 self._lock.release()
 
     def _started(self, event: Event, ticket: Ticket | None) -> list[int]:
-        """Returns the runs that an event starts. If it raises, a bug, its run fails, and no other."""
+        """Returns the runs that an event starts. If the event raises (a bug), only its own run fails."""
         try:
             return event(self.scheduler)
         except Exception as error:
@@ -153,7 +154,7 @@ class Turns:
             event, of = self._events.popleft()
             for number in self._started(event, of):
                 ticket = self._tickets.get(number)
-                if ticket is None:  # given up while its turn came
+                if ticket is None:  # cancelled while it was scheduled
                     self._events.append((lambda scheduler, n=number: scheduler.cancel(n), None))
                 else:
                     ticket.gate.release()
@@ -161,17 +162,17 @@ class Turns:
 
 
 class NoTurns(Turns):
-    """The turns of a process whose runs a controller schedules: each may be submitted at once."""
+    """Admission in a process whose runs are scheduled by a controller: each run may be submitted at once."""
 
     def line_up(self, ticket: Ticket) -> None:
         note("run", ticket.request.number, "was submitted")
         ticket.gate.release()
 
     def enqueued(self, ticket: Ticket, bytes_: Mapping[Hashable, int] | None) -> None:
-        """Does nothing: the controller knows."""
+        """Does nothing: the controller tracks the run."""
 
     def finished(self, ticket: Ticket) -> None:
         note("run", ticket.request.number, "ended")
 
     def cancel(self, ticket: Ticket) -> None:
-        """Does nothing: no line has the run."""
+        """Does nothing: the run is in no queue."""

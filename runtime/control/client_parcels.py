@@ -1,4 +1,7 @@
-"""Checks what a client sends to islands by the controller, as a whole, before it is in line."""
+"""Checks the messages that a client sends to islands through the controller, before they are queued.
+
+Called by the dispatcher. An invalid parcel is rejected as a whole.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,15 +16,15 @@ from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.fields import check_fields
 
 BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
-"""The messages that a client may send to an island after its runs there."""
+"""Message types that a client may send to an island after its runs there."""
 BEFORE = (*BEHIND, m.PutArray)
-"""The messages that may go to an island with a run, before it."""
+"""Message types that may precede a run in its parcel."""
 MAX_BEFORE_BYTES = 1 << 21
-"""The most bytes of such messages."""
+"""Maximum bytes of the messages that precede a run."""
 
 
 class IslandParcel(NamedTuple):
-    """The frames of a run for one island, as all of its hosts get them."""
+    """The frames of a run for one island, as all hosts of the island receive them."""
 
     epoch: int
     before: bytes
@@ -34,19 +37,20 @@ class IslandParcel(NamedTuple):
 
 
 class CheckedParcel(NamedTuple):
-    """A parcel that is a client's own. `results`: the first id of the run's results."""
+    """A parcel that names only ids of its client. `results`: the first id of the run's results."""
 
     parcel: IslandParcel
     results: int
     unloaded: Sequence[int]
-    """The plans that it unloads."""
+    """The plans that the parcel unloads."""
 
 
 def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, transfers: int) -> CheckedParcel:
-    """Checks what a client submits for one island, and gives the run a first transfer number of the controller's own.
+    """Checks a client's parcel for one island, and sets the run's first transfer number to one chosen by the
+    controller.
 
     If a client used one number for two runs, hosts would drop the values of the second run as duplicates. Raises
-    PWC0911 for messages that are not a run and what may go before it, PWC0916 where one names another client's.
+    PWC0911 for invalid or misplaced messages, PWC0916 if a message names an id of another client.
     """
     messages = read_frames(frames, (*BEFORE, m.RunPlan))
     before, run = messages[:-1], messages[-1] if messages else None
@@ -67,8 +71,11 @@ def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, trans
 
 
 def own_parcels(parcels: Iterable[Parcel]) -> tuple[dict[int, IslandParcel], int, list[int]]:
-    """Writes what the client in this process submits, by island; with the first id of the run's results, and the plans
-    that it unloads. Raises PWC0911 for a run that is larger than any message may be."""
+    """Encodes a run of the client in this process.
+
+    Returns its parcels by island, the first id of its results, and the plans that it unloads. Raises PWC0911 for a run
+    that exceeds the maximum message size.
+    """
     found: dict[int, IslandParcel] = {}
     unloaded: list[int] = []
     first = 0
@@ -82,13 +89,13 @@ def own_parcels(parcels: Iterable[Parcel]) -> tuple[dict[int, IslandParcel], int
 
 def _run_frame(run: m.RunPlan) -> bytes:
     made = frame_bytes(run)
-    if len(made) > MAX_NUMBERS_BYTES:  # its host would end the controller's connection
+    if len(made) > MAX_NUMBERS_BYTES:  # its host would close the controller's connection
         raise _bad(f"a run of {len(made):,} bytes", f"at most {MAX_NUMBERS_BYTES:,}")
     return made
 
 
 def check_behind(frame: bytes, client: int) -> m.Message:
-    """Reads what goes behind runs. Raises PWC0911 for anything else, PWC0916 for what names another client's."""
+    """Decodes a message to be sent after runs. Raises PWC0911 for other messages, PWC0916 for foreign ids."""
     match read_frames(frame, BEHIND):
         case [message]:
             check_fields(message, client, f"client {client}")

@@ -1,7 +1,7 @@
-"""The controller of a cluster, in a process of its own: whose turn it is, on which hosts, for many client processes.
+"""The controller of a cluster: schedules the runs of many client processes on the cluster's hosts.
 
-One thread, and nothing of JAX. Data do not come here: clients send inputs to the hosts that read them, and fetch
-results there.
+Runs on one event-loop thread, and must not use JAX. Large inputs and results do not pass through it: clients exchange
+them with the hosts directly.
 """
 
 import json
@@ -38,31 +38,31 @@ from pathways.runtime.wire.message import difference
 from pathways.runtime.wire.peer import Peer, Receive
 
 MAX_FRAME_BYTES = 1 << 26
-"""The most bytes of any message to a controller: data do not come here."""
+"""Maximum bytes of a message to a controller. Array data are not sent to it."""
 MAX_UNREAD_BYTES = 1 << 26
-"""Bytes that a process does not take above which it is given up."""
+"""Maximum unread bytes of a connected process. Above this limit, the process is disconnected."""
 MAX_UNREAD_BY_HOST_BYTES = 1 << 30
-"""The same for a host: the queues of many clients may be sent to it at once."""
-BEAT = 0.5
-"""Seconds between two signs of life."""
+"""The same limit for a host, which may receive the queues of many clients at once."""
+HEARTBEAT_INTERVAL_S = 0.5
+"""Interval of heartbeats to clients."""
 SAYS = 10.0
-"""Seconds in which a process that connects must send its first message."""
+"""Time limit in seconds for the first message of a connecting process."""
 REUSE_LOOK_S = 1.0
-"""Seconds between two checks whether the number of a client can be used again."""
+"""Interval of checks whether a client number can be reused."""
 MOST_INTRODUCED = 1 << 16
-"""The most plans and named clients that a client process may have."""
+"""Maximum number of plans and named clients of a client process."""
 MAX_INTRODUCED_BYTES = 1 << 23
-"""The most bytes of the messages that introduce a client's plans; read, they take about 25 times as much memory."""
+"""Maximum bytes of the messages that introduce a client's plans. Decoded, they take about 25 times as much memory."""
 OF_CLIENTS = (m.Submit, m.Relayed, m.Hold, m.Cancel, m.Introduce, m.Retire, m.Loaded, m.Ask, m.ChangeIslands)
-"""Lists the messages that a client may send."""
+"""Message types that a client may send."""
 FIRST = (m.Hello, m.ComeIn, m.Ask, m.ChangeIslands)
-"""Lists the messages that a process may send before it is a client or a host."""
-PATIENCE = 0.5
-"""Seconds between two looks at runs that wait for memory."""
+"""Message types that a process may send before it is registered as a client or a host."""
+MEMORY_CHECK_INTERVAL_S = 0.5
+"""Interval of checks of runs that wait for memory."""
 
 
 class ClusterController:
-    """What all clients and hosts of a cluster talk to. `address` is where clients find it."""
+    """The server to which all clients and hosts of a cluster connect. Clients find it at `address`."""
 
     def __init__(
         self,
@@ -74,22 +74,22 @@ class ClusterController:
         address: str,
         log: Callable[[str], None] = print_note,
     ) -> None:
-        """`log` is told who has come and gone; in a process of its own that is what `pwc logs` shows."""
+        """`log` receives notes on connecting and disconnecting processes (shown by `pwc cluster logs`)."""
         self._loop, self._platform, self._address, self._log = loop, platform, address, log
         self._sessions: dict[int, ClientSession] = {}
         self.bind = ""
-        """Where members from elsewhere reach it, too; empty: nowhere."""
+        """The address for members on other machines; empty if there is none."""
         self._numbers = ClientNumbers()
         self._policy = policy
         self.members = Members(loop, launcher, topology.islands, self._came, self._gone, log)
         self.dispatcher = Dispatcher(self.members.all, policy)
         self.changes = IslandChanges(loop, topology, self.members, self.dispatcher, self._tell)
         self.members.begin()
-        loop.every(PATIENCE, lambda: refuse_hopeless(self.dispatcher, self._sessions.values()))
-        loop.every(BEAT, self._beat)
+        loop.every(MEMORY_CHECK_INTERVAL_S, lambda: refuse_hopeless(self.dispatcher, self._sessions.values()))
+        loop.every(HEARTBEAT_INTERVAL_S, self._beat)
 
     def accept(self, sock: socket.socket) -> None:
-        """Takes a process of this user; it says what it is, before anything else."""
+        """Accepts a local process of this user. Its first message identifies it."""
         pid, user = process_at(sock)
         if user != os.getuid():
             sock.close()
@@ -97,11 +97,11 @@ class ClusterController:
         self._let_in(sock, Caller(pid))
 
     def accept_member(self, stream: Transport, member: Identity) -> None:
-        """Takes a member of the cluster from elsewhere."""
+        """Accepts a cluster member from another machine."""
         self._let_in(stream, Caller(member=member))
 
     def _let_in(self, stream: Transport, caller: Caller) -> None:
-        """Hears what a process wants; one that does not say so is dropped."""
+        """Waits for the first message of a process; disconnects a process that sends none."""
         meet = self._meeting(caller)
         peer = Peer(self._loop, stream, FrameReader(lambda kind: min(MAX_FRAME_BYTES, most_bytes(kind))))
         peer.max_unread_bytes = MAX_UNREAD_BYTES
@@ -113,7 +113,7 @@ class ClusterController:
         return _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
 
     def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
-        peer.receive = self._meeting(caller)  # it is not silent any more, and may ask again
+        peer.receive = self._meeting(caller)  # it has sent its first message, and may send more requests
         match message:
             case m.Hello():
                 caller.check("host", self._address)
@@ -129,11 +129,11 @@ class ClusterController:
             case m.Ask() if message.what == "host" and caller.member is not None:
                 caller.check("host", self._address)
                 self._tell_spec(caller.member.name, peer, message.request)
-            case m.Ask():  # of who is no client, and has no need to be
+            case m.Ask():  # from a process that is not a client
                 caller.check("client", self._address)
-                peer.on_end = lambda peer, reason: None  # it leaves with its answer
+                peer.on_end = lambda peer, reason: None  # it disconnects after its answer
                 self._answer(peer, message)
-            case m.ChangeIslands():  # as above
+            case m.ChangeIslands():  # also from a process that is not a client
                 caller.check("client", self._address)
                 self._change(peer, message)
             case _:
@@ -146,7 +146,7 @@ class ClusterController:
         self.members.tell_spec(name, peer, tell)
 
     def _come_in(self, peer: Peer, message: m.ComeIn, caller: Caller) -> None:
-        """Lets a client in. Raises PWC0918 for one of another version, and where no number is left."""
+        """Registers a client. Raises PWC0918 for another version, or if no client number is free."""
         if other := difference(message.versions):
             raise PathwaysError(NoCluster(address=self._address, reason=f"it is of another version: {other}"))
         check_fields(message, 0, str(caller))
@@ -161,13 +161,13 @@ class ClusterController:
         self._welcome(session)
 
     def come_in_here(self, peer: ClientPeer) -> ClientSession:
-        """Lets in the client whose process this is, and which has started the cluster: number 0."""
+        """Registers the client in this process, which has started the cluster, as number 0."""
         session = ClientSession(0, "", os.getpid(), peer)
         self._welcome(session)
         return session
 
     def _welcome(self, session: ClientSession) -> None:
-        """Tells all hosts of a client, and the client of the hosts."""
+        """Notifies all hosts of a client, and sends the client the endpoints of the hosts."""
         self._sessions[session.number] = session
         for rank in all_ranks(self.members.all):
             rank.post(session.expected_by(rank))
@@ -183,7 +183,7 @@ class ClusterController:
             session.peer.send(message)
 
     def _beat(self) -> None:
-        """Gives all clients a sign of life."""
+        """Sends a heartbeat to all clients."""
         self._tell(m.Beat(0, 0))
 
     def _change(self, peer: ClientPeer, message: m.ChangeIslands) -> None:
@@ -210,7 +210,7 @@ class ClusterController:
             self.members.ask(rank, lambda n: m.Forget(n, session.number), lambda _, rank=rank: forgotten(rank))
 
     def _reuse(self, session: ClientSession) -> None:
-        """Frees the number of a client that is gone from all hosts, when its last runs have ended."""
+        """Frees the number of a client that all hosts have removed, after its last runs complete."""
         if any(client_of(run) == session.number for run in self.dispatcher.runs):
             self._loop.after(REUSE_LOOK_S, lambda: self._reuse(session))
         else:
@@ -223,7 +223,7 @@ class ClusterController:
         self.hear(session, message, len(payload))
 
     def hear(self, session: ClientSession, message: m.Message, size: int = 0) -> None:
-        """Does what a client says by a message, which is checked, and had so many bytes on a stream."""
+        """Handles a checked message of a client. `size`: its bytes on a stream."""
         try:
             self._hear(session, message, size)
         except PathwaysError:
@@ -235,7 +235,7 @@ class ClusterController:
     def failed_at(self, message: m.Message, error: Exception) -> bool:
         """Fails only the run that a message names, after an internal error of the controller.
 
-        Returns False where it names none.
+        Returns False if the message names no run.
         """
         cause = controller_failed(f"a {type(message).__name__}", error)
         run = getattr(message, "run", None)
@@ -291,13 +291,13 @@ class ClusterController:
                 raise _unknown(message)
 
     def _from_host(self, rank: Rank, kind: int, payload: bytes | bytearray) -> None:
-        """Takes what a host says."""
+        """Handles a message from a host."""
         message = decode(kind, payload)
         try:
             self._hear_host(rank, message)
         except PathwaysError:
             raise
-        except Exception as error:  # of this controller: the host is as good as before
+        except Exception as error:  # an error of this controller: the host is still usable
             self.failed_at(message, error)
 
     def _hear_host(self, rank: Rank, message: m.Message) -> None:
@@ -320,7 +320,7 @@ class ClusterController:
                 raise _unknown(message)
 
     def _run_ended(self, rank: Rank, said: m.Done | m.Failed) -> None:
-        """Tells the client of the end of a run on a host, if the host has not, and starts what waits for it."""
+        """Notifies the client that a run completed on a host, unless the host already has, and starts waiting runs."""
         session = self._sessions.get(client_of(said.run))
         if session is not None and not said.is_told:
             session.peer.pass_on(rank.member.number, rank.member.epoch.number, rank.rank, said)
@@ -351,7 +351,7 @@ class ClusterController:
                 raise PathwaysError(BadMessage(have_=f"a question for {message.what}", rule="status, stacks or stop"))
 
     def _stacks(self, answer: Callable[[Any], None]) -> None:
-        """Says where each host is, as soon as all have said it, or two seconds have gone."""
+        """Answers with the stacks of all hosts when all have replied, or after two seconds."""
         ranks = list(all_ranks(self.members.all))
         said = {rank.name: "it does not answer" for rank in ranks}
         missing = {rank.name for rank in ranks if rank.peer is not None}
@@ -378,13 +378,13 @@ class ClusterController:
         return known | status_of_cluster(self._platform, self.members.all, self.dispatcher, self._sessions.values())
 
     def close(self) -> None:
-        """Ends all hosts, and the loop."""
+        """Terminates all hosts and stops the loop."""
         self.members.close()
         self._loop.end()
 
 
 def _told(receive: Receive) -> Receive:
-    """Tells a process what is wrong with what it sent, before its stream ends."""
+    """Wraps a receiver: sends a process the error of its message before its stream is closed."""
 
     def take(peer: Peer, kind: int, payload: bytes | bytearray) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The status of a cluster, as its controller tells it."""
+"""Builds the status of a cluster that the controller sends to clients."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -13,7 +13,7 @@ from pathways.runtime.control.sessions import ClientSession
 def status_of_cluster(
     platform: str, members: Iterable[Member], dispatcher: Dispatcher, sessions: Collection[ClientSession]
 ) -> dict[str, Any]:
-    """Says what is going on, for `pwc status`: islands with their hosts, and clients."""
+    """Returns the status for `pwc status`: islands with their hosts, and clients."""
     scheduler, ledger = dispatcher.scheduler, dispatcher.ledger
     islands: list[dict[str, Any]] = []
     for member in members:
@@ -53,13 +53,13 @@ def status_of_cluster(
 
 
 def _said_of(session: ClientSession, runs: int, why: str) -> dict[str, Any]:
-    """A client, for `pwc status`: what is under way of it, why that waits, and what the clients inside have had."""
+    """Returns a client's status for `pwc status`: its runs, why they wait, and the usage of the clients inside it."""
     had = {k: {"weight": h.weight, "runs": h.runs, "seconds": h.seconds} for k, h in session.had.items()}
     return {"name": session.name, "number": session.number, "pid": session.pid, "runs": runs, "why": why, "had": had}
 
 
 def _hosts_of(member: Member) -> list[dict[str, Any]]:
-    """The hosts of an island, for `pwc status`: a process is 0 where none is known."""
+    """Returns the hosts of an island for `pwc status`. The process is 0 if it is not known."""
     pids = list(member.process.pids) if member.process is not None else []
     pids += [0] * (len(member.ranks) - len(pids))
     return [{"name": r.name, "pid": pid, "arrays": r.arrays} for r, pid in zip(member.ranks, pids, strict=True)]

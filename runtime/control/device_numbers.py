@@ -1,4 +1,4 @@
-"""Numbers of all devices of a cluster, by which clients say how many bytes a run takes, and what they hold."""
+"""Numbers all devices of a cluster for the dispatcher. Clients use the numbers to report memory of runs and arrays."""
 
 from collections.abc import Container, Hashable, Sequence
 
@@ -7,13 +7,13 @@ from pathways.runtime.wire.errors import BadMessage
 
 
 class DeviceNumbers:
-    """Devices by number: each is an island, by name, and a position there."""
+    """The devices of a cluster by number, each as an island's name and a position."""
 
     def __init__(self) -> None:
         self._devices: list[tuple[str, int]] = []
 
     def add(self, island: str, size: int) -> int:
-        """Numbers the devices of an island that has come, unless it was there with as many; returns the first number.
+        """Numbers the devices of an added island, unless it had as many devices before; returns the first number.
 
         If the island returns with another size, its old numbers stay valid but map to no device, because clients may
         still free arrays there.
@@ -36,7 +36,7 @@ class DeviceNumbers:
         return next(number for number, one in enumerate(self._devices) if one == device)
 
     def pairs(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """Devices, by number, and bytes. Raises PWC0911 for what are none."""
+        """Returns pairs of device number and bytes. Raises PWC0911 for an unknown device or an odd count."""
         if len(numbers) % 2 or not all(0 <= number < len(self._devices) for number in numbers[::2]):
             raise PathwaysError(BadMessage(have_=f"{len(numbers)} numbers", rule="devices of this cluster, and bytes"))
         return list(zip(numbers[::2], numbers[1::2], strict=True))
@@ -44,7 +44,7 @@ class DeviceNumbers:
     def memory(
         self, numbers: Sequence[int], islands: Container[str], limited: Container[Hashable]
     ) -> dict[Hashable, int]:
-        """Bytes by device that has a limit. Raises PWC0911 for devices of other islands than these."""
+        """Returns the bytes of devices that have a limit. Raises PWC0911 for devices of other islands."""
         if not numbers:
             return {}
         found = {self._devices[number]: max(size, 0) for number, size in self.pairs(numbers)}

@@ -1,7 +1,7 @@
-"""Runs of all clients of a cluster: each goes to its hosts when its turn has come, in one order for all of them.
+"""Queues the runs of all clients of a cluster and sends each to its hosts when scheduled, in one order for all hosts.
 
-The scheduler is that of one process (scheduling/); what differs is that no thread waits: an event says which runs
-begin, and their messages are sent before the next event is looked at.
+The controller calls it. It uses the scheduler of a single process (scheduling/), but no thread waits: an event returns
+the runs that begin, and their messages are sent before the next event is processed.
 """
 
 import secrets
@@ -28,17 +28,17 @@ from pathways.runtime.wire.fields import MOST_TRANSFERS
 from pathways.runtime.wire.load_proofs import has_shape, proven
 
 MOST_HELD = 1 << 50
-"""The most bytes that a client may say it holds on a device."""
+"""Maximum bytes that a client may report as held on a device."""
 MOST_RUNS = 1 << 16
-"""The most runs of a client that have not ended."""
+"""Maximum number of incomplete runs of a client."""
 MOST_WAITING = 1 << 26
-"""The most bytes of messages of a client that wait for their turn."""
+"""Maximum bytes of a client's queued messages."""
 MOST_COSTS = 1 << 12
-"""Plans whose cost is kept, of those that were met last for the first time."""
+"""Maximum number of plans whose cost is kept; the oldest are dropped."""
 
 
 class Dispatcher:
-    """All runs that have not ended."""
+    """The queue of all runs that are not complete."""
 
     def __init__(self, members: Sequence[Member], policy: SchedulingPolicy) -> None:
         self._members = members
@@ -49,16 +49,16 @@ class Dispatcher:
         for member in members:
             self.add(member)
         self.ended_on: Counter[int] = Counter()
-        """How many runs have ended on each island, by its number."""
+        """Number of completed runs on each island, by island number."""
         self._costs: dict[str, Cost] = {}
 
     def add(self, member: Member) -> int:
-        """Numbers the devices of an island that has come, and limits their memory; returns the first number."""
+        """Numbers the devices of an added island, and sets their memory limits; returns the first number."""
         before = len(self.devices)
         member.first = self.devices.add(member.name, member.island.size)
         for at in range(member.island.size):
             self.ledger.limits.pop((member.name, at), None)
-            if len(self.devices) > before:  # what lay on the devices that it had is lost, and counted no more
+            if len(self.devices) > before:  # arrays on its earlier devices are lost and no longer counted
                 self.ledger.held.pop((member.name, at), None)
             if member.island.memory is not None:
                 self.ledger.limit((member.name, at), member.island.memory)
@@ -66,17 +66,17 @@ class Dispatcher:
         return member.first
 
     def is_used(self, member: Member) -> bool:
-        """Whether any run is to go there, or is there."""
+        """Whether any run is queued for the island or in progress on it."""
         return any(member.number in run.parcels for run in self.runs.values())
 
     def cost_of(self, digest: str) -> Cost:
-        """What runs of a plan cost, whichever clients have it: of one's alone, how they alternate would be a part."""
+        """Returns a plan's run cost, shared by clients: separate costs would depend on how clients alternate."""
         if digest not in self._costs and len(self._costs) >= MOST_COSTS:
             del self._costs[next(iter(self._costs))]
         return self._costs.setdefault(digest, Cost())
 
     def loaded(self, session: ClientSession, message: m.Loaded) -> None:
-        """Notes that the hosts of an island have proven that they loaded a plan; others may be gone meanwhile."""
+        """Records proofs that an island's hosts have loaded a plan. Ignores hosts that were lost meanwhile."""
         plan = session.plans.get(message.plan)
         if plan is None or not 0 <= message.island < len(self._members):
             raise PathwaysError(BadMessage(have_=f"plan {message.plan} on {message.island}", rule="a plan, an island"))
@@ -88,7 +88,7 @@ class Dispatcher:
                 plan.loaded[message.island], plan.fits = (member.epoch.number, loaded.pop()), None
 
     def _is_loaded(self, run: ClusterRun) -> bool:
-        """Whether all hosts of a run have loaded the same plan, of exactly its islands and known branches."""
+        """Whether all hosts of a run have loaded the same plan, with exactly the run's islands and known branches."""
         found = [(*run.plan.loaded.get(number, (-1, "")), epoch) for number, (epoch, _, _) in run.parcels.items()]
         loaded = {what if at == epoch else "" for at, what, epoch in found}
         if len(loaded) != 1 or "" in loaded:
@@ -99,7 +99,7 @@ class Dispatcher:
         return plan.fits == islands
 
     def submit(self, session: ClientSession, message: m.Submit) -> None:
-        """Puts a run in its client's line. Raises PWC0911 for what is none, PWC0916 where it names another client's."""
+        """Queues a client's run. Raises PWC0911 for an invalid run, PWC0916 if it names an id of another client."""
         parcels: dict[int, IslandParcel] = {}
         unloaded: list[int] = []
         first, transfers = 0, secrets.randbelow(MOST_TRANSFERS)
@@ -114,7 +114,7 @@ class Dispatcher:
         self._admit(session, message, parcels, first, unloaded)
 
     def submit_own(self, session: ClientSession, message: m.Submit, parcels: Iterable[Parcel]) -> None:
-        """As `submit`, of the client in this process, which sends no blob."""
+        """Queues a run of the client in this process, which sends no encoded parcels."""
         self._admit(session, message, *own_parcels(parcels))
 
     def _admit(
@@ -125,7 +125,7 @@ class Dispatcher:
         first: int,
         unloaded: Iterable[int],
     ) -> None:
-        """Puts a run in line, or refuses it. `first`: the id of its first result; `unloaded`: plans that have ended."""
+        """Queues a run or refuses it. `first`: id of its first result; `unloaded`: plans that the client unloads."""
         for number in unloaded:
             session.unload(number)
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
@@ -158,12 +158,12 @@ class Dispatcher:
         self._line_up(session, run)
 
     def _are_on(self, branches: Mapping[int, tuple[str, frozenset[str]]], islands: Iterable[int]) -> bool:
-        """Whether only hosts of these islands have a part of the branches of a plan."""
+        """Whether only hosts of these islands take part in the branches of a plan."""
         there = {rank.name for island in islands for rank in self._members[island].ranks}
         return all(hosts <= there for _, hosts in branches.values())
 
     def pass_on(self, session: ClientSession, message: m.Relayed) -> None:
-        """Sends what goes behind a client's runs on a host. Raises PWC0911 and PWC0916 for what may not."""
+        """Sends a client's message to an island after its runs. Raises PWC0911 and PWC0916 if it is invalid."""
         behind = check_behind(message.blob, session.number)
         if isinstance(behind, m.UnloadPlan):
             session.unload(behind.plan)
@@ -172,7 +172,7 @@ class Dispatcher:
         self._send_after(session, message.island, Behind(message.epoch, message.blob))
 
     def _send_after(self, session: ClientSession, island: int, behind: Behind) -> None:
-        """Sends frames to an island after the runs of a client that wait there."""
+        """Sends frames to an island after the client's queued runs there."""
         line = session.lines[island]
         if line:
             self._count_waiting(session, len(behind.frame))
@@ -182,7 +182,7 @@ class Dispatcher:
 
     @staticmethod
     def _count_waiting(session: ClientSession, size: int) -> None:
-        """Counts bytes of what a client has in line. Raises PWC0911 where they are too many."""
+        """Adds to the bytes of a client's queued messages. Raises PWC0911 if they exceed the limit."""
         session.waiting_bytes += size
         if session.waiting_bytes > MOST_WAITING:
             have = f"{session.waiting_bytes:,} bytes in line of {session.label(0)}"
@@ -194,7 +194,7 @@ class Dispatcher:
             member.send(data)
 
     def hold(self, session: ClientSession, message: m.Hold) -> None:
-        """Counts what a client holds on devices: what a run makes that has yet to begin, when it begins."""
+        """Counts bytes that a client holds on devices. Bytes of a queued run's results count when the run begins."""
         run = self.runs.get(message.run)
         if run is not None and run.session is session and run.life.state in ("behind", "in line"):
             self._count_waiting(session, _size_of(message))
@@ -222,19 +222,19 @@ class Dispatcher:
             self._begin(self.scheduler.submit(run.request))
 
     def _begin(self, numbers: Iterable[int]) -> None:
-        """Sends runs whose turn has come to their hosts, and those whose turn has come for that."""
+        """Sends scheduled runs to their hosts, and the runs that become schedulable by that."""
         waiting = list(numbers)
         while waiting:
             run = self.runs.get(waiting.pop(0))
-            if run is None:  # it has failed meanwhile
+            if run is None:  # failed meanwhile
                 continue
             try:
                 waiting += self._dispatch(run)
-            except Exception as error:  # of this package: the others go on
+            except Exception as error:  # a bug of this package: other runs continue
                 waiting += self._failed(run, controller_failed("a run", error))
 
     def _dispatch(self, run: ClusterRun) -> list[int]:
-        """Sends a run to its hosts; returns the runs whose turn comes next."""
+        """Sends a run to its hosts; returns the runs that are scheduled next."""
         members = {island: self._members[island] for island in run.parcels}
         gone = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n].epoch), None)
         if gone is None and not self._is_loaded(run):
@@ -257,7 +257,7 @@ class Dispatcher:
         return following
 
     def _leave_line(self, run: ClusterRun) -> None:
-        """Sends the frames queued after a run, up to its client's next run; lines that up where it is first."""
+        """Sends the frames queued after a run, up to its client's next run; enqueues that run if it is first."""
         session, following = run.session, dict[ClusterRun, None]()
         session.waiting_bytes -= sum(parcel.size for parcel in run.parcels.values())
         for island, parcel in run.parcels.items():
@@ -282,13 +282,13 @@ class Dispatcher:
             self._line_up(session, each)
 
     def _drop(self, run: ClusterRun, cause: Diagnostic) -> list[int]:
-        """Ends a run that no host has heard of."""
+        """Ends a run that no host has received."""
         self._refuse(run, cause)
         self._remove(run)
         return self.scheduler.cancel(run.request.number)
 
     def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
-        """Tells the client, and the hosts that are there: later runs may read what this one would have made."""
+        """Notifies the client and the connected hosts of a refused run: later runs may read its results."""
         run.life.turn("be refused")
         said = write_diagnostic(cause)
         for island, parcel in run.parcels.items():
@@ -298,12 +298,12 @@ class Dispatcher:
         run.session.peer.send(m.RunRefused(run.request.number, said))
 
     def hosts_at(self, number: int) -> list[Rank]:
-        """The hosts that have not ended their part of a run."""
+        """Returns the hosts that have not completed their partition of a run."""
         left = self.runs[number].left if number in self.runs else ()
         return [rank for member in self._members for rank in member.ranks if rank.number in left]
 
     def ended(self, rank: Rank, number: int, nanoseconds: int) -> None:
-        """Hears that a host has ended its part of a run, which has taken so long there."""
+        """Handles the completion of a host's partition of a run, which took `nanoseconds` there."""
         run = self.runs.get(number)
         if run is not None and rank.number in run.left:
             rank.member.worked = True
@@ -323,22 +323,22 @@ class Dispatcher:
             self._begin(self.scheduler.finished(run.request.number))
 
     def _remove(self, run: ClusterRun) -> None:
-        """Forgets a run that has ended, or will not begin."""
+        """Removes a run that is complete or will not begin."""
         del self.runs[run.request.number]
         run.session.runs -= 1
         if (label := run.request.client) in run.session.retired and label not in self._labels_of(run.session):
             run.session.forget(label)
 
     def retire(self, session: ClientSession, message: m.Retire) -> None:
-        """Forgets a client inside of a client's process, when its last run has ended."""
+        """Removes a client inside a client's process after its last run completes."""
         session.retire(message.number, self._labels_of(session))
 
     def _labels_of(self, session: ClientSession) -> set[str]:
-        """The labels of a client's runs that have not ended."""
+        """Returns the labels of a client's incomplete runs."""
         return {run.request.client for run in self.runs.values() if run.session is session}
 
     def gone(self, member: Member, cause: Diagnostic) -> None:
-        """Ends the parts of runs that an island had; what clients have in line for it is refused in its turn."""
+        """Completes the partitions of a lost island's runs. Queued runs for the island are refused when scheduled."""
         hosts = {rank.number for rank in member.ranks}
         for run in [run for run in self.runs.values() if hosts & run.left]:
             if run.relay is not None:
@@ -347,7 +347,7 @@ class Dispatcher:
                 self._part_ended(run, host)
 
     def cancel(self, number: int, cause: Diagnostic) -> None:
-        """Ends the loops of a run, or takes it out of line."""
+        """Ends the data-dependent loops of a run, or removes the run from the queue."""
         run = self.runs.get(number)
         if run is None:
             return
@@ -360,7 +360,7 @@ class Dispatcher:
         self._begin(following)
 
     def fail(self, number: int, cause: Diagnostic) -> None:
-        """Refuses a run, wherever it is, of which something of this package has failed: its client must not wait."""
+        """Refuses a run in any state after an internal error of this package, so that its client does not wait."""
         if (run := self.runs.get(number)) is not None:
             self._begin(self._failed(run, cause))
 
@@ -372,7 +372,7 @@ class Dispatcher:
         return following
 
     def left_by(self, session: ClientSession, cause: Diagnostic) -> None:
-        """Forgets a client: what waits is dropped, loops end, and what else is under way ends by itself."""
+        """Removes a client: drops its queued runs and ends their loops. Other running work completes by itself."""
         following: list[int] = []
         for run in [run for run in self.runs.values() if run.session is session]:
             if run.life.state != "on hosts":
@@ -390,11 +390,11 @@ class Dispatcher:
 
 
 def _size_of(message: m.Hold) -> int:
-    """Bytes of memory that it takes, about."""
+    """Returns the approximate memory size of a message in bytes."""
     return 64 + 16 * len(message.memory)
 
 
 def controller_failed(what: str, error: Exception) -> ControllerFailed:
-    """Prints an error that should never happen, and says it to who waits."""
+    """Prints an unexpected internal error, and returns the diagnostic for waiting clients."""
     traceback.print_exception(error)
     return ControllerFailed(what=what, problem=f"{type(error).__name__}: {error}")

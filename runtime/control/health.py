@@ -1,4 +1,7 @@
-"""Which hosts are gone, hang, or are not reached by others, by what is heard of them. Pure, but for a setting."""
+"""Detects lost hosts, hangs and failed connections between hosts from their messages. Pure, except for one setting.
+
+Used by `Members`; a client uses `Silence` for the controller.
+"""
 
 import itertools
 from collections import deque
@@ -11,16 +14,16 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NothingComesThrough
 
 TIMEOUT = "PATHWAYS_HOST_TIMEOUT"
-"""The environment variable for the seconds after which a host that is not heard of is gone."""
+"""The environment variable for the heartbeat timeout in seconds."""
 
 
 def host_timeout() -> float:
-    """Reads the setting. Raises PWC0707."""
+    """Returns the heartbeat timeout. Raises PWC0707 for an invalid setting."""
     return time_limit(TIMEOUT, "10")
 
 
 class Silence:
-    """Judges, look by look, which hosts have been silent for too long."""
+    """Detects heartbeat timeouts at each poll. Time in which this process itself was stopped does not count."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -28,7 +31,7 @@ class Silence:
         self._excused = float("-inf")
 
     def judge(self, now: float, heard: Mapping[str, float]) -> dict[str, float]:
-        """Returns the hosts that are gone, and for how long they were silent; `heard` is when each last was not."""
+        """Returns the seconds since the last message of each timed-out host. `heard`: times of last messages."""
         if self._last is not None and now - self._last > MAX_POLL_GAP_S:
             self._excused = now
         self._last = now
@@ -37,23 +40,23 @@ class Silence:
 
 
 def hangs(limit: float, idle: Sequence[float]) -> bool:
-    """Whether hosts that compute nothing for so many seconds each hang, where one has stood still for `limit`."""
+    """Whether hosts with these idle seconds hang, if one of them has made no progress for `limit` seconds."""
     return all(seconds >= limit / 2 for seconds in idle)
 
 
 def roll_of(calls: Mapping[str, Sequence[str]]) -> str:
-    """Lists what each host of an island has launched, or that nothing runs there."""
+    """Formats a hang report: what each host of an island has launched, or that nothing runs there."""
     return "\n".join(f"{name}: {line}" for name, lines in calls.items() for line in lines or ["nothing runs there"])
 
 
 MOST_MENDED = 256
-"""Runs of which it is known that two of their islands were connected anew, of the last ones."""
+"""Maximum number of repaired connections that are remembered, as (run, island, island); the oldest are dropped."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partitions:
-    """Finds two islands to connect anew, once for a run, whichever of their hosts tell of it, and of either way: what a
-    later run has offered would end with the second time."""
+    """Finds pairs of islands whose connection must be reset, once per run and pair, although several hosts may report
+    it in both directions. A second reset would drop values that a later run has sent."""
 
     _mended: deque[tuple[int, str, str]] = field(
         default_factory=lambda: deque[tuple[int, str, str]](maxlen=MOST_MENDED)
@@ -61,9 +64,10 @@ class Partitions:
     _anew: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def found(self, message: m.Missing, target: str, idle: Sequence[float]) -> NothingComesThrough | None:
-        """Says why values do not come to an island; None where they may be computed yet, or this was said before.
+        """Returns the error if values do not reach an island; None if they may still be computed, or if already
+        reported.
 
-        `idle`: the seconds for which each host of the run computes nothing.
+        `idle`: the seconds for which each host of the run has computed nothing.
         """
         told = message.run, min(message.island, target), max(message.island, target)
         if not idle or not hangs(float(message.seconds), idle) or told in self._mended:
@@ -72,6 +76,6 @@ class Partitions:
         return NothingComesThrough(source=message.island, target=target, seconds=message.seconds)
 
     def mends(self, cause: NothingComesThrough) -> Mapping[str, m.Mend]:
-        """What each of the two islands is told, by name: to end what is on its way, and to connect anew."""
+        """Returns the message for each of the two islands, by name: fail transfers in progress, and reconnect."""
         said, anew = write_diagnostic(cause), next(self._anew)
         return {cause.source: m.Mend(cause.target, said, anew), cause.target: m.Mend(cause.source, said, anew)}

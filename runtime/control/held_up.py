@@ -1,4 +1,4 @@
-"""Runs that wait: what for, and which wait for ever."""
+"""Finds why queued runs of a cluster wait, and refuses runs that can never start. Called by the controller."""
 
 from collections.abc import Collection
 
@@ -11,7 +11,7 @@ from pathways.runtime.errors import MemoryHeld
 
 
 def reasons_to_wait(dispatcher: Dispatcher, sessions: Collection[ClientSession]) -> dict[int, str]:
-    """Says of the process of each client, by its number, what the first of its runs in line waits for."""
+    """Returns why each client's first queued run waits, by client number."""
     said: dict[int, str] = {}
     for number in list(dispatcher.scheduler.waiting):
         run = dispatcher.runs.get(number)
@@ -31,7 +31,7 @@ def _why_waits(dispatcher: Dispatcher, request: Request, sessions: Collection[Cl
 
 
 def refuse_hopeless(dispatcher: Dispatcher, sessions: Collection[ClientSession]) -> None:
-    """Refuses runs that wait for memory which only their own client's arrays have (PWC0507)."""
+    """Refuses runs that wait for memory held only by arrays of their own client (PWC0507)."""
     ledger, devices = dispatcher.ledger, dispatcher.devices
     for number, request in list(dispatcher.scheduler.waiting.items()):
         device = dispatcher.scheduler.lacks_memory(number)

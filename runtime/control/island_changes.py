@@ -1,6 +1,7 @@
-"""Islands that are added to a cluster, and removed, while clients use it. In the thread of the controller's loop.
+"""Adds and removes islands of a cluster while clients use it. Runs on the controller's event-loop thread.
 
-An island that was removed keeps its number: another of its name takes it.
+The controller calls it for `ChangeIslands` requests. A removed island keeps its number: an island re-added under its
+name gets the same number.
 """
 
 from collections.abc import Callable
@@ -19,11 +20,11 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import IslandRemoved, WrongIslands
 from pathways.runtime.wire.loop import Loop
 
-LOOK = 0.05
-"""Seconds between two looks at islands that leave: whether anything runs there still."""
+POLL_INTERVAL_S = 0.05
+"""Interval of checks of islands that are being added or removed."""
 
 Answer: TypeAlias = Callable[[str, Diagnostic | None], None]
-"""Hears the name of an island that has come or is gone, or why not."""
+"""Called with an island's name when it is added or removed, or with an error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +33,11 @@ class _Change:
     answer: Answer
     now: bool = False
     cause: Diagnostic | None = None
-    """Why an island that was to come is ended."""
+    """The reason why the addition of an island failed."""
 
 
 class IslandChanges:
-    """What is being changed. `tell` sends a message to all clients."""
+    """The additions and removals in progress. `tell` sends a message to all clients."""
 
     def __init__(
         self,
@@ -51,26 +52,26 @@ class IslandChanges:
         self._ranks = ranks_in(topology)
         self._coming: list[_Change] = []
         self._leaving: list[_Change] = []
-        loop.every(LOOK, self._look)
+        loop.every(POLL_INTERVAL_S, self._look)
 
     @property
     def topology(self) -> Topology:
-        """The islands that there are, or that come; not those that were removed."""
+        """Returns the current islands and those being added, without removed islands."""
         return replace(self._rates, islands=tuple(x.island for x in self._members.all if x.leaves is None))
 
     @property
     def numbered(self) -> Topology:
-        """All islands that there were, in the order of their numbers."""
+        """Returns all islands, including removed ones, in the order of their numbers."""
         return replace(self._rates, islands=tuple(x.island for x in self._members.all))
 
     @property
     def leaving(self) -> list[m.IslandLeaves]:
-        """What clients are told that come in while islands leave."""
+        """Returns the messages about islands that are being removed, for newly connected clients."""
         going = [change.member for change in self._leaving if change.member.epoch.state != "away"]
         return [m.IslandLeaves(x.name, write_diagnostic(x.leaves)) for x in going if x.leaves is not None]
 
     def change(self, message: m.ChangeIslands, answer: Answer) -> None:
-        """Adds or removes an island; what is refused is answered at once."""
+        """Adds or removes an island. A refused request is answered at once."""
         try:
             if message.topology:
                 self._add(message, answer)
@@ -97,7 +98,7 @@ class IslandChanges:
 
     def _remove(self, message: m.ChangeIslands, answer: Answer) -> None:
         member = next((x for x in self._members.all if x.name == message.island), None)
-        if member is None or member.leaves is None:  # else: one that is under way, and may be wanted sooner
+        if member is None or member.leaves is None:  # otherwise its removal is in progress, and may be wanted sooner
             if (refused := refused_removal(self.topology, message.island)) is not None:
                 raise PathwaysError(refused)
             assert member is not None
@@ -114,7 +115,7 @@ class IslandChanges:
         return not self._members.are_meeting and (change.now or not self._dispatcher.is_used(change.member))
 
     def _look(self) -> None:
-        """Ends islands where nothing runs any more, and answers who waits for islands to come or to be gone."""
+        """Terminates removed islands after their last runs, and answers completed requests."""
         for change in list(self._coming):
             member = change.member
             has_ended = member.lost is not None and not (member.process is not None and member.process.comes_by_itself)
@@ -131,7 +132,7 @@ class IslandChanges:
                 change.answer(member.name, change.cause)
 
     def _end_coming(self, change: _Change) -> None:
-        """Answers who has added an island. If its hosts ended before they joined, removes it: its name is free."""
+        """Answers a request to add an island. If its hosts exited before they joined, frees its name."""
         member = change.member
         cause = None if member.is_up else member.leaves or member.lost
         if cause is None or member.leaves is not None:

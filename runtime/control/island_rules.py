@@ -1,4 +1,4 @@
-"""Which islands may be added to a cluster, and which removed. Pure."""
+"""Checks which islands may be added to a cluster or removed. Used by `island_changes.py`. Pure."""
 
 import re
 from collections.abc import Container, Iterator
@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def refused_new(topology: Topology, island: Island, ranks: RankTable) -> Diagnostic | None:
-    """Why an island cannot be added; None where it can. `ranks` is what hosts were told at the start."""
+    """Returns why an island cannot be added, None if it can. `ranks` is the table that hosts received at the start."""
     if not _NAME.fullmatch(island.name):
         rule = "letters, digits, - and _: hosts, files and sockets are called by it"
         return WrongIslands(problem="that is no name of an island", have_=repr(island.name), rule=rule)
@@ -28,7 +28,7 @@ def refused_new(topology: Topology, island: Island, ranks: RankTable) -> Diagnos
 
 
 def refused_removal(topology: Topology, name: str) -> Diagnostic | None:
-    """Why an island cannot be removed; None where it can."""
+    """Returns why an island cannot be removed, None if it can."""
     if name not in topology.names:
         problem, rule = f"there is no {name}", "the name of an island"
     elif len(topology.islands) == 1:
@@ -39,5 +39,5 @@ def refused_removal(topology: Topology, name: str) -> Diagnostic | None:
 
 
 def new_names(known: Container[str]) -> Iterator[str]:
-    """Names that no island has."""
+    """Yields unused island names."""
     return (name for number in count() if (name := f"island{number}") not in known)

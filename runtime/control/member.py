@@ -1,4 +1,4 @@
-"""An island of a cluster and its hosts, as their controller knows them: which are there, and where."""
+"""The controller's records of islands and their hosts: state, connections and endpoints. Used by all of `control/`."""
 
 import json
 import secrets
@@ -19,7 +19,7 @@ from pathways.runtime.wire.peer import Peer
 
 @dataclass(eq=False)
 class Epoch:
-    """Which host of an island this is, and whether it is there (runtime/states.py)."""
+    """The incarnation of an island's hosts, and its state (runtime/states.py)."""
 
     number: int = 0
     life: Life = field(default_factory=lambda: Life(ISLAND))
@@ -29,72 +29,72 @@ class Epoch:
         return self.life.state
 
     def go(self) -> None:
-        """The host is gone: the next one is that of another epoch."""
+        """Records that the hosts are lost. Their replacements belong to the next epoch."""
         self.life.turn("go")
         self.number += 1
 
     def settle(self, number: int, event: str) -> None:
-        """Says what has become of the host of an epoch; that one may be gone again by then."""
+        """Applies an event to an epoch. Ignores the event if the epoch has already ended."""
         if number == self.number:
             self.life.turn(event)
 
 
 @dataclass(eq=False)
 class Rank:
-    """One host of an island, one after another."""
+    """One host of an island. Its process may be replaced."""
 
     number: int
-    """Among all hosts of the cluster."""
+    """Number among all hosts of the cluster."""
     rank: int
     name: str
-    """That of its island, where it is alone."""
+    """The island's name, if the island has a single host."""
     member: "Member"
     ticket: str = ""
-    """What the process shows that is this host."""
+    """The secret by which a process proves that it is this host."""
     peer: Peer | None = None
-    """Where it is heard, once it has said hello."""
+    """The connection to the host, after its `Hello`."""
     coming: "tuple[Peer, Callable[[dict[str, Any]], None]] | None" = None
-    """Who has asked what this host must know, where it comes by itself, and what tells it that."""
+    """For an externally started host: the connection that requested its configuration, and a function to send it."""
     address: str = ""
-    """Where clients reach it."""
+    """The address at which clients reach the host."""
     arrays: int = 0
-    """How many arrays it had when it last said so."""
+    """Number of arrays on the host, as last reported."""
     key: bytes = b""
-    """From which the process has the keys that prove what it has loaded; another process has another."""
+    """The secret from which the keys of the process's load proofs are derived. Each process has its own secret."""
     open_ports: int = 0
-    """The number of open ports of JAX's transfer server when it last said so."""
+    """Number of open ports of JAX's transfer server, as last reported."""
     asked: dict[int, Callable[[m.Answer | Diagnostic], None]] = field(
         default_factory=dict[int, "Callable[[m.Answer | Diagnostic], None]"]
     )
 
     def post(self, message: m.Message) -> None:
-        """Sends a message; nothing where it is not there."""
+        """Sends a message; does nothing if the host is not connected."""
         if self.peer is not None:
             self.peer.send(message)
 
 
 @dataclass(eq=False)
 class Member:
-    """An island and its hosts, which come and go together: they are one gang."""
+    """An island and its hosts, which start and end together as one gang."""
 
     number: int
     island: Island
     ranks: tuple[Rank, ...] = ()
     first: int = 0
-    """The number of its first device among those of the cluster."""
+    """Number of the island's first device in the cluster."""
     epoch: Epoch = field(default_factory=Epoch)
     process: Started | None = None
     ending: Started | None = None
-    """The hosts that were killed when the island was removed, which may take a moment to end."""
+    """Hosts killed at the removal of the island, which may need a moment to exit."""
     lost: Diagnostic | None = None
-    """Why the last hosts are gone; None while they are there, or come for the first time."""
+    """The reason why the last hosts are lost. None while hosts are connected or start for the first time."""
     began: float = 0.0
     worked: bool = False
-    """Whether any run has ended there."""
+    """Whether any run has completed on the current hosts."""
     leaves: Diagnostic | None = None
-    """Why it is there no more, or will not be in a moment: it was removed."""
+    """The reason for the island's removal, from its request on; None otherwise."""
     idle: int = 0
-    """How many in a row have ended before any run of theirs did."""
+    """Number of consecutive hosts that exited before completing a run."""
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class Member:
 
     @property
     def is_met(self) -> bool:
-        """Whether all of its hosts have said hello."""
+        """Whether all of its hosts have sent `Hello`."""
         return all(rank.peer is not None for rank in self.ranks)
 
     @property
@@ -115,29 +115,29 @@ class Member:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where clients reach its hosts, by name; nothing while they are not there."""
+        """Returns the addresses for clients by host name; empty if the hosts are not connected."""
         return {rank.name: rank.address for rank in self.ranks} if self.is_up else {}
 
     def post(self, message: m.Message) -> None:
-        """Sends a message to all of its hosts: they see all messages in one order."""
+        """Sends a message to all hosts of the island, which receive all messages in the same order."""
         for rank in self.ranks:
             rank.post(message)
 
     def send(self, data: bytes) -> None:
-        """As `post`, of a frame."""
+        """Sends an encoded frame to all hosts of the island."""
         for rank in self.ranks:
             if rank.peer is not None:
                 rank.peer.write(data)
 
     def give_tickets(self) -> list[str]:
-        """Makes new tickets for the hosts that are about to be started."""
+        """Creates and returns new tickets for hosts that are about to start."""
         for rank in self.ranks:
             rank.ticket = secrets.token_hex(16)
         return [rank.ticket for rank in self.ranks]
 
 
 class EpochOfRank:
-    """The way to a host while its island is in one epoch; later messages are dropped."""
+    """Sends messages to a host while its island is in one epoch; drops later messages."""
 
     def __init__(self, rank: Rank) -> None:
         self._rank, self._epoch = rank, rank.member.epoch.number
@@ -148,7 +148,7 @@ class EpochOfRank:
 
 
 def members_of(islands: Iterable[Island]) -> list[Member]:
-    """The islands of a cluster, with their hosts numbered over all of them."""
+    """Returns the records of islands, with their hosts numbered across the cluster."""
     found: list[Member] = []
     for island in islands:
         found.append(member_after(found, island))
@@ -156,7 +156,7 @@ def members_of(islands: Iterable[Island]) -> list[Member]:
 
 
 def member_after(members: Sequence[Member], island: Island) -> Member:
-    """One more island, behind those that there are."""
+    """Returns the record of a new island, numbered after the existing ones."""
     member, following = Member(len(members), island), sum(len(each.ranks) for each in members)
     names = RankTable({island.name: island.hosts}).names(island.name)
     member.ranks = tuple(Rank(following + rank, rank, name, member) for rank, name in enumerate(names))
@@ -164,14 +164,16 @@ def member_after(members: Sequence[Member], island: Island) -> Member:
 
 
 def all_ranks(members: Iterable[Member]) -> Iterator[Rank]:
-    """All hosts of a cluster, by number."""
+    """Yields all hosts of a cluster in the order of their numbers."""
     for member in members:
         yield from member.ranks
 
 
 def spec_of(members: Iterable[Member]) -> dict[str, str]:
-    """What a client must know of each island: its epoch, where its hosts are, why none will come, and the number of its
-    first device; for `Welcome`."""
+    """Returns the description of each island for `Welcome`.
+
+    It has the epoch, the host addresses, the error if no host will be started, and the number of the first device.
+    """
     found: dict[str, str] = {}
     for each in members:
         gone = write_diagnostic(each.lost) if each.epoch.state == "away" and each.lost is not None else ""
@@ -180,7 +182,7 @@ def spec_of(members: Iterable[Member]) -> dict[str, str]:
 
 
 def relay_of(run: int, members: Iterable[Member], branches: Mapping[int, tuple[str, frozenset[str]]]) -> Relay:
-    """Makes what tells the hosts of a run what one of them has decided."""
+    """Creates the relay that forwards one host's decisions to all hosts of a run."""
     members = list(members)
     told = {rank.name: EpochOfRank(rank) for member in members for rank in member.ranks}
     islands = {rank.name: member.name for member in members if len(member.ranks) > 1 for rank in member.ranks}

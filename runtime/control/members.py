@@ -1,7 +1,8 @@
-"""The hosts of a cluster: started, joined, looked after, fenced when they are gone, and started anew.
+"""Starts the hosts of a cluster, connects them with each other, monitors them, and replaces lost ones.
 
-The hosts of an island are a gang: when one is gone all are, since the others have threads in collectives that will
-never end. All of it in the thread of the controller's loop: what is asked of a host is answered to a function.
+The controller calls it. The hosts of an island are a gang: if one is lost, all are replaced, since the others have
+threads in collectives that never end. Runs entirely on the controller's event-loop thread; replies of hosts are
+delivered to callbacks.
 """
 
 import hmac
@@ -30,24 +31,24 @@ from pathways.runtime.wire.message import difference
 from pathways.runtime.wire.peer import Peer
 
 MOST_STARTS = 5
-"""So many hosts that end before a run of theirs does are enough."""
-LOOK = 0.2
-"""Seconds between two looks at processes, and at when hosts were last heard of."""
-AGAIN = 1.0
-"""Seconds after which hosts that could not be joined are joined once more."""
-TOGETHER = 0.1
-"""Seconds for which hosts that have come wait for others that come, too."""
+"""An island is given up after this many consecutive hosts exit before completing a run."""
+POLL_INTERVAL_S = 0.2
+"""Interval of checks of host processes and their heartbeats."""
+JOIN_RETRY_DELAY_S = 1.0
+"""Delay before hosts are connected again after a failed attempt."""
+JOIN_DELAY_S = 0.1
+"""Delay in which more starting hosts may register before all are connected with each other."""
 START = 120.0
-"""Seconds that hosts may take to start."""
+"""Time limit in seconds for the start of hosts."""
 
 
 def print_note(line: str) -> None:
-    """Prints a note for who watches the cluster."""
+    """Prints a note to the cluster's log."""
     print(f"note: {line}", file=sys.stderr, flush=True)
 
 
 class Members:
-    """All hosts of a cluster. `on_came` and `on_gone` hear of islands whose hosts are there, or are not any more."""
+    """The hosts of a cluster. `on_came` and `on_gone` are called when an island's hosts connect or are lost."""
 
     def __init__(
         self,
@@ -62,23 +63,24 @@ class Members:
         self._on_came, self._on_gone, self._log = on_came, on_gone, log
         self.all = members_of(islands)
         self.by_name = {rank.name: rank for rank in all_ranks(self.all)}
-        """All hosts."""
+        """The hosts by name."""
         self._requests = itertools.count()
         self._joining = 0
         self.are_meeting = False
-        """Whether hosts connect with each other: one that ends then takes others with it (host/load/neighbors.py)."""
+        """Whether hosts are connecting with each other. A host that exits then makes others exit
+        (host/load/neighbors.py)."""
         self._silence = Silence(host_timeout())
         self._closed = False
         self._partitions = Partitions()
 
     def begin(self) -> None:
-        """Starts all hosts."""
-        self._loop.every(LOOK, self._look)
+        """Starts all hosts and their monitoring."""
+        self._loop.every(POLL_INTERVAL_S, self._look)
         for member in self.all:
             self.start(member)
 
     def add(self, island: Island) -> Member:
-        """Notes one more island, or another of this name that was removed: that has its number."""
+        """Adds an island. An island re-added under its old name keeps its number."""
         member = next((each for each in self.all if each.name == island.name), None)
         if member is None:
             member = member_after(self.all, island)
@@ -91,7 +93,7 @@ class Members:
         return member
 
     def end(self, member: Member) -> None:
-        """Ends the hosts of an island that leaves; no others are started."""
+        """Terminates the hosts of a removed island and starts no others."""
         assert member.leaves is not None
         if member.epoch.state != "away":
             member.ending = member.process
@@ -99,7 +101,7 @@ class Members:
         member.lost = member.leaves
 
     def start(self, member: Member) -> None:
-        """Starts the hosts of an island; they will come by themselves."""
+        """Starts the hosts of an island. They connect by themselves."""
         member.began = time.monotonic()
         member.worked = False
         try:
@@ -110,9 +112,9 @@ class Members:
             self._give_up(member, HostLost(island=member.name, reason=str(error)))
 
     def tell_spec(self, name: str, peer: Peer, tell: Callable[[dict[str, Any]], None]) -> None:
-        """Tells a host that comes by itself what it must know; of several of an island each hears when all have asked.
+        """Sends an externally started host its configuration, once all hosts of its island have requested it.
 
-        Raises PWC0910 where none is waited for.
+        Raises PWC0910 if the cluster expects no such host.
         """
         rank = self.by_name.get(name)
         if rank is None or rank.member.process is None or not rank.member.process.comes_by_itself:
@@ -121,7 +123,7 @@ class Members:
             raise PathwaysError(HostLost(island=name, reason="it has a host already"))
         if rank.coming is not None:
             rank.coming[0].end("another process has come as this host")
-        if any(each.peer is not None for each in rank.member.ranks):  # this one has ended between meeting and coming
+        if any(each.peer is not None for each in rank.member.ranks):  # it exited after its island was configured
             self.lose(rank.member, HostLost(island=name, reason="it comes anew, and those of its island have met"))
         rank.coming = peer, tell
         member, hosts = rank.member, {each.name: each.island.hosts for each in self.all if each.island.hosts > 1}
@@ -138,7 +140,7 @@ class Members:
             each.coming = None
 
     def hello(self, peer: Peer, hello: m.Hello, caller: Caller) -> Rank:
-        """Takes the process that says it is a host. Raises PWC0910 where it is none of ours, or of another version."""
+        """Registers a process as the host that it claims to be. Raises PWC0910 for another process or version."""
         rank = self.by_name.get(hello.island)
         if rank is None or rank.member.process is None or not self._is_it(rank, hello, caller):
             raise PathwaysError(HostLost(island=hello.island, reason=f"{caller} is not its host"))
@@ -156,27 +158,27 @@ class Members:
 
     @staticmethod
     def _is_it(rank: Rank, hello: m.Hello, caller: Caller) -> bool:
-        """Whether a process is a host: it shows the ticket of that alone, and no other's certificate."""
+        """Whether a process is the host: it presents the host's ticket, and no certificate of another member."""
         is_other = caller.member is not None and not caller.is_host(rank.name)
         return bool(rank.ticket) and hmac.compare_digest(rank.ticket, hello.ticket) and not is_other
 
     def ask(
         self, rank: Rank, make: Callable[[int], m.Message], answered: Callable[[m.Answer | Diagnostic], None]
     ) -> None:
-        """Sends a request; `answered` gets the answer, or why there is none."""
+        """Sends a request. `answered` receives the answer, or the reason why there is none."""
         number = next(self._requests)
         rank.asked[number] = answered
         rank.post(make(number))
 
     def _join_soon(self) -> None:
-        """Joins when no other host has come for a moment: each time all of them are asked and told."""
+        """Schedules a join after a short delay without new hosts, since each join exchanges messages with all hosts."""
         self._joining += 1
         joining = self._joining
         waits = any(not member.is_met and member.process is not None for member in self.all)
-        self._loop.after(TOGETHER if waits else 0.0, lambda: self._join() if joining == self._joining else None)
+        self._loop.after(JOIN_DELAY_S if waits else 0.0, lambda: self._join() if joining == self._joining else None)
 
     def _join(self) -> None:
-        """Tells all hosts that are there where the data of the others comes from, then lets new ones in."""
+        """Connects all registered hosts with each other: exchanges their addresses, then admits new hosts."""
         self._joining += 1
         joining, met = self._joining, [member for member in self.all if member.is_met]
         self.are_meeting = bool(met)
@@ -186,7 +188,7 @@ class Members:
 
         def found(name: str, answer: m.Answer | Diagnostic) -> None:
             if joining != self._joining or self._must_ask_again(answer):
-                return  # another has come or gone, and all are asked again
+                return  # another host has registered or was lost: a new join follows
             assert isinstance(answer, m.Answer)
             given[name] = json.loads(answer.value)
             if len(given) == len(there):
@@ -213,11 +215,11 @@ class Members:
             self.ask(rank, lambda n, wanted=wanted: m.Connect(n, wanted), lambda a, name=name: found(name, a))
 
     def _must_ask_again(self, answer: m.Answer | Diagnostic) -> bool:
-        """Whether a host could not say where its data are, or take where others' are: all are asked again, soon."""
+        """Whether a host failed to provide its addresses or to connect. On an error, schedules another join."""
         if isinstance(answer, m.Answer) and answer.error:
             print_note(str(read_diagnostic(answer.error)))
-            self.are_meeting = False  # the one that cannot may be removed
-            self._loop.after(AGAIN, self._join_soon)
+            self.are_meeting = False  # the failed host may be removed
+            self._loop.after(JOIN_RETRY_DELAY_S, self._join_soon)
         return not isinstance(answer, m.Answer) or bool(answer.error)
 
     def _came(self, member: Member) -> None:
@@ -227,19 +229,19 @@ class Members:
         self._on_came(member)
 
     def hear(self, rank: Rank, answer: m.Answer) -> None:
-        """Takes what was asked of a host."""
+        """Delivers a host's answer to its callback."""
         if (answered := rank.asked.pop(answer.request, None)) is not None:
             answered(answer)
 
     def ended(self, rank: Rank, peer: Peer, reason: str) -> None:
-        """Hears that a host's stream has ended."""
+        """Handles the end of a host's stream."""
         if rank.peer is peer:
             process = rank.member.process
             said = process.ended() if process is not None else ""
             self.lose(rank.member, HostLost(island=rank.name, reason=f"its process has ended: {said or reason}"))
 
     def hangs(self, rank: Rank, message: m.Hangs) -> None:
-        """Hears that nothing goes on at a host. Of several it may be another that they wait for: all are asked."""
+        """Handles a hang report of a host. With several hosts, another one may be the cause, so all are queried."""
         member, cause = rank.member, read_diagnostic(message.cause)
         if len(member.ranks) == 1 or not isinstance(cause, Hang):
             self.lose(member, cause)
@@ -248,7 +250,7 @@ class Members:
 
         def hear(name: str, answer: m.Answer | Diagnostic) -> None:
             if not isinstance(answer, m.Answer) or answer.error:
-                return  # one of them is gone, and so are all
+                return  # one host is lost, and so is the island
             said[name] = answer
             if len(said) == len(member.ranks):
                 answers = {r.name: json.loads(said[r.name].value) for r in member.ranks}
@@ -260,7 +262,7 @@ class Members:
             self.ask(each, m.CallRoll, lambda a, name=each.name: hear(name, a))
 
     def missing(self, rank: Rank, message: m.Missing, hosts: Sequence[Rank]) -> None:
-        """Hears that values of an island do not come to a host. They may be computed yet: the run's hosts are asked."""
+        """Handles a report that values do not reach a host. Asks the run's hosts whether they still compute them."""
         named, idle = {each.name: each for each in self.all}, dict[str, float]()
 
         def hear(name: str, answer: m.Answer | Diagnostic) -> None:
@@ -279,7 +281,7 @@ class Members:
             self.ask(each, m.CallRoll, lambda a, name=each.name: hear(name, a))
 
     def lose(self, member: Member, cause: Diagnostic) -> None:
-        """Kills what is left of an island's hosts, tells all others, and starts new ones in their place."""
+        """Kills the remaining hosts of an island, notifies all other hosts, and starts new hosts."""
         if self._closed:
             return
         epoch, was_met = member.epoch.number, any(rank.peer is not None for rank in member.ranks)
@@ -289,7 +291,7 @@ class Members:
         self._log(cause.brief)
         asked: list[Callable[[m.Answer | Diagnostic], None]] = []
         for rank in member.ranks:
-            rank.post(m.RunRefused(0, write_diagnostic(cause)))  # if it still hears
+            rank.post(m.RunRefused(0, write_diagnostic(cause)))  # if it still receives messages
             peer, rank.peer, rank.address, rank.ticket, rank.arrays = rank.peer, None, "", "", 0
             rank.open_ports = 0
             if peer is not None:
@@ -312,10 +314,10 @@ class Members:
         else:
             self.start(member)
         if was_met:
-            self._join_soon()  # those who were being joined with it are joined without
+            self._join_soon()  # hosts that were being connected with it are connected without it
 
     def fence(self, member: Member, cause: Diagnostic) -> None:
-        """Tells all other hosts that an island's are gone, so that nothing waits for them."""
+        """Notifies all other hosts that an island's hosts are lost, so that nothing waits for them."""
         for other in self.all:
             if other is not member:
                 other.post(m.Fence(member.name, write_diagnostic(cause), leaves=member.leaves is not None))
@@ -327,7 +329,7 @@ class Members:
         self._on_gone(member, member.epoch.number, cause)
 
     def _look(self) -> None:
-        """Loses hosts that have ended before they came, take too long to come, or are not heard of."""
+        """Marks hosts as lost that exited before registration, start too slowly, or have a heartbeat timeout."""
         now = time.monotonic()
         for member in self.all:
             if not member.is_met and member.process is not None:
@@ -341,12 +343,12 @@ class Members:
                     self.lose(member, HostLost(island=member.name, reason=reason))
         heard = {name: rank.peer.heard for name, rank in self.by_name.items() if rank.peer is not None}
         for name, seconds in self._silence.judge(now, heard).items():
-            if (rank := self.by_name[name]).peer is not None:  # else another of its island was lost just now
+            if (rank := self.by_name[name]).peer is not None:  # otherwise its island was lost in this loop
                 reason = f"nothing was heard of it for {seconds:.1f} seconds"
                 self.lose(rank.member, HostLost(island=name, reason=reason))
 
     def close(self) -> None:
-        """Ends all hosts."""
+        """Terminates all hosts."""
         self._closed = True
         for member in self.all:
             for rank in member.ranks:

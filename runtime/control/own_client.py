@@ -1,4 +1,4 @@
-"""A client in the process of its controller: messages go both ways as they are, and no thread is woken to send one."""
+"""Connects a `Cluster` with its controller in the same process: passes messages as objects, and wakes no thread."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,20 +20,20 @@ def _ignore(island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None
 
 
 class OwnClient:
-    """Both ends of the way between a client and its controller: the controller calls `send` and `pass_on`, the client
-    the other methods (`ToController`)."""
+    """Both ends of the connection between a client and its controller. The controller calls `send` and `pass_on`; the
+    client calls the other methods (`ToController`)."""
 
     kept = 0
-    """No message is kept back to be sent with another: there is nothing to save."""
+    """No message is buffered, since that would save nothing."""
 
     def __init__(self, loop: Loop, controller: ClusterController) -> None:
         """Registers the client with the controller."""
         self._loop, self._controller = loop, controller
         self.on_end_of_run: OnEndOfRun = _ignore
-        """Called with the end of a run: the numbers of the island, its epoch and the host's rank there."""
+        """Called when a run completes on a host, with the island's number, its epoch, and the host's rank there."""
         self._receive: Callable[[m.Message], None] | None = None
         self._early: list[m.Message] = []
-        """Messages of the controller before `begin`; the first is the `Welcome`."""
+        """Messages of the controller before `begin`. The first is `Welcome`."""
         self._is_closed = False
         self._session = controller.come_in_here(self)
 
@@ -44,36 +44,36 @@ class OwnClient:
         return said
 
     def begin(self, receive: Callable[[m.Message], None]) -> None:
-        """Has `receive` called with what the controller says behind the `Welcome`, on the thread of the loop."""
+        """Makes the loop's thread call `receive` with the controller's messages after `Welcome`."""
         self._receive = receive
         for message in self._early[1:]:
             self.send(message)
 
     def send(self, message: m.Message) -> None:
-        """Tells the client something, when what the controller does is done."""
+        """Sends a message to the client after the controller has finished its current event."""
         if (receive := self._receive) is None:
             self._early.append(message)
         else:
             self._loop.on_thread(lambda: receive(message))
 
     def pass_on(self, island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
-        """Tells the client of the end of a run, on the thread of the loop: it waits for no lock that this one has."""
+        """Notifies the client of a run's completion, on the loop's thread. It needs no lock that this thread holds."""
         self.on_end_of_run(island, epoch, rank, said)
 
     @property
     def heard(self) -> float:
-        """When the controller last gave a sign of life: it is in this process."""
+        """Returns the current time as the controller's last heartbeat, since it is in this process."""
         return time.monotonic()
 
     def post(self, *messages: m.Message) -> None:
-        """Tells the controller something, in this thread if no other is in the loop. Raises ConnectionEnded."""
+        """Sends messages to the controller, on this thread if the loop is free. Raises ConnectionEnded."""
         self._check_open()
         self._loop.call(lambda: self._take(messages))
 
     keep = post
 
     def submit(self, held: Sequence[m.Message], run: m.Submit, parcels: Iterable[Parcel]) -> None:
-        """Submits a run, as `post`, with its parcels as they are: they are not checked."""
+        """Submits a run like `post`, with its parcels as objects, which are not checked."""
         self._check_open()
 
         def work() -> None:
@@ -91,7 +91,7 @@ class OwnClient:
             self._controller.failed_at(run, error)
 
     def flush_kept(self) -> None:
-        """Does nothing: no message is kept."""
+        """Does nothing: no message is buffered."""
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -101,9 +101,9 @@ class OwnClient:
         for message in messages:
             try:
                 self._controller.hear(self._session, message)
-            except PathwaysError as error:  # as what is wrong with a message on a stream, which ends then
+            except PathwaysError as error:  # reported like an invalid message on a stream, which is closed then
                 self.send(m.RunRefused(0, write_diagnostic(error.diagnostic)))
 
     def close(self) -> None:
-        """Ends it: nothing can be posted any more."""
+        """Closes the connection. Later posts raise."""
         self._is_closed = True

@@ -1,11 +1,12 @@
-"""What one host of a run decides is told to all of its hosts, in one order (runtime/host/run/decisions.py).
+"""Forwards the decisions of one host of a run to all hosts of the run, in one order (runtime/host/run/decisions.py).
 
-A host that is gone decides nothing more: from then on all others hear only why, so that none goes on alone. A run is
-cancelled in the same way. What lets a host go on with a loop is held back while another is more than `AHEAD` turns
-behind it: else a host that is quick would offer without end what one that is slow has not taken.
+The dispatcher creates one relay per run with data-dependent branches. A lost host decides nothing more. All other hosts
+then receive only the cause, so that none continues standalone. A run is cancelled in the same way. A decision to
+continue a loop is held back while another host is more than `AHEAD` iterations slower. Otherwise a fast host would send
+without limit values that a slow host has not received.
 
-Hosts that have an island together *vote* on what has arrived there: it is good where all of them have it. They go by
-what they are told in one order, also when the run ends early: each loop that they come to is then ended by its name.
+Hosts that share an island *vote* on inbound values: a value is good if all hosts have received it. They follow
+decisions in one order, also when the run ends early: each loop that they reach is then ended by its name.
 """
 
 import threading
@@ -23,16 +24,16 @@ from pathways.runtime.wire.decided import ENDED, Said, doom
 
 
 class Told(Protocol):
-    """A host that takes part in a run."""
+    """A host that participates in a run."""
 
     def tell(self, message: Said) -> None:
-        """Sends a message some time soon; never waits."""
+        """Sends a message asynchronously; never blocks."""
         ...
 
 
 @dataclass(eq=False)
 class _Loop:
-    """One run of a branch: how many decisions each of its hosts has come to, and how many were told."""
+    """One execution of a branch: the number of decisions that each host has reached, and the number already sent."""
 
     branch: int
     reached: dict[str, int]
@@ -42,7 +43,7 @@ class _Loop:
 
     @property
     def is_over(self) -> bool:
-        """Whether no host will say anything of it."""
+        """Whether no more messages about the loop will arrive."""
         return self.ended and all(count == self.told for count in self.reached.values())
 
 
@@ -50,10 +51,10 @@ _ALONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Relay:
-    """One run with branches on data, on hosts by name. `branches` are those that several have a part of, by number.
+    """Relays decisions for one run on hosts by name. `branches` are those in which several hosts take part, by number.
 
-    `islands`: those of hosts that have one together with others. It may be used as soon as it is made: what is said
-    before all hosts have heard of the run waits for `begin`.
+    `islands`: the islands of hosts that share an island with others. The relay may be used at once: messages are queued
+    until `begin`, when all hosts have received the run.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Relay:
         self._branches = branches
         self._islands = islands
         self._over: set[int] = set()
-        """Loops that were ended by name."""
+        """Loops that were ended by their name."""
         self._cause: Diagnostic | None = None
         self._loops: dict[int, _Loop] = {}
         self._lock = threading.Lock()
@@ -77,30 +78,30 @@ class Relay:
 
     @property
     def loops(self) -> int:
-        """How many runs of branches are under way."""
+        """Returns the number of branch executions in progress."""
         return len(self._loops)
 
     def cancel(self, cause: Diagnostic) -> None:
-        """Ends the loops of the run, on all hosts."""
+        """Ends the loops of the run on all hosts."""
         with self._lock:
             if not self._cancelled:
                 self._cancelled = True
                 self._end(cause)
 
     def begin(self) -> None:
-        """Says that all hosts have heard of the run."""
+        """Sends the queued messages, since all hosts have received the run."""
         with self._lock:
             early, self._early = self._early or [], None
             for said, hosts in early:
                 self._say(said, hosts)
 
     def hear(self, host: str, said: Said | m.Reached) -> None:
-        """Takes what a host has decided, or that it waits for what another does; or its vote."""
+        """Handles a host's decision or vote, or its notice that it waits for a decision."""
         with self._lock:
             if said.branch not in self._branches:
                 return
             kind, hosts = self._branches[said.branch]
-            if host not in hosts:  # what a client has said of its plan is not so
+            if host not in hosts:  # the client has described its plan incorrectly
                 return
             if kind != "vote" and self._is_doomed(hosts):
                 self._end_loop(said.branch, said.loop)
@@ -121,19 +122,19 @@ class Relay:
                 del self._loops[said.loop]
 
     def _count(self, votes: _Loop, name: int) -> None:
-        """Tells the outcome of a vote when all have said what they have: the first that is bad, else good."""
+        """Sends the outcome of a vote after all hosts have voted: the first bad vote, or good."""
         if all(votes.reached.values()):
             del self._loops[name]
             bad = next((said for said in votes.held if isinstance(said, m.Undecided)), None)
             self._say(bad or votes.held[0], votes.reached)
 
     def _is_doomed(self, hosts: Iterable[str]) -> bool:
-        """Whether what these hosts decide is decided no more; the loss of another island ends no loop of one alone."""
+        """Whether decisions of these hosts are cancelled. The loss of one island does not end loops within another."""
         own = {self._islands.get(host, host) for host in hosts}
         return self._cancelled or (self._doomed and (len(own) > 1 or not own <= set(self._islands.values())))
 
     def _end_loop(self, branch: int, loop: int) -> None:
-        """Tells those that go by one order that a loop ends; others know it from that of the run."""
+        """Ends a loop by name on hosts that share an island. Other hosts end it with the run's cancellation."""
         assert self._cause is not None
         _, hosts = self._branches[branch]
         in_step = [host for host in hosts if host in self._islands]
@@ -142,7 +143,7 @@ class Relay:
             self._say(m.Undecided(self._run, branch, loop, ENDED, write_diagnostic(self._cause)), in_step)
 
     def doom(self, cause: Diagnostic) -> None:
-        """Says that a host is gone, and why."""
+        """Ends the loops because a host is lost."""
         with self._lock:
             if not self._doomed:
                 self._end(cause)

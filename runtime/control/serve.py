@@ -1,4 +1,4 @@
-"""The process of a controller: `python -m pathways.runtime.control.serve`, which `pwc cluster start` starts."""
+"""Runs the controller process of a cluster: `python -m pathways.runtime.control.serve`, for `pwc cluster start`."""
 
 import argparse
 import contextlib
@@ -46,7 +46,7 @@ def serve_cluster() -> None:
     try:
         topology = load_topology(chosen.topology)
         with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as stack:
-            port = _port(chosen)  # first: keys that do not fit are seen before anything is started
+            port = _port(chosen)  # first: invalid keys are detected before anything is started
             at = show_address(port[0].getsockname()) if port is not None else ""
             launcher = _launcher(chosen, topology, at, stack)
             listener.bind(str(folder / CONTROLLER))
@@ -66,12 +66,12 @@ def serve_cluster() -> None:
                 LoopListener(loop, sock, keys, ("host", "client"), controller.accept_member)
             loop.run()
     except (PathwaysError, OSError) as error:
-        sys.exit(str(error))  # the folder stays: who has started this reads there what was said
+        sys.exit(str(error))  # keep the folder: the starting process reads the log there
     clear_folder(folder)
 
 
 def _port(chosen: argparse.Namespace) -> tuple[socket.socket, Keys] | None:
-    """What listens for members from elsewhere, and by which keys. Raises OSError and PWC0914."""
+    """Returns the socket for members on other machines, and its keys; None if not wanted. Raises OSError, PWC0914."""
     if chosen.bind is None:
         return None
     keys = checked_keys(member_folder(chosen.keys, "controller"), "controller")
@@ -81,7 +81,7 @@ def _port(chosen: argparse.Namespace) -> tuple[socket.socket, Keys] | None:
 
 
 def _launcher(chosen: argparse.Namespace, topology: Topology, at: str, stack: contextlib.ExitStack) -> HostLauncher:
-    """What starts the hosts, which come from elsewhere to `at`; what it has of the system goes with the stack."""
+    """Returns the launcher of the hosts. Hosts of other machines connect to `at`. The stack receives its cleanup."""
     folder, platform, ranks = chosen.folder, chosen.platform, ranks_in(topology)
     bind: Address = chosen.bind or (LOOPBACK, 0)
     if chosen.join:

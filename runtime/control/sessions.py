@@ -1,7 +1,7 @@
-"""The clients of a cluster, and the order of what each of them sends to hosts.
+"""The controller's records of a cluster's clients, their plans, and their ordered queues of messages to islands.
 
-A client's runs go to an island in the order in which they were submitted, and what is to go behind one (the end of an
-array, say) waits for it; nothing of one client waits for another's.
+Used by the controller and the dispatcher. A client's runs are sent to an island in the order of submission. Messages
+that must follow a run (for example, a freed array) wait for it. No client waits for another client's messages.
 """
 
 import secrets
@@ -21,17 +21,17 @@ from pathways.runtime.wire.load_proofs import new_key
 
 
 class ClientPeer(Protocol):
-    """The way to a client: a stream of the loop, or the queue of a client in this process."""
+    """The connection to a client: a stream of the loop, or `OwnClient` in this process."""
 
     def send(self, message: m.Message) -> None: ...
 
     def pass_on(self, island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
-        """Tells the client what one of its hosts has said to the controller."""
+        """Forwards a message that a host has sent to the controller for the client."""
         ...
 
 
 class Behind(NamedTuple):
-    """What goes to an island behind the runs that were submitted before it: a frame, for the hosts of an epoch."""
+    """A frame sent to an island's hosts, of one epoch, after the runs that were submitted before it."""
 
     epoch: int
     frame: bytes
@@ -39,22 +39,22 @@ class Behind(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Cost:
-    """How many seconds a run of a plan takes: a moving average, over all clients that have the same plan."""
+    """The seconds that a run of a plan takes: a moving average over all clients that have the same plan."""
 
     seconds: float = 1e-3
 
 
 @dataclass(eq=False, slots=True)
 class Had:
-    """What a client has had so far: runs that have ended, and seconds of islands that they took."""
+    """The usage of a client: its completed runs, and the seconds of islands that they used."""
 
     weight: float = 1.0
-    """Of its last run."""
+    """Weight of its last run."""
     runs: int = 0
     seconds: float = 0.0
 
     def count(self, run: "ClusterRun") -> None:
-        """Counts a run that has ended on all of its islands."""
+        """Adds a run that is complete on all of its islands."""
         self.weight = run.request.weight
         self.runs += 1
         self.seconds += run.seconds * len(run.parcels)
@@ -62,82 +62,83 @@ class Had:
 
 @dataclass(eq=False, slots=True)
 class KnownPlan:
-    """What the controller knows of a client's plan.
+    """The controller's record of a client's plan.
 
-    `branches` are those that several hosts have a part of; None where it has none at all, and runs end by themselves.
+    `branches` are those in which several hosts take part. None: the plan has no branches, and its runs end by
+    themselves.
     """
 
     name: str
     branches: dict[int, tuple[str, frozenset[str]]] | None
     cost: Cost
     loaded: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
-    """By the number of an island: the epoch in which its hosts have loaded the plan, and what they have loaded."""
+    """The epoch in which an island's hosts loaded the plan, and the plan that they proved to have loaded, by island."""
     size: int = 0
-    """The bytes of the message that introduced it."""
+    """Bytes of the message that introduced the plan."""
     fits: frozenset[str] | None = None
-    """The islands of the plan, once a proof has shown them: with `branches`, it is compared once."""
+    """The islands of the plan, after a proof has shown them, so that proof and `branches` are compared only once."""
 
 
 @dataclass(eq=False, slots=True)
 class ClusterRun:
-    """A run of a client: what goes to each island, and which hosts have not ended it."""
+    """A run of a client: its messages to each island, and the hosts that have not completed it."""
 
     request: Request
     session: "ClientSession"
     parcels: dict[int, IslandParcel]
-    """By the number of an island."""
+    """Parcels by island number."""
     plan: KnownPlan
     refusal: tuple[int, int]
-    """The plan and the first id of the results: hosts are told both if the run is refused."""
+    """The plan, and the first id of the results. Hosts receive both if the run is refused."""
     seconds: float = 0.0
-    """Of the host that was longest at it."""
+    """Seconds on the slowest host."""
     left: set[int] = field(default_factory=set[int])
-    """The numbers of hosts that have not ended it."""
+    """Numbers of the hosts that have not completed the run."""
     relay: Relay | None = None
     life: Life = field(default_factory=lambda: Life(RUN))
     holds: list[m.Hold] = field(default_factory=list[m.Hold])
-    """Bytes of the arrays of the run, counted when the run begins."""
+    """Reports of bytes of the run's arrays, counted when the run begins."""
 
 
 @dataclass(eq=False)
 class ClientSession:
-    """A client process that has come in."""
+    """A connected client process."""
 
     number: int
     name: str
     pid: int
     peer: ClientPeer
     member: str = ""
-    """The name in its certificate, where it has one."""
+    """The name in the client's certificate, if it has one."""
     ticket: str = field(default_factory=lambda: secrets.token_hex(16))
     life: Life = field(default_factory=lambda: Life(SESSION))
     lines: dict[int, "deque[ClusterRun | Behind]"] = field(
         default_factory=lambda: defaultdict(deque[ClusterRun | Behind])
     )
-    """By the number of an island: what has not been sent there."""
+    """Runs and frames that were not sent yet, by island number."""
     inside: dict[int, str] = field(default_factory=dict[int, str])
-    """Names of the clients inside of the process, by number."""
+    """Names of the clients inside the process, by number."""
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
     last_plan: int = -1
-    """The number of the last plan. Numbers rise: if one came again after its plan was unloaded, old proofs would do."""
+    """Number of the last plan. Numbers must rise: if one was reused after an unload, old proofs would be valid."""
     introduced_bytes: int = 0
-    """The bytes of the messages that introduced its plans."""
+    """Bytes of the messages that introduced the client's plans."""
     runs: int = 0
-    """Counts the runs that have not ended."""
+    """Number of incomplete runs."""
     waiting_bytes: int = 0
-    """The bytes of all that is in those lines."""
+    """Bytes of all queued messages."""
     held: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
-    """Bytes on devices, by label and device, as the client says."""
+    """Bytes on devices, by label and device, as the client reports them."""
     counted: Counter[int] = field(default_factory=Counter[int])
-    """The bytes on each device that the scheduler counts as this client's."""
+    """Bytes on each device that the scheduler counts for this client."""
     had: dict[str, Had] = field(default_factory=lambda: defaultdict(Had))
-    """By label: it goes when the client does."""
+    """Usage by label; removed with the client."""
 
     retired: set[str] = field(default_factory=set[str])
-    """Labels of clients inside of the process that were closed while runs of theirs had not ended."""
+    """Labels of clients inside the process that were closed before all of their runs completed."""
 
     def retire(self, number: int, in_use: Container[str]) -> None:
-        """Forgets a client inside of the process. `in_use` are the labels of runs that have not ended."""
+        """Removes a client inside the process. `in_use` are the labels of incomplete runs."""
         label = self.label(number)
         if self.inside.pop(number, None) is not None:
             if label in in_use:
@@ -146,39 +147,41 @@ class ClientSession:
                 self.forget(label)
 
     def forget(self, label: str) -> None:
-        """Forgets what a client inside of the process has had."""
+        """Removes the usage of a client inside the process."""
         self.retired.discard(label)
         self.had.pop(label, None)
         if label in self.held and not any(self.held[label].values()):
             del self.held[label]
 
     def label(self, inside: int) -> str:
-        """What a client inside of the process is called everywhere: no other process has a client of this name."""
-        if not self.number:  # the only process of a cluster of its own
+        """Returns the label of a client inside the process. It is unique among all client processes."""
+        if not self.number:  # the only client process of its cluster
             return self.inside.get(inside, "main")
         return f"{self.inside.get(inside, 'client')} of {self.name} {self.number}"
 
     def expected_by(self, rank: Rank) -> m.Expect:
-        """Makes the message that tells a host of this client."""
+        """Creates the message that announces this client to a host."""
         return m.Expect(self.number, self.ticket, self.member, self.key_of(rank))
 
     def key_of(self, rank: Rank) -> str:
-        """Derives the key by which a host proves what it has loaded for this client."""
+        """Derives the key with which a host proves what it has loaded for this client."""
         return new_key(rank.key, self.ticket)
 
     def unload(self, plan: int) -> None:
-        """Forgets a plan of which no run will come."""
+        """Removes a plan that will not run again."""
         known = self.plans.pop(plan, None)
         self.introduced_bytes -= known.size if known is not None else 0
 
     def is_next(self, run: ClusterRun) -> bool:
-        """Whether nothing that this client has sent before waits for any of the run's islands."""
+        """Whether no earlier message of this client is queued for any of the run's islands."""
         return all(self.lines[island][0] is run for island in run.parcels)
 
 
 class ClientNumbers:
-    """Gives out numbers: each once, then those that were given back, the oldest first. 0 is for the only client of a
-    cluster that has no other."""
+    """Allocates client numbers: each once, then freed numbers, the oldest first.
+
+    Number 0 is reserved for the only client of a single-client cluster.
+    """
 
     def __init__(self, most: int = MOST_CLIENTS) -> None:
         self._most = most
@@ -186,7 +189,7 @@ class ClientNumbers:
         self._free: deque[int] = deque()
 
     def take(self) -> int | None:
-        """Gives a number; None while all are in use."""
+        """Returns a number, None if all are in use."""
         if self._following < self._most:
             self._following += 1
             return self._following - 1

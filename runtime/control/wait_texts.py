@@ -1,4 +1,7 @@
-"""Says for people what a run waits for: others before it, or memory that others hold. Pure."""
+"""Formats the reason why a run waits: runs before it, or memory that others hold. Pure.
+
+Used for local runs (`Controller`) and for runs of a cluster (`held_up.py`).
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,23 +9,23 @@ from collections.abc import Mapping, Sequence
 from pathways.dialect.topology import readable
 from pathways.runtime.control.scheduling import Request
 
-_MOST = 3
-"""Clients that are named."""
+_MAX_NAMED_CLIENTS = 3
+"""Maximum number of clients named in a text."""
 
 
 def before_it(runs: Sequence[Request]) -> str:
-    """Names the clients whose runs go first: `behind 2 runs of trainer, 1 of main`."""
+    """Returns the clients whose runs go first: `behind 2 runs of trainer, 1 of main`."""
     counts = Counter(run.client for run in runs).most_common()
-    parts = [f"{count} of {client}" for client, count in counts[:_MOST]]
+    parts = [f"{count} of {client}" for client, count in counts[:_MAX_NAMED_CLIENTS]]
     if parts:
         count, _, rest = parts[0].partition(" ")
         parts[0] = f"{count} {'run' if count == '1' else 'runs'} {rest}"
-    more = f" and {len(counts) - _MOST} more clients" if len(counts) > _MOST else ""
+    more = f" and {len(counts) - _MAX_NAMED_CLIENTS} more clients" if len(counts) > _MAX_NAMED_CLIENTS else ""
     return f"behind {', '.join(parts)}{more}" if parts else ""
 
 
 def lacking(island: str, size: int, held: Mapping[str, int]) -> str:
-    """Names who holds memory: `lacks 2.0 GiB on island0; main holds 5.0 GiB`."""
-    owners = sorted(((size, client) for client, size in held.items() if size), reverse=True)[:_MOST]
+    """Returns the missing memory and the clients that hold it: `lacks 2.0 GiB on island0; main holds 5.0 GiB`."""
+    owners = sorted(((size, client) for client, size in held.items() if size), reverse=True)[:_MAX_NAMED_CLIENTS]
     said = ", ".join(f"{client} holds {readable(size)}" for size, client in owners)
     return f"lacks {readable(size)} on {island}" + (f"; {said}" if said else "")

@@ -1,1 +1,1 @@
-"""Starting the processes of hosts."""
+"""Starts the processes of hosts and controllers, and connects to clusters."""

@@ -1,6 +1,7 @@
-"""Where the hosts of an island of several meet: a service, a process beside them.
+"""Starts the service through which the hosts of one island form a JAX process group.
 
-Where it was one of them, its end would abort the others.
+The launchers call it. The service is a separate process. If a host provided it, the exit of that host would abort the
+other hosts.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from pathways.runtime.wire.addresses import LOOPBACK, show_address
 
 @dataclass(eq=False)
 class GroupService:
-    """The service of one island's hosts. It ends with this process, which keeps its input open."""
+    """The process group service of one island. It exits with this process, which keeps the service's input open."""
 
     address: str
     process: "subprocess.Popen[bytes]"
@@ -25,7 +26,7 @@ class GroupService:
         self.process.kill()
 
     def end(self) -> None:
-        """Ends it, and gives back what this process has of it."""
+        """Kills the service and releases this process's resources for it."""
         self.process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
@@ -34,7 +35,7 @@ class GroupService:
 
 
 def start_group_service(count: int, log: Path, ip: str = LOOPBACK) -> GroupService:
-    """Starts the service of so many hosts, at an address that they reach. Raises OSError."""
+    """Starts a service for `count` hosts, at an address that they can reach. Raises OSError."""
     address = show_address((ip, _free_port(ip)))
     process = spawn("pathways.runtime.host.devices.group", [address, str(count)], log, subprocess.PIPE)
     return GroupService(address, process, log)

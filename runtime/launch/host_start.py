@@ -1,4 +1,4 @@
-"""What the process of a host is started with, and where it prints to: the same for all ways to start one."""
+"""Defines the command-line arguments and log files of host processes, for all launchers."""
 
 import json
 from pathlib import Path
@@ -7,18 +7,18 @@ from pathways.dialect.ranks import RankTable
 from pathways.dialect.topology import Island
 
 HOST = "pathways.runtime.host.serve"
-"""The module of a host's process."""
+"""The main module of a host process."""
 
 
 def log_of(folder: Path, host: str) -> Path:
-    """Where a host prints to, by its name, in a folder of logs."""
+    """Returns the log file of a host in a folder of logs."""
     return folder / f"{host.replace('/', '.')}.log"
 
 
 def host_arguments(platform: str, ranks: RankTable, island: Island, rank: int, group: str) -> list[str]:
-    """What a host of any machine is started with, beside where its controller is, and where it listens itself.
+    """Returns the arguments of a host, except those for its controller and for the addresses where it listens.
 
-    `group` is where the hosts of its island meet; empty where it is alone.
+    `group` is the address of its island's process group service; empty for a single host.
     """
     arguments = [
         "--island", island.name, "--devices", str(island.devices), "--platform", platform,

@@ -1,6 +1,7 @@
-"""Hosts that come by themselves: started by a person, by ssh, Slurm or Kubernetes, on whatever machine.
+"""Waits for externally started hosts: started by a person, ssh, Slurm or Kubernetes, on any machine.
 
-None is started or killed here: a host says by its certificate which one it is, and ends when its stream does.
+Used by the controller process with `--join`. It starts and kills no host. A host proves its identity by its
+certificate, and exits when its stream to the controller ends.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from pathways.runtime.threads import start_thread
 
 @dataclass(eq=False)
 class JoiningHosts(Started):
-    """The hosts of an island that are waited for, or that have come."""
+    """The expected or connected hosts of an island."""
 
     count: int
     log: Path
@@ -31,7 +32,7 @@ class JoiningHosts(Started):
         return True
 
     def meet(self) -> str:
-        """Begins another service each time: who has met at the last, and ended, would be taken for itself."""
+        """Starts a new group service each time; an old service would take a restarted host for its old process."""
         self.kill()
         if self.count > 1:
             self._meeting = start_group_service(self.count, self.log, self.ip)
@@ -41,11 +42,11 @@ class JoiningHosts(Started):
         return "to be joined"
 
     def ended(self) -> str:
-        """They have not, for all that is known: their streams say it."""
+        """Returns "": the ends of their streams are the only sign of lost hosts."""
         return ""
 
     def kill(self) -> None:
-        """They end with their streams; where they met is not used again."""
+        """Kills the group service, which is not reused. The hosts exit when their streams end."""
         if (meeting := self._meeting) is not None:
             meeting.kill()
             start_thread("pathways-reaper", meeting.end)
@@ -54,7 +55,7 @@ class JoiningHosts(Started):
 
 @dataclass(frozen=True)
 class JoiningLauncher:
-    """Waits for the hosts of a cluster; when one is gone, for others in their place. `ip`: where they meet."""
+    """Waits for the hosts of a cluster, and for replacements of lost ones. `ip`: address of group services."""
 
     logs: Path
     ip: str

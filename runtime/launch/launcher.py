@@ -1,4 +1,4 @@
-"""What a controller asks of a launcher, which starts hosts here, or has an engine start them."""
+"""The interface between a controller and launchers, which start hosts on this machine or through Ray."""
 
 import abc
 from collections.abc import Sequence
@@ -8,49 +8,49 @@ from pathways.dialect.topology import Island
 
 
 class Started(abc.ABC):
-    """The hosts of an island, or what stands for them where other machines have them: they start and end together."""
+    """The hosts of an island, or a proxy for hosts on other machines. They start and end together."""
 
     @property
     @abc.abstractmethod
     def pids(self) -> Sequence[int]:
-        """Their processes, by rank; 0 where one is not known."""
+        """Returns their process ids by rank; 0 for an unknown process."""
 
     @property
     def comes_by_itself(self) -> bool:
-        """Whether they were not started here: each may come at any time, and as often as it likes."""
+        """Whether the hosts are started externally. Each may then connect at any time and repeatedly."""
         return False
 
     def meet(self) -> str:
-        """Begins a place where those that come by themselves meet, now that all are there; nothing for one alone.
+        """Starts the group service of externally started hosts after all have connected; returns "" for a single host.
 
-        Others were told where when they were started. Raises OSError.
+        Other hosts received the address of their service at start. Raises OSError.
         """
         return ""
 
     def waits(self) -> str:
-        """What their start waits for, which may be for long; empty where for nothing but the processes themselves."""
+        """Returns what their start waits for, if that may take long; empty if only the processes themselves start."""
         return ""
 
     @abc.abstractmethod
     def ended(self) -> str:
-        """Why one of them has ended, with its last words; empty while all run, or have yet to be started."""
+        """Returns why a host has exited, with the end of its log; empty while all run or have yet to be started."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether they have ended, once killed; True where that is not known."""
+        """Whether the hosts have exited after `kill`; True if unknown."""
         return True
 
     @abc.abstractmethod
     def kill(self) -> None:
-        """Ends all of them now, also where one is frozen."""
+        """Kills all hosts now, including frozen ones."""
 
 
 class HostLauncher(Protocol):
-    """Starts hosts."""
+    """Starts the hosts of islands."""
 
     def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> Started:
-        """Starts the hosts of an island, of which each finds its ticket, by rank, in its environment.
+        """Starts the hosts of an island. Each finds its ticket, by rank, in its environment.
 
-        They come by themselves, and show it. Raises OSError where they cannot be started.
+        The hosts connect by themselves and present the ticket. Raises OSError if they cannot be started.
         """
         ...

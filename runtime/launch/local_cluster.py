@@ -1,4 +1,7 @@
-"""A cluster of this machine: its folder, and the process of its controller, which stays when this one ends."""
+"""Starts clusters on this machine: creates the folder and the controller process, which outlives this process.
+
+Called by `pwc cluster start` and the API.
+"""
 
 import contextlib
 import os
@@ -24,19 +27,19 @@ from pathways.runtime.wire.errors import ClusterThere, NoCluster
 from pathways.runtime.wire.tls import checked_keys
 
 DEFAULT = "default"
-"""The name of a cluster that was given none."""
-START = 30.0
-"""Seconds that a controller may take to start."""
-MOST_PATH = 100
-"""The most bytes of the path of a Unix socket."""
+"""The name of a cluster if none is given."""
+START_TIMEOUT_S = 30.0
+"""Time limit for the start of a controller."""
+MAX_SOCKET_PATH_BYTES = 100
+"""Maximum bytes of the path of a Unix socket."""
 PID, TOPOLOGY, RAY = "pid", "topology.toml", "ray.json"
-"""In the folder of a cluster, beside its socket and logs; the last one where Ray has started it."""
+"""Files in a cluster's folder, besides its socket and logs. The last one exists only if Ray started the cluster."""
 CONTROLLER_MODULE = "pathways.runtime.control.serve"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def cluster_folder(address: str) -> Path:
-    """The folder of a cluster, by name or path. Raises PWC0918 for what is neither."""
+    """Returns the folder of a cluster, given its name or path. Raises PWC0918 for an invalid name."""
     if os.sep in address:
         return Path(address)
     if not _NAME.fullmatch(address):
@@ -47,7 +50,7 @@ def cluster_folder(address: str) -> Path:
 
 
 def connect_here(address: str) -> socket.socket:
-    """Connects to the controller of a cluster of this machine. Raises PWC0918 for none, and for another user's."""
+    """Connects to a cluster's controller on this machine. Raises PWC0918 if there is none, or for another user's."""
     folder = cluster_folder(address)
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -64,8 +67,10 @@ def connect_here(address: str) -> socket.socket:
 
 @dataclass(frozen=True)
 class MemberPort:
-    """Where a controller listens for members from elsewhere, the folder of the cluster's keys, and whether hosts come
-    by themselves, started on whatever machine."""
+    """The address where a controller listens for members on other machines, and the folder of the cluster's keys.
+
+    `join`: hosts are started externally, on any machine.
+    """
 
     bind: Address
     keys: Path
@@ -76,8 +81,8 @@ class MemberPort:
         return ["--bind", show_address(self.bind), "--keys", str(self.keys.absolute())]
 
     def check(self, topology: Topology) -> None:
-        """Raises PWC0914 where keys are missing that are needed here, or are not valid, PWC0707 for all addresses."""
-        if self.bind[0] in ("", "0.0.0.0", "::"):  # it is also where others are told to come
+        """Raises PWC0914 if required keys are missing or invalid, PWC0707 for a wildcard address."""
+        if self.bind[0] in ("", "0.0.0.0", "::"):  # members on other machines connect to this address
             rule, value = "one address of this machine, at which others reach it", show_address(self.bind)
             raise PathwaysError(BadSetting(source="--bind", value=value, rule=rule, example="--bind 10.0.0.1:7000"))
         checked_keys(member_folder(self.keys, "controller"), "controller")
@@ -89,9 +94,9 @@ class MemberPort:
 def start_controller(
     address: str, topology: Topology, platform: str, policy: str, port: MemberPort | None = None
 ) -> Path:
-    """Starts the controller of a cluster, which starts its hosts; returns its folder.
+    """Starts the controller of a cluster, which starts its hosts; returns the cluster's folder.
 
-    Raises PWC0919 where one runs already, PWC0918 where it does not start, PWC0914 for keys that are none.
+    Raises PWC0919 if one is running already, PWC0918 if it does not start, PWC0914 for invalid keys.
     """
     if port is not None:
         port.check(topology)
@@ -104,7 +109,7 @@ def start_controller(
         arguments += [*port.arguments, *(["--join"] if port.join else [])]
     process = spawn(CONTROLLER_MODULE, arguments, log)
     write_private(folder / PID, str(process.pid).encode())
-    until = time.monotonic() + START
+    until = time.monotonic() + START_TIMEOUT_S
     while not is_there(address):
         if process.poll() is not None or time.monotonic() > until:
             process.kill()
@@ -117,7 +122,7 @@ def start_controller(
 
 
 def is_there(address: str) -> bool:
-    """Whether a controller answers at an address."""
+    """Whether a controller accepts connections at an address."""
     with contextlib.suppress(PathwaysError):
         connect_here(address).close()
         return True
@@ -125,9 +130,9 @@ def is_there(address: str) -> bool:
 
 
 def make_folder(address: str, topology: Topology | None) -> Path:
-    """Makes the folder of a new cluster, with its topology; that file is empty where it is not known yet.
+    """Creates the folder of a new cluster with its topology file, which is empty if the topology is not known yet.
 
-    Raises PWC0919 where a cluster runs there already, PWC0918 where the folder cannot be made.
+    Raises PWC0919 if a cluster is running there, PWC0918 if the folder cannot be created.
     """
     folder = cluster_folder(address)
     if is_there(address):
@@ -138,10 +143,10 @@ def make_folder(address: str, topology: Topology | None) -> Path:
 
 
 def _make(folder: Path, address: str) -> None:
-    """Makes the folder, which no other user may enter. Raises PWC0918 where that cannot be."""
+    """Creates the folder, which no other user may enter. Raises PWC0918 if that is impossible."""
     try:
-        if len(os.fsencode(folder)) > MOST_PATH - 32:
-            raise OSError(f"a path of more than {MOST_PATH - 32} bytes, in which no socket fits")
+        if len(os.fsencode(folder)) > MAX_SOCKET_PATH_BYTES - 32:
+            raise OSError(f"a path of more than {MAX_SOCKET_PATH_BYTES - 32} bytes, in which no socket fits")
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = folder.parent.stat() if os.sep in address else folder.parent.lstat()
         if os.sep in address:
@@ -151,7 +156,7 @@ def _make(folder: Path, address: str) -> None:
             if known.st_uid != os.getuid() or not stat.S_ISDIR(known.st_mode):
                 raise OSError(f"{folder.parent} is another user's")
             folder.parent.chmod(0o700)
-        clear_folder(folder)  # what a controller that was killed has left
+        clear_folder(folder)  # files of a killed controller
         if folder.exists() and any(folder.iterdir()):
             raise OSError("a folder with files that are not a cluster's")
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -162,7 +167,7 @@ def _make(folder: Path, address: str) -> None:
 
 
 def clear_folder(folder: Path) -> None:
-    """Removes what a cluster has made of a folder, and the folder where nothing else is in it."""
+    """Removes a cluster's files from its folder, and the folder if it contains nothing else."""
     with contextlib.suppress(OSError):
         if not (folder / TOPOLOGY).exists():
             return

@@ -1,4 +1,4 @@
-"""The hosts of a cluster as processes of its controller's machine."""
+"""Starts hosts as processes on the controller's machine. Called by the controller."""
 
 import subprocess
 import threading
@@ -20,7 +20,7 @@ from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.credentials import TICKET
 
 CONTROLLER, LOGS = "controller", "logs"
-"""In the folder of a cluster: the socket of its controller, and the folder of what its processes print."""
+"""Names in a cluster's folder: the socket of its controller, and the folder of its logs."""
 
 
 @dataclass(eq=False)
@@ -31,14 +31,14 @@ class LocalHosts(Started):
     logs: tuple[Path, ...]
     meeting: GroupService | None
     gone: threading.Event = field(default_factory=threading.Event)
-    """Set when all of them have ended, once killed."""
+    """Set when all hosts have exited after `kill`."""
 
     @property
     def pids(self) -> Sequence[int]:
         return [process.pid for process in self.processes]
 
     def ended(self) -> str:
-        """Why one of them has ended, with its last words; empty while all run."""
+        """Returns why a host has exited, with the end of its log; empty while all run."""
         for process, log in zip(self.processes, self.logs, strict=True):
             if (code := process.poll()) is not None:
                 return why_ended(code, log)
@@ -49,7 +49,7 @@ class LocalHosts(Started):
         return self.gone.is_set()
 
     def kill(self) -> None:
-        """Ends them now, also where one is frozen; what is left of them goes when they have."""
+        """Kills all hosts now, including frozen ones, and releases their resources when they have exited."""
         for process in self.processes:
             process.kill()
         if self.meeting is not None:
@@ -58,7 +58,7 @@ class LocalHosts(Started):
             self._reap()
 
     def _reap(self) -> None:
-        """Waits until they are gone, which takes a while where they had much: the controller does not wait for it."""
+        """Waits until the hosts have exited. That may take long with much memory, so the controller does not wait."""
         for process in self.processes:
             process.wait()
         if self.meeting is not None:
@@ -67,20 +67,21 @@ class LocalHosts(Started):
 
 
 class LocalLauncher:
-    """Starts hosts as processes of this machine, which are joined by Unix sockets in a folder of this user's."""
+    """Starts hosts as processes on this machine, connected by Unix sockets in a private folder of this user."""
 
     def __init__(
         self, folder: Path, platform: str, ranks: RankTable, ip: str = LOOPBACK, keys: Path | None = None,
         *, is_temporary: bool = False,
     ) -> None:  # fmt: skip
-        """With an address and a folder of keys (`wire/certificates.py`), clients from elsewhere reach them, too.
+        """Clients on other machines can reach the hosts if an address and a folder of keys (`wire/certificates.py`) are
+        given.
 
-        `is_temporary`: hosts that outlive their controller remove the folder, since no one else will.
+        `is_temporary`: hosts that outlive their controller remove the folder, since nothing else will.
         """
         self._folder, self._platform, self._ranks = folder, platform, ranks
         self._ip, self._keys, self._is_temporary = ip, keys, is_temporary
         self._started: list[LocalHosts] = []
-        """All that may not have ended."""
+        """Hosts that may not have exited."""
         self._logs = folder / LOGS
         self._logs.mkdir(mode=0o700, exist_ok=True)
 
@@ -111,14 +112,14 @@ class LocalLauncher:
         return made
 
     def wait(self, seconds: float) -> None:
-        """Waits until all hosts have ended, which were killed before; for so many seconds at the most."""
+        """Waits until all killed hosts have exited, for at most `seconds`."""
         until = time.monotonic() + seconds
         for hosts in self._started:
             hosts.gone.wait(max(0.0, until - time.monotonic()))
 
 
 def sockets_of(folder: Path, island: Island, epoch: int, rank: int) -> list[str]:
-    """Where a host of this machine finds its controller, and listens itself; where its last one did goes."""
+    """Returns socket arguments of a host: its controller's, and its own. Removes the previous epoch's socket."""
     listen = [folder / f"{island.name}-{rank}-{number}" for number in (epoch - 1, epoch)]
     listen[0].unlink(missing_ok=True)
     return ["--socket", str(folder / CONTROLLER), "--listen", str(listen[1])]

@@ -1,6 +1,7 @@
-"""All that is asked of Ray: to connect, what nodes there are, and an actor here or a gang of them there.
+"""Wraps all calls of Ray: connecting, listing nodes, and creating placement groups and actors.
 
-Ray is imported when it is first needed: who has it not, or does not use it, need not wait for it.
+Used by the other `ray_*` modules and the controller process. Ray is imported on first use: the import is slow, and
+programs that do not use Ray need not have it installed.
 """
 
 import contextlib
@@ -20,16 +21,16 @@ from pathways.runtime.wire.certificates import member_files
 from pathways.runtime.wire.errors import NoRay, RayFailed
 
 NAMESPACE = "pathways"
-GONE = 10.0
-"""Seconds after which an actor that was killed has left its name."""
-REACHED = 10.0
-"""Seconds in which Ray's head takes a connection."""
+NAME_RELEASE_TIMEOUT_S = 10.0
+"""Time limit for a killed actor to release its name."""
+CONNECT_TIMEOUT_S = 10.0
+"""Time limit to connect to Ray's head."""
 _PASSED_ON = ("PATHWAYS_", "JAX_", "XLA_")
-"""Settings that processes on nodes have as this one does."""
+"""Prefixes of environment variables that are copied to processes on nodes."""
 
 
 def load_ray() -> Any:
-    """Imports Ray. Raises PWC0925 where it is not installed."""
+    """Imports Ray. Raises PWC0925 if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -39,30 +40,30 @@ def load_ray() -> Any:
 
 
 def connect_to_ray(address: str) -> Any:
-    """Connects this process to a Ray cluster; it is the owner of the actors and groups that it makes.
+    """Connects this process to a Ray cluster. The process owns the actors and groups that it creates.
 
-    Raises PWC0928 where there is none, or one of other versions.
+    Raises PWC0928 if there is no Ray, or one of another version.
     """
     ray = load_ray()
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), REACHED).close()  # Ray itself tries for minutes
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()  # Ray retries for minutes
     except (OSError, ValueError) as error:
         raise PathwaysError(RayFailed(address=address, reason=str(error))) from None
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:  # of many classes
+    except Exception as error:  # Ray raises many classes
         raise PathwaysError(RayFailed(address=address, reason=last_line(error))) from None
     return ray
 
 
 def last_line(error: Exception) -> str:
-    """The last line of an error of Ray, which may be a page."""
+    """Returns the last line of a Ray error, which may be a page long."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
 
 
 def nodes_of(ray: Any) -> list[RayNode]:
-    """The nodes that are alive."""
+    """Returns the nodes that are alive."""
     return [
         RayNode(
             resources=dict(node["Resources"]),
@@ -77,13 +78,13 @@ def nodes_of(ray: Any) -> list[RayNode]:
 
 
 def keeper_on_head(ray: Any, name: str) -> Any:
-    """An actor on the head node, which stays when this process ends. It takes the place of one of its name."""
+    """Creates an actor on the head node that outlives this process. It replaces an actor of the same name."""
     options = {"name": name, "lifetime": "detached", "resources": {"node:__internal_head__": 0.001}}
-    until = time.monotonic() + GONE
+    until = time.monotonic() + NAME_RELEASE_TIMEOUT_S
     while True:
         try:
             return _keeper(ray).options(**options).remote()
-        except ValueError:  # one of its name is left, or about to end
+        except ValueError:  # an actor of this name exists or is terminating
             if time.monotonic() > until:
                 raise
         with contextlib.suppress(ValueError):
@@ -92,7 +93,7 @@ def keeper_on_head(ray: Any, name: str) -> Any:
 
 
 def group_of(ray: Any, gang: HostGang, name: str) -> Any:
-    """Asks for the places of a gang: all of them or none."""
+    """Requests the placement group of a gang: all of its bundles or none."""
     from ray.util.placement_group import placement_group
 
     options: dict[str, Any] = {"strategy": "STRICT_SPREAD", "name": name}
@@ -102,13 +103,13 @@ def group_of(ray: Any, gang: HostGang, name: str) -> Any:
 
 
 def has_places(group: Any) -> bool:
-    """Whether a gang has its places; those on a node that was lost are found anew."""
-    util: Any = importlib.import_module("ray.util")  # whose types are not whole
+    """Whether a gang's placement group is ready. Ray replaces bundles on lost nodes."""
+    util: Any = importlib.import_module("ray.util")  # its types are incomplete
     return util.placement_group_table(group)["state"] == "CREATED"
 
 
 def keepers_in(ray: Any, group: Any, gang: HostGang) -> list[Any]:
-    """An actor in each place of a gang."""
+    """Creates an actor in each bundle of a gang."""
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     found: list[Any] = []
@@ -119,14 +120,14 @@ def keepers_in(ray: Any, group: Any, gang: HostGang) -> list[Any]:
 
 
 def leave_group(group: Any) -> None:
-    """Gives the places of a gang back."""
+    """Removes the placement group of a gang."""
     from ray.util.placement_group import remove_placement_group
 
     remove_placement_group(group)
 
 
 def _taken(gang: HostGang) -> dict[str, Any]:
-    """What an actor takes of its place, as Ray wants it said."""
+    """Returns the resource options of a gang's actor in Ray's format."""
     match gang.resource:
         case "CPU":
             return {"num_cpus": gang.amount}
@@ -137,24 +138,24 @@ def _taken(gang: HostGang) -> dict[str, Any]:
 
 
 def _keeper(ray: Any) -> Any:
-    """The class of actors that keep a process; they find this package where this process does."""
+    """Returns the actor class that keeps a process. Actors find this package in the same folders as this process."""
     paths = os.pathsep.join(p for p in sys.path if p)
     return ray.remote(num_cpus=0, max_restarts=0, runtime_env={"env_vars": {"PYTHONPATH": paths}})(ProcessKeeper)
 
 
 def environment_of_hosts(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The settings of this process that those on nodes have, too."""
+    """Returns the environment variables that processes on nodes inherit from this process."""
     return {name: value for name, value in environment.items() if name.startswith(_PASSED_ON)}
 
 
 def start_member_in(
     keeper: Any, module: str, arguments: Sequence[str], keys: Path, environment: Mapping[str, str]
 ) -> Any:
-    """As `start_in`, of a host that comes to its controller under TLS, with the keys of a folder of this machine."""
+    """Makes an actor start a host that connects under TLS, like `start_in`, with keys from a local folder."""
     files = {path.name: path.read_bytes() for path in member_files(keys)}
     return keeper.start_member.remote(module, list(arguments), files, dict(environment))
 
 
 def start_in(keeper: Any, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Any:
-    """Has an actor start its process; gives the future of its number."""
+    """Makes an actor start its process; returns the future of the process id."""
     return keeper.start.remote(module, list(arguments), str(log), dict(environment), False)

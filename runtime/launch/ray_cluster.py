@@ -1,4 +1,4 @@
-"""A cluster of this machine whose hosts Ray starts: its start and its end, as `pwc cluster` asks for them."""
+"""Starts and stops clusters of this machine whose hosts Ray starts. Called by `pwc cluster`."""
 
 import contextlib
 import importlib.util
@@ -21,25 +21,25 @@ from pathways.runtime.launch.spawn import await_end, last_words, spawn
 from pathways.runtime.threads import start_thread
 from pathways.runtime.wire.errors import NoRay, RayFailed
 
-START = 180.0
-"""Seconds that a Ray of its own and a controller may take to start."""
-ENDS = 30.0
-"""Seconds that the end of a Ray of its own may take."""
+START_TIMEOUT_S = 180.0
+"""Time limit for the start of a private Ray and a controller."""
+EXIT_TIMEOUT_S = 30.0
+"""Time limit for the exit of a private Ray."""
 
 
 @dataclass(frozen=True)
 class RayRequest:
-    """What is asked of Ray. `address`: `HOST:PORT`, or `local[:NODES]` for a Ray of its own."""
+    """The options of a cluster on Ray. `address`: `HOST:PORT`, or `local[:NODES]` for a private Ray."""
 
     address: str
     platform: str | None = None
     labels: Sequence[str] = ()
     port: MemberPort | None = None
-    """Where hosts of any machine, and clients, come under TLS; without it all nodes must be on this one."""
+    """The port for hosts and clients on other machines, under TLS. Without it all nodes must be on this machine."""
 
     @property
     def nodes(self) -> int | None:
-        """The nodes of a Ray of its own, 0 for as many as are needed; None where it is not one. Raises PWC0707."""
+        """Returns the nodes of a private Ray, 0 for as many as needed; None for an existing Ray. Raises PWC0707."""
         name, colon, count = self.address.partition(":")
         if name != LOCAL:
             return None
@@ -50,10 +50,10 @@ class RayRequest:
 
 
 def start_controller_by_ray(address: str, request: RayRequest, topology: Topology | None, policy: str) -> Path:
-    """Has Ray start the controller of a cluster, which has it start hosts; returns the cluster's folder.
+    """Makes Ray start the controller of a cluster, which starts hosts through Ray; returns the cluster's folder.
 
-    Without a topology its islands are those that the nodes make. Raises PWC0912 for nodes of other machines, PWC0918
-    and PWC0919 as `start_controller` does, and PWC0925 to PWC0928.
+    Without a topology, the nodes determine the islands. Raises PWC0912 for nodes on other machines, PWC0918 and PWC0919
+    as `start_controller` does, and PWC0925 to PWC0928.
     """
     nodes = request.nodes
     if importlib.util.find_spec("ray") is None:
@@ -72,11 +72,11 @@ def start_controller_by_ray(address: str, request: RayRequest, topology: Topolog
         arguments += ["--label", label]
     log = folder / LOGS / "ray.log"
     process = spawn("pathways.runtime.launch.ray_start", arguments, log)
-    until = time.monotonic() + START
+    until = time.monotonic() + START_TIMEOUT_S
     try:
         while not (said := ray_of(folder)):
             if process.poll() is not None or time.monotonic() > until:
-                said = ray_of(folder)  # said just before its end
+                said = ray_of(folder)  # written just before its exit
                 break
             time.sleep(0.02)
         if "error" in said:
@@ -93,19 +93,19 @@ def start_controller_by_ray(address: str, request: RayRequest, topology: Topolog
 
 
 def ray_of(folder: Path) -> dict[str, Any]:
-    """What is known of the Ray that has started a cluster; nothing where none has, or not yet."""
+    """Returns the record of the Ray that started a cluster; empty if there is none, or none yet."""
     with contextlib.suppress(OSError, ValueError):
         return json.loads((folder / RAY).read_bytes())
     return {}
 
 
 def ray_settings(said: dict[str, Any]) -> str:
-    """The environment in which that Ray is reached, where it is one of its own; empty otherwise."""
+    """Returns the environment variables to reach a private Ray; empty for an existing Ray."""
     return f"{AUTH}=token {TOKEN}={said['token']}" if "token" in said else ""
 
 
 def await_end_of_ray(said: dict[str, Any]) -> None:
-    """Waits for the end of a Ray of its own, when its cluster is stopped."""
+    """Waits for the exit of a private Ray after its cluster is stopped."""
     if keeper := said.get("keeper"):
-        with contextlib.suppress(OSError):  # it has ended
-            await_end(keeper, ENDS)
+        with contextlib.suppress(OSError):  # it has exited
+            await_end(keeper, EXIT_TIMEOUT_S)

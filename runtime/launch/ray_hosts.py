@@ -1,7 +1,7 @@
-"""The hosts of a cluster, started by Ray: places for a gang, an actor in each, a process in each of these.
+"""Starts hosts through Ray: a placement group per island, an actor in each bundle, and a process per actor.
 
-Ray allocates, starts, watches and kills; all that hosts and their controller say to each other goes over their own
-sockets. A gang has a thread of its own, since calls of Ray may wait for long, and the controller's loop must not.
+Called by the controller. Ray only allocates, starts, watches and kills: hosts and controllers communicate through their
+own sockets. Each gang has its own thread, since Ray calls may block for long and the controller's loop must not.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ from pathways.runtime.wire.addresses import LOOPBACK
 from pathways.runtime.wire.certificates import member_folder
 from pathways.runtime.wire.credentials import TICKET
 
-LOOK = 0.1
-"""Seconds between two looks at what Ray says, and at whether the hosts are to be killed."""
+POLL_INTERVAL_S = 0.1
+"""Interval of checks of Ray's state, and of requests to kill the hosts."""
 SOON = 1.0
-"""Seconds in which places are found, where they are free: only then a gang is said to wait."""
-ENDS = 5.0
-"""Seconds in which gangs that were killed are gone."""
+"""Seconds after which a gang without a placement group is reported as waiting. Ray places it sooner on free nodes."""
+EXIT_TIMEOUT_S = 5.0
+"""Time limit for killed gangs to exit."""
 
 
 class RayHosts(Started):
@@ -68,11 +68,11 @@ class RayHosts(Started):
         return self._ended
 
     def kill(self) -> None:
-        """Has Ray end the actors, and with them, by the kernel, their processes; a frozen one, too."""
+        """Makes Ray kill the actors. The kernel then kills their processes, including frozen ones."""
         self._killed.set()
 
     def _live(self) -> None:
-        """Starts the hosts, waits until one ends or all are to be killed, and leaves nothing of them."""
+        """Starts the hosts, waits until one exits or all are to be killed, and removes all their resources."""
         group: Any = None
         actors: list[Any] = []
         with contextlib.ExitStack() as stack:
@@ -82,16 +82,16 @@ class RayHosts(Started):
                 if self._is_placed(group):
                     actors += keepers_in(self._launcher.ray, group, self._gang)
                     self._run(group, actors, stack)
-            except Exception as error:  # of many classes
+            except Exception as error:  # Ray raises many classes
                 self._ended = last_line(error)
             self._killed.wait()
             self._end(group, actors)
 
     def _is_placed(self, group: Any) -> bool:
-        """Waits for the places; until the hosts are to be killed."""
+        """Waits for the placement group; returns False if the hosts are to be killed."""
         since = time.monotonic()
         while not self._killed.is_set():
-            if group.wait(LOOK):
+            if group.wait(POLL_INTERVAL_S):
                 self._waits = ""
                 return True
             if time.monotonic() - since > SOON:
@@ -99,9 +99,9 @@ class RayHosts(Started):
         return False
 
     def _run(self, group: Any, actors: Sequence[Any], stack: contextlib.ExitStack) -> None:
-        """Starts the processes, and waits until one ends.
+        """Starts the processes, and waits until one exits.
 
-        A node may be lost before Ray knows it: then a gang that had places waits for others.
+        A node may be lost before Ray detects it. A gang that had a placement group then waits for another.
         """
         launcher, island, ray = self._launcher, self._island, self._launcher.ray
         address, logs = "", launcher.folder / LOGS
@@ -123,22 +123,22 @@ class RayHosts(Started):
             arguments += sockets_of(launcher.folder, island, self._epoch, rank)
             numbers.append(start_in(actor, HOST, arguments, log_of(logs, names[rank]), environment))
         while not self._killed.is_set():
-            ready, _ = ray.wait(numbers, num_returns=len(numbers), timeout=LOOK)
-            ray.get(ready)  # raises what has become of those that will not start
+            ready, _ = ray.wait(numbers, num_returns=len(numbers), timeout=POLL_INTERVAL_S)
+            ray.get(ready)  # raises the errors of failed starts
             self._waits = "" if has_places(group) else str(self._gang)
             if len(ready) == len(numbers):
                 self._waits, self._pids = "", list(ray.get(numbers))
                 break
         ends = [actor.wait.remote() for actor in actors]
         while not self._killed.is_set():
-            ready, _ = ray.wait(ends, timeout=LOOK)
+            ready, _ = ray.wait(ends, timeout=POLL_INTERVAL_S)
             if ready:
                 self._ended = str(ray.get(ready[0]))
                 return
 
     def _end(self, group: Any, actors: Sequence[Any]) -> None:
         for actor in actors:
-            with contextlib.suppress(Exception):  # it is gone, or Ray is
+            with contextlib.suppress(Exception):  # the actor or Ray is lost
                 self._launcher.ray.kill(actor)
         if group is not None:
             with contextlib.suppress(Exception):
@@ -146,8 +146,11 @@ class RayHosts(Started):
 
 
 class RayLauncher:
-    """Starts hosts by Ray, to which this process is connected. Those of one machine come by Unix sockets in a folder;
-    those of any under TLS, to a `port`: HOST:PORT of the controller, and the folder of the cluster's keys."""
+    """Starts hosts through Ray, to which this process is connected.
+
+    Hosts on this machine connect by Unix sockets in a folder. Hosts on any machine connect under TLS to `port`:
+    HOST:PORT of the controller, and the folder of the cluster's keys.
+    """
 
     def __init__(
         self,
@@ -161,20 +164,20 @@ class RayLauncher:
         self.ray, self.folder, self.platform, self.ranks, self.labels = ray, folder, platform, ranks, labels
         self.port = port
         self.name = f"pathways {folder} {os.getpid()}"
-        """No two gangs of one Ray may be called the same."""
+        """Prefix of gang names, which must be unique within one Ray."""
         self._gangs: list[RayHosts] = []
 
     def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> RayHosts:
-        """Starts the hosts of an island, soon: where Ray has no places for them, they wait."""
+        """Starts the hosts of an island asynchronously. They wait if Ray has no free nodes."""
         self._gangs = [gang for gang in self._gangs if gang.thread.is_alive()]
         self._gangs.append(RayHosts(self, island, epoch, tickets))
         return self._gangs[-1]
 
     def close(self) -> None:
-        """Ends all hosts."""
+        """Terminates all hosts."""
         for gang in self._gangs:
             gang.kill()
-        until = time.monotonic() + ENDS
+        until = time.monotonic() + EXIT_TIMEOUT_S
         for gang in self._gangs:
             gang.thread.join(max(0.0, until - time.monotonic()))
         self.ray.shutdown()

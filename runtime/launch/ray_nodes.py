@@ -1,7 +1,7 @@
-"""Which islands the nodes of a Ray cluster can have, and which they make. Pure: nothing of Ray is imported.
+"""Matches islands with the nodes of a Ray cluster. Pure: Ray is not imported.
 
-A host asks for one of Ray's resources for each of its devices (`Platform.ray_resource`), on a node that has the labels
-that its island wants; the hosts of an island are on nodes of their own.
+Used by the other `ray_*` modules. A host requests one Ray resource (`Platform.ray_resource`) per device, on a node with
+the labels that its island requires. Each host of an island is on its own node.
 """
 
 import os
@@ -19,30 +19,30 @@ from pathways.dialect.topology import Island, Topology
 from pathways.runtime.wire.errors import NotOverProcesses, RayLacks, RayWithoutToken
 
 SLICE = "ray.io/tpu-slice-name"
-"""The label that Ray gives all hosts of one slice: they are one island."""
+"""The label that Ray gives all hosts of one slice, which form one island."""
 LOCAL = "local"
 AUTH = "RAY_AUTH_MODE"
 _LISTENS = "0A"
-"""The state of a socket that listens, in /proc/net/tcp; its address is zeros where it is for all."""
+"""The state of a listening socket in /proc/net/tcp. Its address is zeros if it listens on all interfaces."""
 
 
 @dataclass(frozen=True)
 class RayNode:
-    """A node that is alive."""
+    """A Ray node that is alive."""
 
     resources: Mapping[str, float]
-    """All that it has, free or not."""
+    """Its resources, free or in use."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     address: str = "127.0.0.1"
     machine: str = ""
-    """What its machine calls itself."""
+    """The hostname of its machine."""
     socket: str = ""
     """The path of its raylet's Unix socket."""
 
 
 @dataclass(frozen=True)
 class HostGang:
-    """What the hosts of an island ask for: so many times the same, each on a node of its own."""
+    """The request of an island's hosts: `hosts` identical bundles, each on its own node."""
 
     island: str
     hosts: int
@@ -60,19 +60,19 @@ class HostGang:
         return f"{nodes} with {self.amount} {self.resource} free{' each' if self.hosts > 1 else ''}{labels}"
 
     def fits(self, node: RayNode) -> bool:
-        """Whether a node, with nothing else on it, can have one of these hosts."""
+        """Whether an empty node could run one of these hosts."""
         is_wanted = all(node.labels.get(key) == value for key, value in self.labels.items())
         return is_wanted and node.resources.get(self.resource, 0.0) >= self.amount
 
 
 Labels = Mapping[str, Mapping[str, str]]
-"""The labels that islands want of their nodes, by island; those of "" are for all."""
+"""Required node labels, by island; those of "" apply to all islands."""
 
 
 def read_labels(texts: Iterable[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Reads labels as `--label` takes them: `KEY=VALUE`, or `ISLAND:KEY=VALUE`. Raises PWC0707.
+    """Parses `--label` values: `KEY=VALUE`, or `ISLAND:KEY=VALUE`. Raises PWC0707.
 
-    `names`: the islands; none where they are not known yet.
+    `names`: the islands; empty if they are not known yet.
     """
     found: dict[str, dict[str, str]] = {}
     for text in texts:
@@ -86,13 +86,13 @@ def read_labels(texts: Iterable[str], names: Sequence[str]) -> dict[str, dict[st
 
 
 def gang_of(island: Island, platform: Platform, labels: Labels) -> HostGang:
-    """What the hosts of an island ask for."""
+    """Returns the gang that an island's hosts request."""
     wanted = {**labels.get("", {}), **labels.get(island.name, {})}
     return HostGang(island.name, island.hosts, platform.ray_resource, island.devices, wanted)
 
 
 def platform_of(nodes: Sequence[RayNode]) -> Platform:
-    """The platform of the devices that nodes have: what any of them has beside CPUs, else those."""
+    """Returns the platform of the nodes' devices: any resource other than CPUs that a node has, otherwise CPUs."""
     rows = reversed(PLATFORMS.values())
     return next(row for row in rows if row.made_at_will or any(n.resources.get(row.ray_resource, 0) for n in nodes))
 
@@ -100,7 +100,7 @@ def platform_of(nodes: Sequence[RayNode]) -> Platform:
 def topology_of_nodes(
     nodes: Sequence[RayNode], platform: Platform, labels: Labels
 ) -> tuple[Topology, dict[str, dict[str, str]]]:
-    """The islands that nodes make, and the labels that these want: one a slice, or else one a node. Raises PWC0927."""
+    """Returns the islands that nodes form, one per slice, else per node, and their labels. Raises PWC0927."""
     resource, wanted = platform.ray_resource, labels.get("", {})
     at_least = HostGang("", 1, resource, 1, wanted)
     having = [node for node in nodes if at_least.fits(node)]
@@ -119,9 +119,9 @@ def topology_of_nodes(
 
 
 def check_gangs(gangs: Sequence[HostGang], nodes: Sequence[RayNode]) -> None:
-    """Raises PWC0927 where the nodes could not have these islands, were they empty, with what is missing.
+    """Raises PWC0927, with the missing resources, if even empty nodes could not run these islands.
 
-    Islands that are too many only because of how they lie are not seen: they wait.
+    It does not detect islands that fit in total but not in their arrangement: those wait.
     """
     for gang in gangs:
         fitting = [node for node in nodes if gang.fits(node)]
@@ -145,7 +145,7 @@ def _said(nodes: Sequence[RayNode], resource: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address, with its port or without, is of this machine alone."""
+    """Whether an address, with or without a port, is reachable only from this machine."""
     host = address.rpartition(":")[0] if address.count(":") == 1 or address.startswith("[") else address
     try:
         return ip_address(host.strip("[]")).is_loopback
@@ -154,9 +154,9 @@ def is_loopback(address: str) -> bool:
 
 
 def is_open(address: str) -> bool:
-    """Whether a process of this machine listens for others, too, on the port of a loopback address (Linux).
+    """Whether a process listens on all interfaces on the port of a loopback address (Linux).
 
-    Ray does, whatever address it is told, unless it is told not to (ray_trial.py).
+    Ray does, for any given address, unless it is configured otherwise (ray_trial.py).
     """
     port = address.rpartition(":")[2]
     found: list[str] = []
@@ -168,14 +168,14 @@ def is_open(address: str) -> bool:
 
 
 def check_protected(address: str) -> None:
-    """Raises PWC0926 for a Ray that others reach, and may command, without a token."""
+    """Raises PWC0926 for a Ray that other machines can reach and command without a token."""
     mode = os.environ.get(AUTH, "")
     if mode != "token" and (not is_loopback(address) or is_open(address)):
         raise PathwaysError(RayWithoutToken(address=address, mode=mode or "disabled"))
 
 
 def check_here(nodes: Sequence[RayNode]) -> None:
-    """Raises PWC0912 for nodes of other machines: what goes between machines is not protected yet."""
+    """Raises PWC0912 for nodes on other machines, since traffic between machines is not protected without TLS."""
     far = sorted({n.address for n in nodes if n.machine != socket.gethostname() or not os.path.exists(n.socket)})
     if far:
         rule = "nodes of this machine alone, or --bind and --keys, by which hosts come under TLS"

@@ -1,7 +1,7 @@
-"""What a Ray actor of ours does: it keeps one process of this package, which ends when it does.
+"""The Ray actor of this package: keeps one process, which exits together with the actor.
 
-Hosts and controllers need a main thread and libraries of their own, so they are children of actors, not actors. When a
-raylet is killed, Ray leaves its workers behind: an actor looks for itself whether its raylet is still there.
+`ray_api.py` creates the actors. Hosts and controllers need their own main thread and libraries, so they are child
+processes of actors. When a raylet is killed, Ray does not kill its workers, so each actor monitors its raylet.
 """
 
 import importlib
@@ -17,14 +17,14 @@ from pathways.dialect.files import write_private
 from pathways.runtime.launch.spawn import spawn, why_ended
 from pathways.runtime.threads import start_thread
 
-LOOK = 0.2
-"""Seconds between two looks at whether the raylet is there."""
+POLL_INTERVAL_S = 0.2
+"""Interval of checks of the raylet."""
 _OF_THE_WORKER = ("RAY_JOB_ID", "RAY_RAYLET_PID")
-"""What Ray tells a worker of itself; a child that connects to Ray by itself is another."""
+"""Environment variables that identify a Ray worker. A child that connects to Ray must not inherit them."""
 
 
 class ProcessKeeper:
-    """Keeps a process. It is started by the actor's main thread, which lives as long as the actor."""
+    """Keeps a process. The actor's main thread starts the process, and lives as long as the actor."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -36,7 +36,7 @@ class ProcessKeeper:
     def start(
         self, module: str, arguments: Sequence[str], log: str, environment: Mapping[str, str], for_good: bool
     ) -> int:
-        """Starts the process; one `for_good` has its actor end with it. Gives the number of the process."""
+        """Starts the process; returns its process id. With `for_good`, the actor exits when the process exits."""
         for name in _OF_THE_WORKER:
             os.environ.pop(name, None)
         self._log = Path(log)
@@ -51,11 +51,11 @@ class ProcessKeeper:
     def start_member(
         self, module: str, arguments: Sequence[str], keys: Mapping[str, bytes], environment: Mapping[str, str]
     ) -> int:
-        """Starts a host that has the keys of a member, by file, and is reached at the address of its node.
+        """Starts a host with a member's key files. It listens at its node's address.
 
-        Keys and its log lie in a folder of this user on the node, which is removed when the host or this actor ends.
+        The keys and the log are in a private folder on the node, which is removed when the host or this actor exits.
         """
-        util: Any = importlib.import_module("ray.util")  # whose types are not whole
+        util: Any = importlib.import_module("ray.util")  # its types are incomplete
         folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
         self._remover = _remover_of(folder)
         for name, data in keys.items():
@@ -64,7 +64,7 @@ class ProcessKeeper:
         return self.start(module, [*arguments, *place], str(folder / "host.log"), environment, False)
 
     def wait(self) -> str:
-        """Waits for the end of the process, and says why it has ended."""
+        """Waits for the process to exit; returns the reason."""
         assert self._process is not None
         try:
             return why_ended(self._process.wait(), self._log)
@@ -74,14 +74,14 @@ class ProcessKeeper:
 
 
 def _remover_of(folder: Path) -> "subprocess.Popen[bytes]":
-    """Starts a process that removes a folder when its standard input ends: also where this process is killed."""
+    """Starts a process that removes a folder when its standard input closes, also if this process is killed."""
     command = ["/bin/sh", "-c", 'cat > /dev/null; rm -rf -- "$0"', str(folder)]
     none = subprocess.DEVNULL
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=none, stderr=none, start_new_session=True)
 
 
 def _end_with(raylet: int) -> None:
-    """Ends this process, and with it the one that it keeps, soon after its raylet."""
+    """Exits this process, and with it the process that it keeps, soon after its raylet exits."""
     while os.getppid() == raylet:
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL_S)
     os._exit(1)

@@ -1,7 +1,9 @@
-"""Starts a cluster's controller by Ray: `python -m pathways.runtime.launch.ray_start`, for `pwc cluster start --ray`.
+"""Starts a cluster's controller through Ray: `python -m pathways.runtime.launch.ray_start`, for `pwc cluster start
+--ray`.
 
-A process of its own: who asks for a cluster may use Ray for something else, or have no need of it. What has become of
-it lies in the cluster's folder. With a Ray of its own (`--ray local`) it stays, and ends that when the controller ends.
+It is a separate process, since the requesting process may use Ray for other purposes, or not at all. It writes its
+outcome to the cluster's folder. With a private Ray (`--ray local`) it keeps running, and stops Ray when the controller
+exits.
 """
 
 import argparse
@@ -36,10 +38,10 @@ from pathways.runtime.launch.ray_trial import trial_cluster
 from pathways.runtime.launch.spawn import await_end, last_words
 from pathways.runtime.wire.errors import NoCluster, RayFailed
 
-START = 60.0
-"""Seconds that a controller may take to start."""
-NODES, CPUS = 2, 4
-"""Of a trial cluster where nothing else is said."""
+START_TIMEOUT_S = 60.0
+"""Time limit for the start of a controller."""
+DEFAULT_NODES, DEFAULT_CPUS = 2, 4
+"""Default size of a trial cluster."""
 
 
 def serve_start() -> None:
@@ -54,7 +56,7 @@ def serve_start() -> None:
     parser.add_argument("--label", action="append", default=[], metavar="[ISLAND:]KEY=VALUE")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for who has started it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is for the starting process
     folder: Path = chosen.folder
     try:
         topology = load_topology(folder / TOPOLOGY) if (folder / TOPOLOGY).stat().st_size else None
@@ -67,20 +69,20 @@ def serve_start() -> None:
             ray = connect_to_ray(trial.address)
             said = {"address": trial.address, "token": str(trial.token), "keeper": os.getpid()}
             pid = start_controller_in(ray, chosen, topology, said)
-            with contextlib.suppress(OSError):  # it has ended already
+            with contextlib.suppress(OSError):  # it has already exited
                 await_end(pid)
             ray.shutdown()
     except PathwaysError as error:
         _say(folder, {"error": write_diagnostic(error.diagnostic)})
         sys.exit(str(error))
-    except Exception as error:  # of Ray, of many classes
+    except Exception as error:  # Ray raises many classes
         address = chosen.ray or "127.0.0.1"
         _say(folder, {"error": write_diagnostic(RayFailed(address=address, reason=last_line(error)))})
         raise
 
 
 def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology | None, said: dict[str, Any]) -> int:
-    """Starts the controller, which starts its hosts, when the nodes can have these; gives its process."""
+    """Starts the controller, which starts its hosts, if the nodes have the resources; returns its process id."""
     nodes = nodes_of(ray)
     for node in nodes:
         check_protected(node.address)
@@ -104,7 +106,7 @@ def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology
     keeper = keeper_on_head(ray, f"pathways {folder}")
     pid = int(ray.get(keeper.start.remote(CONTROLLER_MODULE, arguments, str(log), environment_of_hosts(), True)))
     write_private(folder / PID, str(pid).encode())
-    until = time.monotonic() + START
+    until = time.monotonic() + START_TIMEOUT_S
     while not is_there(str(folder)):
         if not Path(f"/proc/{pid}").exists() or time.monotonic() > until:
             ray.kill(keeper)
@@ -116,15 +118,15 @@ def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Ends this process in good order: a Ray of its own goes with it."""
+    """Exits this process cleanly, together with its private Ray."""
     sys.exit(1)
 
 
 def _size(topology: Topology | None, nodes: int) -> tuple[int, int]:
-    """How many nodes, and of how many CPUs each, a Ray of its own needs."""
+    """Returns the number of nodes, and of CPUs per node, that a private Ray needs."""
     if topology is None:
-        return nodes or NODES, CPUS
-    nodes = nodes or max(NODES, *(island.hosts for island in topology.islands))
+        return nodes or DEFAULT_NODES, DEFAULT_CPUS
+    nodes = nodes or max(DEFAULT_NODES, *(island.hosts for island in topology.islands))
     taken = [0] * nodes
     for island in sorted(topology.islands, key=lambda i: i.hosts, reverse=True):
         for node in sorted(range(nodes), key=taken.__getitem__)[: island.hosts]:
@@ -133,8 +135,8 @@ def _size(topology: Topology | None, nodes: int) -> tuple[int, int]:
 
 
 def _say(folder: Path, said: dict[str, Any]) -> None:
-    """Tells who waits for this what has become of it."""
-    with contextlib.suppress(OSError):  # the folder is gone, and who waited
+    """Writes the outcome for the process that waits for it."""
+    with contextlib.suppress(OSError):  # the folder and the waiting process are gone
         write_private(folder / RAY, json.dumps(said).encode())
 
 

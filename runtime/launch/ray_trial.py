@@ -1,7 +1,7 @@
-"""A Ray cluster on this machine, to try things out: it listens on 127.0.0.1, and is gone without a trace in the end.
+"""Starts a private Ray cluster on this machine for trials. It listens on 127.0.0.1, and removes all its files at exit.
 
-It has a folder and a token of its own, so that no other Ray of the machine, and no other user, has to do with it. It
-is never ended by `ray stop`, which ends every Ray of the machine.
+Used by `ray_start.py` and tests. It has its own folder and token, which isolate it from other Rays and other users. It
+must not be stopped by `ray stop`, which stops every Ray of the machine.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from pathways.runtime.launch.ray_nodes import AUTH
 
 TOKEN = "RAY_AUTH_TOKEN_PATH"
 _EACH: dict[str, Any] = {
-    "object_store_memory": 80 << 20,  # nothing of ours goes there
+    "object_store_memory": 80 << 20,  # unused by this package
     "node_ip_address": "127.0.0.1",
     "include_dashboard": False,
 }
@@ -31,37 +31,37 @@ _SETTINGS = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # otherwise it listens on all interfaces
     "RAY_USAGE_STATS_ENABLED": "0",
     AUTH: "token",
-    # A node that is gone is noticed in a second, one that is frozen in four; otherwise in 15 and 60 (measured).
+    # A lost node is detected after 1 s, a frozen node after 4 s; by default after 15 s and 60 s (measured).
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "3",
-    # Workers that are started in advance would outlive a raylet that is killed.
+    # Workers started in advance would outlive a killed raylet.
     "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_worker_prestart": "0",
 }
 _ADOPTS = 36
 """PR_SET_CHILD_SUBREAPER, of prctl(2)."""
-ENDS = 15.0
-"""Seconds in which all processes of a trial cluster are gone."""
+EXIT_TIMEOUT_S = 15.0
+"""Time limit for all processes of a trial cluster to exit."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial cluster that runs."""
+    """A running trial cluster."""
 
     address: str
     token: Path
-    """The file of its token."""
+    """The file with its token."""
     add_node: Callable[[int], None]
-    """Starts another node, of so many CPUs; in the main thread, with which its processes end."""
+    """Starts another node with this number of CPUs, on the main thread, with which its processes end."""
 
 
 @contextlib.contextmanager
 def trial_cluster(nodes: int, cpus: int) -> Generator[Trial]:
-    """Starts a head without CPUs and so many nodes with so many each; ends all that this process has begotten."""
-    ctypes.CDLL(None).prctl(_ADOPTS, 1)  # what loses its parent becomes a child of this process, and is found
-    folder = Path(tempfile.mkdtemp(prefix="pwray"))  # short: sockets lie deep below it, and their paths are limited
+    """Starts a head without CPUs, and nodes with `cpus` CPUs each; kills all descendants of this process at exit."""
+    ctypes.CDLL(None).prctl(_ADOPTS, 1)  # orphaned processes become children of this process, so that they are found
+    folder = Path(tempfile.mkdtemp(prefix="pwray"))  # short: paths of sockets below it are limited
     try:
         token = folder / "token"
         write_private(token, secrets.token_hex(32).encode())
@@ -76,7 +76,7 @@ def trial_cluster(nodes: int, cpus: int) -> Generator[Trial]:
 
 
 def _start(nodes: int, cpus: int) -> Any:
-    """Starts the processes of Ray, which end with this one."""
+    """Starts the Ray processes, which exit with this process."""
     from ray.cluster_utils import Cluster
 
     few = {"no_monitor": True, "include_log_monitor": False}
@@ -88,8 +88,8 @@ def _start(nodes: int, cpus: int) -> Any:
 
 
 def end_children() -> None:
-    """Kills all processes that this one has started, and those that these have."""
-    until = time.monotonic() + ENDS
+    """Kills all child processes of this process, and their descendants."""
+    until = time.monotonic() + EXIT_TIMEOUT_S
     while (found := children()) and time.monotonic() < until:
         for pid in found:
             with contextlib.suppress(OSError):
@@ -100,10 +100,10 @@ def end_children() -> None:
 
 
 def children() -> list[int]:
-    """The children of this process; those of one that ends become its own."""
+    """Returns the children of this process, including orphans that it has adopted."""
     found: list[int] = []
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # exited meanwhile
             fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
             if int(fields[1]) == os.getpid():
                 found.append(int(name))

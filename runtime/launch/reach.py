@@ -1,4 +1,7 @@
-"""Clusters by their addresses: of this machine by a name or a folder, of any other by HOST:PORT and keys."""
+"""Connects to clusters and hosts by address: a name or folder on this machine, or HOST:PORT and keys.
+
+Called by the API and by `pwc`.
+"""
 
 import json
 import os
@@ -20,22 +23,22 @@ from pathways.runtime.wire.tls import Keys, checked_keys
 from pathways.runtime.wire.tls_ports import join_as
 
 ADDRESS, KEYS = "PATHWAYS_ADDRESS", "PATHWAYS_KEYS"
-"""The environment variables for the cluster that programs run on: a name, a folder, or HOST:PORT with keys."""
+"""Environment variables of the cluster that programs run on: a name, a folder, or HOST:PORT with keys."""
 
 
 def chosen_address(address: str | None) -> str:
-    """The address of a cluster: this one, or that of PATHWAYS_ADDRESS."""
+    """Returns `address`, or the value of PATHWAYS_ADDRESS, or the default cluster."""
     return address or os.environ.get(ADDRESS) or DEFAULT
 
 
 def chosen_keys(keys: str | Path | None) -> Path | None:
-    """The folder of keys: this one, or that of PATHWAYS_KEYS."""
+    """Returns the folder `keys`, or the value of PATHWAYS_KEYS."""
     chosen = keys or os.environ.get(KEYS)
     return Path(chosen) if chosen else None
 
 
 def keys_of(folder: Path | None, role: Role, name: str = "", *, address: Address) -> Keys:
-    """The keys of this process. Raises PWC0913 where it has none, PWC0914 where they are not those of such a member."""
+    """Returns the keys of this process. Raises PWC0913 if it has none, PWC0914 if they are of another member."""
     if folder is None:
         reason = f"this process has no keys: {KEYS} is not set"
         raise PathwaysError(NoPeer(address=show_address(address), reason=reason, wanted="member"))
@@ -43,7 +46,7 @@ def keys_of(folder: Path | None, role: Role, name: str = "", *, address: Address
 
 
 def connect_to(address: str, keys: Path | None = None) -> Connection:
-    """Connects to the controller of a cluster. Raises PWC0918 where there is none, PWC0913 where it is not reached."""
+    """Connects to a cluster's controller. Raises PWC0918 if there is none, PWC0913 if it cannot be reached."""
     port = read_address(address)
     if port is None:
         return Connection(connect_here(address))
@@ -51,9 +54,9 @@ def connect_to(address: str, keys: Path | None = None) -> Connection:
 
 
 def connect_to_host(said: str, name: str, keys: Path | None, *, elsewhere: bool) -> Connection:
-    """Connects to a host, by what it says of where it listens (`addresses.both`); `elsewhere`: not by a Unix socket.
+    """Connects to a host at its reported address (`addresses.both`). `elsewhere`: does not use a Unix socket.
 
-    Raises OSError where it is gone, PWC0913 where it is not reached or is another.
+    Raises OSError if it is lost, PWC0913 if it cannot be reached or is another host.
     """
     path, port = path_of(said), port_of(said)
     if port is None or (path and not elsewhere):
@@ -74,20 +77,20 @@ def connect_to_host(said: str, name: str, keys: Path | None, *, elsewhere: bool)
 
 
 def ask(address: str, what: str, keys: Path | None = None) -> Any:
-    """Asks the controller of a cluster for `status` or `stacks`, or to `stop`.
+    """Requests `status`, `stacks` or `stop` from a cluster's controller.
 
-    Raises PWC0918 where there is none, or where it does not answer, PWC0913 where it is not reached.
+    Raises PWC0918 if there is none or it does not answer, PWC0913 if it cannot be reached.
     """
     return request(address, m.Ask(0, what), keys)
 
 
 def request(address: str, message: m.Ask | m.ChangeIslands, keys: Path | None = None) -> Any:
-    """As `ask`, of any request. Raises what it answers, too."""
+    """Sends any request to a cluster's controller, like `ask`. Raises errors in its answer, too."""
     return answer_of(connect_to(address, keys), address, message)
 
 
 def answer_of(connection: Connection, address: str, message: m.Ask | m.ChangeIslands) -> Any:
-    """Asks the controller at the other end of a connection, which ends then."""
+    """Sends a request over a connection to a controller; returns the answer and closes the connection."""
     try:
         connection.post(message)
         while True:

@@ -1,4 +1,7 @@
-"""Processes of this package: a module, started as this one was, that prints to a log."""
+"""Starts modules of this package as processes with the same Python and paths as this process, and waits for their exit.
+
+Used by all launchers and by `pwc`.
+"""
 
 import contextlib
 import os
@@ -21,9 +24,9 @@ def spawn(
     stdin: int = subprocess.DEVNULL,
     environment: Mapping[str, str] = _NOTHING,
 ) -> "subprocess.Popen[bytes]":
-    """Starts a module of this package in a session of its own; what it prints goes behind what the log has.
+    """Starts a module of this package in its own session; appends its output to the log.
 
-    `environment` is what it finds there beside what this one has. Raises OSError.
+    `environment` is added to this process's environment. Raises OSError.
     """
     command, paths = _started_as(module, arguments)
     found = {**paths, **environment}
@@ -32,33 +35,33 @@ def spawn(
 
 
 def become(module: str, arguments: Sequence[str]) -> NoReturn:
-    """Makes this process one of a module, with its number, its terminal and its signals. Raises OSError."""
+    """Replaces this process by a module; keeps its process id, terminal and signals. Raises OSError."""
     command, environment = _started_as(module, arguments)
     os.execve(command[0], command, environment)
 
 
 def _started_as(module: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The command and the environment of a module that finds what this process does."""
+    """Returns the command and environment of a module that uses the same import paths as this process."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     return [sys.executable, "-P", "-m", module, *arguments], environment
 
 
 def last_words(log: Path) -> str:
-    """The end of what a process has printed."""
+    """Returns the last lines of a process's log."""
     with contextlib.suppress(OSError):
         return "; ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
     return ""
 
 
 def why_ended(code: int, log: Path) -> str:
-    """Why a process has ended, by its exit code, with its last words."""
+    """Returns why a process has exited, from its exit code and the end of its log."""
     why = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
     words = last_words(log)
     return f"{why}: {words}" if words else why
 
 
 def await_end(pid: int, seconds: float | None = None) -> None:
-    """Waits until a process has ended, or so many seconds. Raises OSError where there is none."""
+    """Waits until a process has exited, or `seconds` have passed. Raises OSError if there is none."""
     end = os.pidfd_open(pid)
     try:
         select.select([end], [], [], seconds)

@@ -1,6 +1,6 @@
-"""A module of this package in a process that ends with its parent: `python -m ... PARENT MODULE ARGUMENTS`.
+"""Runs a module of this package that exits with its parent: `python -m ... PARENT MODULE ARGUMENTS`.
 
-The kernel ends it, also where it is frozen, when the thread that has started it is gone (Linux).
+Used by Ray actors. The kernel kills the process, even a frozen one, when the thread that started it exits (Linux).
 """
 
 import ctypes
@@ -14,7 +14,7 @@ _ON_PARENTS_DEATH = 1
 
 
 def tie(parent: int) -> None:
-    """Has the kernel end this process when its parent does; ends it now where another is its parent by now."""
+    """Makes the kernel kill this process when its parent exits; exits now if the parent has already exited."""
     ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which has started this one, is gone")

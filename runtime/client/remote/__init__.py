@@ -1,1 +1,1 @@
-"""A cluster as a client has it: its islands, their hosts, and the way to its controller."""
+"""Client side of a cluster: its islands, their hosts, and the connection to its controller."""

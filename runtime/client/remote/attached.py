@@ -1,7 +1,7 @@
-"""A cluster as a client has it: the controller says whose turn it is, in this process or in one of its own.
+"""The client's view of a cluster, whose controller schedules runs in this process or in its own process.
 
-Runs, and what must keep its order among them, go to the controller; plans and inputs go to the hosts, and results come
-from there.
+`pw.connect` and `Cluster` use it. Runs, and messages ordered with them, go to the controller. Plans and inputs go to
+the hosts, which return the results.
 """
 
 import contextlib
@@ -43,20 +43,20 @@ from pathways.runtime.wire.load_proofs import Branches, digest_of
 from pathways.runtime.wire.loop import Loop
 
 CONNECT_TIMEOUT_S = 15.0
-"""Limits the time to reach a host that is there, as the controller says."""
+"""Time limit to connect to a host that the controller reports as available."""
 TEND_POLL_S = 0.25
-"""Seconds between two looks at what is to be said where nothing else is."""
+"""Interval of heartbeat checks, and of reports of freed arrays and held bytes that no run carries."""
 
 
 class Attached(HostedIslands):
-    """Gives a process the devices of a cluster that has let it in."""
+    """The devices of a cluster that has accepted this process as a client."""
 
     schedules_here: ClassVar[bool] = False
 
     def __init__(
         self, loop: Loop, address: str, control: ToController, welcome: m.Welcome, connect: Connect
     ) -> None:  # fmt: skip
-        """`control` is the way to the controller: `hear` and `control_ended` are called on the thread of the loop.
+        """`control` is the connection to the controller. It calls `hear` and `control_ended` on the loop's thread.
         `connect` connects to a host."""
         self._loop, self.address, self._control, self._connect = loop, address, control, connect
         self._places = {name: host_place(number, said) for number, (name, said) in enumerate(welcome.hosts.items())}
@@ -65,11 +65,11 @@ class Attached(HostedIslands):
         self._ticket = welcome.ticket
         self.policy = welcome.policy
         self.ended: Diagnostic | None = None
-        """Why there is no controller any more."""
+        """The reason why the controller is lost, None while it is connected."""
         self.ranks = ranks_in(self.topology)
         self._by_number = dict(enumerate(welcome.hosts))
         self._changed = Monitor()
-        """Guards places and hosts; notified when a host has come or will not, and when a run has ended."""
+        """Guards host endpoints and hosts. Notified when a host connects or is given up, and when a run completes."""
         self._window = RunWindow(self._changed)
         self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
         self._asked = ControllerRequests(self._changed, self._check_there)
@@ -97,7 +97,7 @@ class Attached(HostedIslands):
             try:
                 self._attach(name, place)
             except (OSError, ConnectionEnded):
-                pass  # it is gone again: the controller will say so
+                pass  # lost again: the controller will report it
             except PathwaysError as error:
                 if error.code != NoPeer.code or time.monotonic() > tried[place.epoch] + CONNECT_TIMEOUT_S:
                     raise
@@ -106,7 +106,7 @@ class Attached(HostedIslands):
 
     @uninterrupted
     def _seen(self, name: str) -> tuple[HostPlace, RemoteIsland | None]:
-        """Reads where the controller says that an island is, and the connected hosts, at one moment."""
+        """Returns an island's endpoints, as the controller reports them, and its connected hosts, at one moment."""
         with self._changed.lock:
             return replace(self._places[name]), self.hosts.get(name)
 
@@ -119,7 +119,7 @@ class Attached(HostedIslands):
             raise PathwaysError(self.ended)
 
     def _attach(self, name: str, place: HostPlace) -> None:
-        """Connects to the hosts of an island."""
+        """Connects to all hosts of an island."""
         made: dict[str, Connection] = {}
         try:
             for host, address in place.addresses.items():
@@ -132,7 +132,7 @@ class Attached(HostedIslands):
 
     @uninterrupted
     def _take_in(self, name: str, place: HostPlace, made: dict[str, Connection]) -> bool:
-        """Takes connections to the hosts of an island; returns False where others are there, or are awaited."""
+        """Registers connections to an island's hosts; returns False if others are connected or expected."""
         with self._changed.lock:
             wanted = self._places[name].epoch == place.epoch and self._current(name) is None
             if wanted:
@@ -140,14 +140,14 @@ class Attached(HostedIslands):
             return wanted
 
     def _connected(self, name: str, address: str) -> Connection:
-        """Connects to a host, and shows it the ticket."""
+        """Connects to a host and presents the client's ticket."""
         connection = self._connect(address, name)
         if (cause := show_ticket(connection, m.Attach(-1, self.client, self._ticket))) is not None:
             raise PathwaysError(cause)
         return connection
 
     def _met(self, name: str, place: HostPlace, connections: dict[str, Connection]) -> RemoteIsland:
-        """Makes the far end of an island whose hosts have let this client in."""
+        """Creates the `RemoteIsland` of hosts that have accepted this client."""
         ways = {host: connection.hand_over(self._loop) for host, connection in connections.items()}
         return RemoteIsland(
             name, ways, self._lost, lambda run: self._part_ended(run, name),
@@ -155,7 +155,7 @@ class Attached(HostedIslands):
         )  # fmt: skip
 
     def _part_ended(self, run: int, island: str) -> None:
-        """Counts a run less on an island, and sends what waited for news (`are_ahead`)."""
+        """Decrements the run count of an island, and sends the messages that were kept (`are_ahead`)."""
         self._window.end_part(run, island)
         with contextlib.suppress(ConnectionEnded):
             self._control.flush_kept()
@@ -172,7 +172,7 @@ class Attached(HostedIslands):
         self._asked.ask(self._post, lambda number: m.ChangeIslands(number, "", name, named=True, now=now))
 
     def _island_came(self, message: m.IslandCame) -> None:
-        """Names the devices of an island that comes, whose host may not be there yet."""
+        """Binds the devices of an added island, whose hosts may not be connected yet."""
         (island,) = topology_of(message.topology, self.address).islands
         if (old := self.named(island.name)) is not None:
             self.unbind(old)
@@ -183,7 +183,7 @@ class Attached(HostedIslands):
         self.appear(island)
 
     def _stays_away(self, name: str, place: HostPlace) -> None:
-        """Hears that no host of an island will come any more: it was removed, or is given up."""
+        """Handles an island whose hosts will not return: it was removed or given up."""
         assert place.cause is not None
         if isinstance(place.cause, IslandRemoved):
             self.leave(name, place.cause)
@@ -201,7 +201,7 @@ class Attached(HostedIslands):
             return [name for name, place in self._places.items() if place.addresses or name in self.hosts]
 
     def get_ready(self, hosts: Iterable[RemoteIsland]) -> None:
-        """Waits while too many runs are under way on these islands. Raises PWC0917 if the controller is lost."""
+        """Waits while too many runs are in progress on these islands. Raises PWC0917 if the controller is lost."""
         self._window.wait([host.island for host in hosts], lambda: self.ended is not None, self._post)
         self._check_there()
 
@@ -225,17 +225,17 @@ class Attached(HostedIslands):
         return runs
 
     def _submit(self, run: m.Submit, parcels: Sequence[Parcel], hosts: Sequence[RemoteIsland]) -> None:
-        """Sends a run to the controller, by one write with all that is to be said: each wakes it."""
+        """Sends a run and all pending reports to the controller in one write, since each write wakes the controller."""
         said = [*self._held_for_run(), replace_field(run, blob=pack_parcels(parcels))]
         if self._control.kept >= MOST_KEPT or not are_ahead(hosts):
             self._control.post(*said)
             return
         self._control.keep(*said)
-        if not are_ahead(hosts):  # those have all ended meanwhile, and nothing may come
+        if not are_ahead(hosts):  # all have completed meanwhile, so no event may follow
             self._control.flush_kept()
 
     def _to_current(self, parcel: RunParcel) -> RunParcel:
-        """Addresses a parcel to the hosts that an island has now. New hosts get no arrays that would never be freed."""
+        """Addresses a parcel to the island's current hosts. Omits arrays for new hosts: no handle would free them."""
         host = self.hosts[parcel.host.island]
         kept = [x for x in parcel.before if host is parcel.host or isinstance(x, m.PutPoison)]
         return RunParcel(host, kept, parcel.message)
@@ -254,32 +254,32 @@ class Attached(HostedIslands):
         self._post(m.Cancel(run, write_diagnostic(cause)))
 
     def hold(self, devices: tuple[Hashable, ...], size: int, client: str, run: int) -> None:
-        """Counts bytes that an array of a client of this process takes on devices; may be called anywhere."""
+        """Adds bytes of an array, held by a client of this process, to its devices' counts. Any thread may call it."""
         of = run if self.has_limits and self._window.has(run) else 0
         for device in devices:
             if isinstance(device, RemoteDevice):
                 self._held.add(client, of, device.number, size)
 
     def ask(self, what: str) -> Any:
-        """Asks the controller for `status`, `stacks` or to `stop`. Raises PWC0917 where it is gone."""
+        """Requests `status`, `stacks` or `stop` from the controller. Raises PWC0917 if the controller is lost."""
         self._post(*self._held_since())
         return self._asked.ask(self._post, lambda number: m.Ask(number, what))
 
     def _post(self, *messages: m.Message) -> None:
-        """Sends messages to the controller; where that is gone, who waits hears it from the loop."""
+        """Sends messages to the controller. If the connection is lost, the loop notifies waiting threads."""
         with contextlib.suppress(ConnectionEnded):
             self._control.post(*messages)
 
     def hear(self, message: m.Message) -> None:
-        """Takes what the controller says."""
+        """Handles a message from the controller."""
         try:
             self._take(message)
             self._control.flush_kept()
-        except Exception as error:  # whatever it sent, nothing more can be made of it
+        except Exception as error:  # after an invalid message the connection is unusable
             self.control_ended(str(error))
 
     def control_ended(self, reason: str) -> None:
-        """Notes that the way to the controller has ended."""
+        """Handles the loss of the connection to the controller."""
         cause = ControllerLost(address=self.address, reason=reason)
         with self._changed.lock:
             self.ended = self.ended or cause
@@ -293,7 +293,7 @@ class Attached(HostedIslands):
             case m.Relayed():
                 for said in read_frames(message.blob):
                     self._from_host(message.island, message.epoch, message.rank, said)
-            case m.RunRefused(run=0):  # of all that this process sends
+            case m.RunRefused(run=0):  # an error of the connection, not of one run
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
                 cause = read_diagnostic(message.cause)
@@ -321,7 +321,7 @@ class Attached(HostedIslands):
                 raise ValueError(f"a {type(message).__name__} from a controller")
 
     def _from_host(self, island: int, epoch: int, rank: int, said: m.Message) -> None:
-        """Takes what a host has told the controller for this client."""
+        """Handles a host's message to this client that the controller forwarded."""
         host = self.hosts.get(self._by_number[island])
         if host is not None and host.epoch == epoch:
             host.members[rank].receive(said)
@@ -334,17 +334,17 @@ class Attached(HostedIslands):
             place.addresses, place.cause = {}, cause
             host = self.hosts.get(name)
         if host is not None and host.epoch == epoch:
-            self.faults += isinstance(cause, Hang)  # which a fault on purpose may be
+            self.faults += isinstance(cause, Hang)  # may be an injected fault
             host.lose("", cause)
-        self._window.lose(name)  # after the host: a run that begins now fails at once, and is not counted
+        self._window.lose(name)  # after the host: a run that starts now fails at once and is not counted
 
     def _lost(self, host: RemoteIsland) -> None:
         if host.lost is not None and (island := self.named(host.island)) is not None:
             self.on_lost(island, host.lost)
 
     def _tend(self) -> None:
-        """Says which arrays have ended, and what is held, where no run says it; and gives up a controller that is not
-        heard of for too long: frozen, say."""
+        """Reports freed arrays and held bytes if no run does; drops the controller after a heartbeat timeout, for
+        example if it is frozen."""
         if self.ended is not None:
             return
         for seconds in self._silence.judge(time.monotonic(), {"": self._control.heard}).values():
@@ -357,15 +357,15 @@ class Attached(HostedIslands):
         self._inside.tell_retired()
 
     def _held_for_run(self) -> list[m.Message]:
-        """As `_held_since`, where runs may wait for memory; else `_tend` tells the controller, a little later."""
+        """Returns `_held_since` if runs may wait for memory; otherwise `_tend` reports the bytes a little later."""
         return self._held_since() if self.has_limits else []
 
     def _held_since(self) -> list[m.Message]:
-        """What tells of the bytes that are held since this was last told."""
+        """Returns messages with the changes of held bytes since the last report."""
         return [m.Hold(self._inside.number(client), pairs, run) for (client, run), pairs in self._held.take().items()]
 
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
-        """All of an island whose host is gone, until another is there."""
+        """Returns all positions of an island whose hosts are lost, until new hosts are connected."""
         place = self._places.get(island.name)
         gone = place is not None and not place.addresses
         return tuple(range(len(island.devices))) if gone else super().lost_on(island)
@@ -375,7 +375,7 @@ class Attached(HostedIslands):
         self._loop.abandon()
 
     def close(self) -> None:
-        """Leaves the cluster: whatever this client has there goes."""
+        """Disconnects from the cluster, which frees everything that this client has there."""
         if self.is_forked:
             return
         reason = "the connection has been closed"
@@ -387,5 +387,5 @@ class Attached(HostedIslands):
         self._end_loop()
 
     def _end_loop(self) -> None:
-        """Ends the loop, and all streams with it."""
+        """Stops the loop and closes all its streams."""
         self._loop.call(self._loop.end)

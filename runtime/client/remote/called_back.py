@@ -1,4 +1,7 @@
-"""Functions of this process that hosts call: host callbacks of its programs, each in a thread of its own."""
+"""Runs host callbacks of this process's programs when a host requests them, each in its own thread.
+
+Called by `RemoteHost` on the loop's thread, which must not wait for a callback.
+"""
 
 import json
 import math
@@ -18,13 +21,13 @@ from pathways.runtime.threads import started
 from pathways.runtime.time_limits import time_limit
 from pathways.runtime.wire import messages as m
 
-TICK = 1.0
-"""Seconds between two signs that a call goes on, at most: four in the time after which a host gives it up."""
+MAX_PROGRESS_INTERVAL_S = 1.0
+"""Maximum interval between progress messages of a call. At least four are sent before a host cancels the call."""
 
 
 @dataclass(frozen=True, eq=False)
 class _GoingOn:
-    """A call that has not returned: says so, from time to time."""
+    """Sends progress messages for a call that has not returned."""
 
     message: m.CallBack
     post: Callable[[m.Message], None]
@@ -33,7 +36,7 @@ class _GoingOn:
 
     def say(self) -> None:
         before: float | None = None
-        tick = min(TICK, time_limit("PATHWAYS_HOST_TIMEOUT", "10") / 4)
+        tick = min(MAX_PROGRESS_INTERVAL_S, time_limit("PATHWAYS_HOST_TIMEOUT", "10") / 4)
         while not self.over.wait(tick):
             mark = of_thread(self.native)
             self.post(m.Calling(self.message.call, mark is None or mark != before))
@@ -41,7 +44,7 @@ class _GoingOn:
 
 
 def call_back(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
-    """Calls what a host asks for, and tells it what was returned; does not wait for that."""
+    """Starts the callback that a host requested, and sends the returned values to the host. Does not wait."""
     thread = threading.Thread(target=_call, args=(message, post), name="pathways-callback", daemon=True)
     if not started(thread):
         post(m.Returned(message.call, "its process can start no thread", b""))
@@ -59,7 +62,7 @@ def _call(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
             returned: Any = function(*_arguments(message))
             blob = b"".join(np.asarray(value).tobytes() for value in returned)
         answer = m.Returned(message.call, "", blob)
-    except BaseException as error:  # SystemExit, too: a device must not wait for ever
+    except BaseException as error:  # SystemExit too: otherwise a device waits forever
         answer = m.Returned(message.call, said_of(error), b"")
         if message.alone:
             note = f"note: a host callback of {message.computation} has failed: {answer.cause}"
@@ -69,7 +72,7 @@ def _call(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
 
 
 def _arguments(message: m.CallBack) -> list[Any]:
-    """The arguments of a call; others may not change them, as where a device has them."""
+    """Returns the arguments of a call. They are read-only, as for callbacks of local devices."""
     found: list[Any] = []
     at = 0
     for name, shape in json.loads(message.value):

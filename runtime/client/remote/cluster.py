@@ -1,4 +1,7 @@
-"""A cluster of one client, which has the controller in its own process: islands in processes of their own."""
+"""Starts a cluster for one client: the controller runs in this process, and each island in processes of its own.
+
+Called by `pw.cluster`.
+"""
 
 import contextlib
 import shutil
@@ -29,23 +32,25 @@ from pathways.runtime.wire.errors import NoCluster, NotOverProcesses
 from pathways.runtime.wire.loop import Loop
 
 START_POLL_S = 0.1
-"""Seconds between two checks of the hosts that start."""
+"""Interval at which the progress of starting hosts is updated."""
 HOST_EXIT_TIMEOUT_S = 30.0
-"""Limits the wait of `close` for killed host processes to exit."""
+"""Time limit of `close` for killed host processes to exit."""
 
 
 class Cluster(Attached):
-    """The machine of a process that has started a cluster for itself."""
+    """The machine of a process that has started its own cluster."""
 
-    carried_bytes: ClassVar[int] = 1 << 18  # to copy them costs less than to ask hosts whether they have them
+    carried_bytes: ClassVar[int] = 1 << 18  # copying them is faster than waiting until hosts confirm receipt
 
     def __init__(self, topology: Topology, platform: str, policy: SchedulingPolicy) -> None:
-        """Starts the processes of each island. Raises PWC0910 where one does not start, PWC0912 where all would take
-        the same devices."""
+        """Starts the processes of each island.
+
+        Raises PWC0910 if one does not start, PWC0912 if all would use the same devices.
+        """
         if platform_named(platform).made_at_will is None:
             have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
             raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
-        with contextlib.ExitStack() as stack:  # which undoes what was done, where something fails
+        with contextlib.ExitStack() as stack:  # reverts a partial start
             try:
                 self._start(topology, platform, policy, stack)
             except OSError as error:
@@ -56,7 +61,7 @@ class Cluster(Attached):
     def _start(
         self, topology: Topology, platform: str, policy: SchedulingPolicy, stack: contextlib.ExitStack
     ) -> None:  # fmt: skip
-        """Starts the controller, which starts the hosts; the stack has what ends them."""
+        """Starts the controller, which starts the hosts. The stack receives the cleanup of both."""
         folder = Path(tempfile.mkdtemp(prefix="pathways-"))  # of mode 0700
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self._loop, self._is_running = Loop(), False
@@ -68,7 +73,7 @@ class Cluster(Attached):
         stack.callback(launcher.wait, HOST_EXIT_TIMEOUT_S)
         self._controller = ClusterController(
             self._loop, topology, platform, policy, launcher, str(folder),
-            log=lambda line: None,  # who uses what is lost gets an error
+            log=lambda line: None,  # users of lost islands get errors
         )  # fmt: skip
         stack.callback(self._stop)
         self._loop.listen(listener, self._controller.accept)
@@ -81,7 +86,7 @@ class Cluster(Attached):
         self._is_running = True
 
     def _wait_for_start(self) -> None:
-        """Waits until all hosts are there. Raises PWC0910 as soon as one has ended before."""
+        """Waits until all hosts are connected. Raises PWC0910 as soon as one exits before that."""
         ranks = list(all_ranks(self._controller.members.all))
 
         def is_over() -> bool:
@@ -101,20 +106,20 @@ class Cluster(Attached):
         self._own.submit(self._held_for_run(), run, parcels)
 
     def _stop(self) -> None:
-        """Has the controller end all hosts, and waits for the end of its loop."""
+        """Makes the controller terminate all hosts, and waits until its loop ends."""
         self._loop.call(self._controller.close)
         if self._is_running:
             self._loop.over.wait(HOST_EXIT_TIMEOUT_S)
 
     def _end_loop(self) -> None:
-        """Does nothing: the controller ends the loop, behind its hosts (`_stop`)."""
+        """Does nothing: the controller stops the loop after its hosts (`_stop`)."""
 
     def _close_loop(self) -> None:
-        if not self._is_running:  # else its thread closes it
+        if not self._is_running:  # otherwise the loop's thread closes it
             self._loop.close()
 
     def close(self) -> None:
-        """Ends all processes."""
+        """Terminates all processes of the cluster."""
         if not self.is_forked:
             self._made.close()
 

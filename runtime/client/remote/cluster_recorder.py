@@ -1,4 +1,7 @@
-"""Records the runs of a cluster: what the controller sees of them, and what each host does, on one clock."""
+"""Records the runs of a cluster: events of the controller and of each host, with all times on one clock.
+
+Called by `pw.trace`.
+"""
 
 import sys
 import time
@@ -13,13 +16,13 @@ from pathways.runtime.host.observe.perfetto import Recording
 from pathways.runtime.host.observe.recorder import MOST_LAUNCHES, RunRecorder
 from pathways.runtime.wire import messages as m
 
-PINGS = 8
-"""Messages to each host by which its clock is compared with ours."""
+PINGS_PER_HOST = 8
+"""Number of messages to each host for the comparison of its clock with the local clock."""
 
 
 @dataclass(frozen=True)
 class Ping:
-    """A message was sent and its answer came, at two times of our clock; between them the other's clock said `told`."""
+    """A round trip to a host. `sent` and `back` are local times; `told` is the host's time between them."""
 
     sent: int
     told: int
@@ -27,9 +30,9 @@ class Ping:
 
 
 def ahead(pings: Sequence[Ping]) -> int:
-    """Returns how far the other clock is ahead, as the fastest of some pings says: it is wrong by half of its time.
+    """Returns how far the other clock is ahead, from the fastest ping. The error is at most half of its round trip.
 
-    Where it may be the same clock, as on one machine, it is: every time was told between sending and answer.
+    Returns 0 if both may be the same clock, as on one machine: every reply time is between sending and receipt.
     """
     if all(p.sent <= p.told <= p.back for p in pings):
         return 0
@@ -38,24 +41,24 @@ def ahead(pings: Sequence[Ping]) -> int:
 
 
 class ClusterRecorder(RunRecorder):
-    """Records from `start` to `stop`. Of a host that ends meanwhile nothing is known, which a note says."""
+    """Records from `start` to `stop`. A printed note names hosts that are lost meanwhile, whose events are missing."""
 
     def __init__(self, cluster: Hosts) -> None:
         super().__init__()
         self._cluster = cluster
         self._hosts: dict[str, RemoteHost] = {}
-        """The hosts that record, by name: one that takes the place of another does not."""
+        """The hosts that record, by name. Hosts that replace lost ones do not record."""
         self._ahead: dict[str, int] = {}
         self._islands: dict[str, str] = {}
-        """By host."""
+        """The island of each host."""
 
     def start(self) -> None:
-        """Has all hosts begin; waits for those that are being started anew."""
+        """Starts recording on all hosts. Waits for hosts that are being restarted."""
         hosts: dict[str, RemoteHost] = {}
         for island in self._cluster.known():
             try:
                 for member in self._cluster.host(island).members:
-                    self._ahead[member.name] = ahead([_ping(member) for _ in range(PINGS)])
+                    self._ahead[member.name] = ahead([_ping(member) for _ in range(PINGS_PER_HOST)])
                     hosts[member.name] = member
                     self._islands[member.name] = island
             except (PathwaysError, ValueError) as error:
@@ -68,13 +71,13 @@ class ClusterRecorder(RunRecorder):
                 self._hosts[island] = hosts[island]
 
     def stop(self) -> Recording:
-        """Ends it on all hosts; returns what was recorded."""
+        """Stops recording on all hosts; returns the recorded events."""
         reader = EventReader(self.plans)
         found: list[Recording] = []
         answers = ask_each(self._hosts, lambda _, number: m.Record(number, self._cluster.client, 0))
         numbers = {island: number for number, island in enumerate(self._islands.values())}
         begun: dict[str, Recording] = {}
-        """Of each island that of its first host, which has enqueued what the others have."""
+        """The recording of each island's first host, which enqueues the same work as the island's other hosts."""
         for name, answer in answers.items():
             island = self._islands[name]
             try:

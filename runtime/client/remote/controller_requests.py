@@ -1,4 +1,4 @@
-"""Asks a controller, and waits for its answers."""
+"""Sends requests to a controller and waits for its answers. Used by `Attached`."""
 
 import itertools
 import json
@@ -14,18 +14,18 @@ from pathways.runtime.wire import messages as m
 
 
 class ControllerRequests:
-    """Requests that have not been answered."""
+    """Requests to the controller that are not answered yet."""
 
     def __init__(self, changed: Monitor, check_there: Callable[[], None]) -> None:
-        """`changed` is told when the controller is gone, too: then `check_there` raises why."""
+        """`changed` is also notified when the controller is lost; `check_there` then raises the cause."""
         self._changed, self._check_there = changed, check_there
         self._answers: dict[int, m.Answer | None] = {}
         self._numbers = itertools.count()
 
     def ask(self, post: Callable[[m.Message], None], make: Callable[[int], m.Message]) -> Any:
-        """Posts the request that `make` makes of its number; waits for the answer, and returns its value.
+        """Posts the request that `make` creates from a request number; waits for the answer and returns its value.
 
-        Raises the diagnostic that the controller answers with, PWC0917 where it is gone.
+        Raises the diagnostic in the answer, or PWC0917 if the controller is lost.
         """
         number = next(self._numbers)
         self._answers[number] = None
@@ -46,7 +46,7 @@ class ControllerRequests:
         return json.loads(answer.value)
 
     def hear(self, answer: m.Answer) -> None:
-        """Takes an answer."""
+        """Delivers an answer to its waiting caller."""
         if answer.request in self._answers:
             self._answers[answer.request] = answer
         self._changed.notify_all()

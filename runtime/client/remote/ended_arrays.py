@@ -1,4 +1,4 @@
-"""Arrays and plans that have ended here, until their hosts are told."""
+"""Collects freed arrays and unloaded plans until their hosts are notified. Used by `RemoteIsland`."""
 
 import contextlib
 from collections import deque
@@ -7,22 +7,22 @@ from typing import Protocol
 from pathways.runtime.wire import messages as m
 
 MOST_FREED = 1 << 16
-"""The most arrays whose end one message tells of."""
+"""Maximum number of freed arrays in one message."""
 
 MAX_UNLOADED_WITH_RUN = 1 << 8
-"""The most plans whose end is told with a run."""
+"""Maximum number of unloaded plans in the messages of one run."""
 
 
 class Sink(Protocol):
-    """Where messages to a host go that must keep their order among its runs."""
+    """A destination for messages to an island that must be delivered in order with its runs."""
 
     def post(self, *messages: m.Message) -> None:
-        """Sends messages some time soon; never waits. Raises ConnectionEnded."""
+        """Sends messages asynchronously; never blocks. Raises ConnectionEnded."""
         ...
 
 
 class EndedArrays:
-    """What has ended; any thread may add to it at any time, also while it collects garbage."""
+    """Freed arrays and unloaded plans. Any thread may add some at any time, also during garbage collection."""
 
     def __init__(self) -> None:
         self._arrays: deque[int] = deque()
@@ -35,7 +35,7 @@ class EndedArrays:
         self._plans.append(plan)
 
     def take(self) -> list[m.Message]:
-        """What tells of all that has ended; several threads may take, and each must send what it takes."""
+        """Returns messages about everything collected so far. If several threads call it, each must send its result."""
         found: list[m.Message] = []
         while arrays := _taken(self._arrays, MOST_FREED):
             found.append(m.FreeArrays(tuple(arrays)))
@@ -43,14 +43,14 @@ class EndedArrays:
         return found
 
     def take_with_run(self) -> list[m.Message]:
-        """Takes as much as a controller accepts with a run; the rest goes with a later message."""
+        """Returns as many messages as a controller accepts with one run. The rest goes with a later message."""
         arrays = _taken(self._arrays, MOST_FREED)
         found: list[m.Message] = [m.FreeArrays(tuple(arrays))] if arrays else []
         return found + [m.UnloadPlan(plan) for plan in _taken(self._plans, MAX_UNLOADED_WITH_RUN)]
 
 
 def _taken(numbers: deque[int], most: int) -> list[int]:
-    """Takes so many of some numbers, to which other threads add, and of which they take, too."""
+    """Removes and returns up to `most` numbers, while other threads add and remove some."""
     found: list[int] = []
     with contextlib.suppress(IndexError):
         while len(found) < most:

@@ -1,4 +1,7 @@
-"""The hosts that execute the islands of a machine, whichever processes they are in."""
+"""The interface of machines whose islands run on hosts in other processes.
+
+`Attached` implements it. The remote engine, the recorder and the API use it to reach hosts and to start runs.
+"""
 
 import abc
 import itertools
@@ -34,7 +37,7 @@ class RemoteDevice:
     platform: str
     device_kind: str
     number: int = 0
-    """Among all devices of the cluster. An island that comes again with another size has others."""
+    """Number among all devices of the cluster. An island that is re-added with another size gets new numbers."""
 
     def __str__(self) -> str:
         return f"{self.island}[{self.position}]"
@@ -45,7 +48,7 @@ MAX_CARRIED_IN_LINE_BYTES = 1 << 24
 
 
 class RunParcel(NamedTuple):
-    """The messages that start a run on one island: `before` are its small arguments."""
+    """The messages that start a run on one island. `before` contains its small arguments."""
 
     host: RemoteIsland
     before: Sequence[m.Message]
@@ -54,10 +57,10 @@ class RunParcel(NamedTuple):
 
 @dataclass(frozen=True)
 class StartedRun:
-    """A run that is about to be started: its number and its plan's, and what a controller must know of it.
+    """A run that is about to start: its number, its plan's number, and the data that a controller needs.
 
-    `branches` are what several hosts decide together, None where nothing is decided at all; `has_loops`: it may be
-    cancelled while it runs; `memory` is bytes by device, where the topology states how many there are.
+    `branches` are those that several hosts decide together, None if the plan has no data-dependent branch. `has_loops`:
+    the run can be cancelled while it executes. `memory`: bytes by device, if the topology states memory limits.
     """
 
     number: int
@@ -69,66 +72,67 @@ class StartedRun:
 
 
 class Hosts(Machine, abc.ABC):
-    """A machine whose islands hosts have, which are told of runs by messages."""
+    """A machine whose islands run on hosts, which receive runs as messages."""
 
     is_local: ClassVar[bool] = False
     carried_bytes: ClassVar[int] = MAX_CARRIED_BYTES
-    """The most bytes of arguments that its controller takes with a run."""
+    """Maximum bytes of arguments that the controller accepts with a run."""
 
     def __init__(self, platform: str, client: int = 0) -> None:
-        """`client` is the number of this one, where a cluster has several."""
+        """`client` is this client's number in a cluster of several clients."""
         super().__init__(platform)
         self.client = client
         self.numbers = ClientIds(client)
-        """Of arrays, plans, and moves of arrays between programs."""
+        """Ids of arrays, plans, and moves of arrays between programs."""
         self.hosts: dict[str, RemoteIsland] = {}
-        """By name; a host that is gone stays until another has taken its place."""
+        """Islands by name. A lost island stays here until another replaces it."""
         self.ranks = ONE_EACH
-        """How many processes the host of an island is."""
+        """The number of host processes of each island."""
         self.faults = 0
-        """Faults that happened on hosts that are gone."""
+        """Number of injected faults that occurred on hosts that are now lost."""
         self.telling = threading.Lock()
-        """Held while several hosts, or a controller, are told of one thing: they hear of such things in one order."""
+        """Held while several hosts or a controller are notified of one event, so that all get messages in one order."""
 
     @abc.abstractmethod
     def host_of(self, island: str) -> str:
-        """The name of the host that has an island."""
+        """Returns the name of the host that runs an island."""
 
     @abc.abstractmethod
     def host(self, name: str) -> RemoteIsland:
-        """A host by name; waits while it is started anew. Raises PWC0910 where it cannot be."""
+        """Returns a host by name; waits while it is being restarted. Raises PWC0910 if it cannot be restarted."""
 
     @property
     def max_carried_bytes(self) -> int:
-        """Maximum argument bytes sent together with a run; larger arguments are sent directly to the host first.
+        """Returns the maximum argument bytes sent together with a run. Larger arguments are sent directly to the host
+        first.
 
         The controller disconnects a client whose queued messages exceed its MOST_WAITING.
         """
         return min(self.carried_bytes, MAX_CARRIED_IN_LINE_BYTES // (MAX_RUNS_PER_ISLAND * max(1, len(self.hosts))))
 
     def next_move(self) -> int:
-        """The number that a move of an array between programs has as a run: no other run has it."""
+        """Returns a run number for a move of an array between programs. No other run has this number."""
         return MOST_RUNS + self.numbers.take()
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
-        """Tells a controller that several clients have of a plan (its bytes), before its first run."""
+        """Sends a plan's description to a shared controller before the plan's first run."""
 
     def tell_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
-        """Tells such a controller that an island has loaded a plan, as its hosts prove."""
+        """Notifies a shared controller that an island has loaded a plan, with proofs of its hosts."""
 
     def known(self) -> Sequence[str]:
-        """The names of the hosts that are there, or were and come again; others may never come."""
+        """Returns the names of hosts that are connected, or that were connected and may return."""
         return list(self.hosts)
 
     def get_ready(self, hosts: Iterable[RemoteIsland]) -> None:
-        """Waits for what a run on these hosts needs beside its turn."""
+        """Waits for what a run on these hosts needs in addition to its scheduler slot."""
 
     @abc.abstractmethod
     def start(self, run: StartedRun, parcels: Sequence[RunParcel]) -> list[RemoteRun]:
-        """Starts a run on its hosts; never waits. Returns the futures of its parts, in their order."""
+        """Starts a run on its hosts; never blocks. Returns one future per parcel, in their order."""
 
     def inject(self, fault: str) -> int:
-        """Brings a fault (JSON) to this client's runs on all hosts; without one, ends it and gives how often it was."""
+        """Injects a fault (JSON) into this client's runs on all hosts. With "", removes it and returns its count."""
         hosts = {name: self.host(name) for name in self.known() if name not in self.lost_islands}
         answers = ask_all(hosts, lambda _, number: m.Inject(number, self.client, fault))
         happened = sum(int(answer.value) for answer in answers.values()) + self.faults
@@ -137,29 +141,29 @@ class Hosts(Machine, abc.ABC):
 
 
 class HostedIslands(Hosts):
-    """A machine whose islands are those of a topology, each with hosts in processes of its own, and no others."""
+    """A machine whose islands are exactly those of a topology, each with hosts in its own processes."""
 
     def __init__(
         self, topology: Topology, platform: str, client: int = 0, first: Mapping[str, int] = MappingProxyType({})
     ) -> None:
-        """`first` has the number of the first device of each island."""
+        """`first` has the number of each island's first device."""
         super().__init__(platform, client)
         self.topology = topology
         self.on_lost: Callable[[PhysicalIsland, Diagnostic], None] = lambda island, cause: None
-        """Called when a host is gone: whatever lay there is."""
+        """Called when an island's hosts, and all arrays there, are lost."""
         self.is_forked = False
-        """Whether this is a copy, in a process that was forked: the connections are those of the one that made them."""
+        """Whether this is a copy in a forked process. The connections belong to the parent process."""
         self._next = itertools.count()
-        """Of names that are not chosen."""
+        """Numbers of automatically chosen island names."""
         self.has_limits = False
-        """Whether any island has had a limit of memory."""
+        """Whether any island has or had a memory limit."""
         self.removed: dict[str, Diagnostic] = {}
-        """Islands that were there, and why they are not any more."""
+        """Removed islands, and the causes of their removal."""
         for island in topology.islands:
             self.bind_hosted(island, first.get(island.name, 0))
 
     def bind_hosted(self, island: Island, first: int) -> None:
-        """Names the devices of an island that hosts have; `first` is the number of the first."""
+        """Binds the devices of an island on hosts. `first` is the number of the first device."""
         self.has_limits |= island.memory is not None
         kind = self.platform if island.kind == "any" else island.kind
         devices = [RemoteDevice(island.name, at, self.platform, kind, first + at) for at in range(island.size)]
@@ -171,37 +175,37 @@ class HostedIslands(Hosts):
 
     @abc.abstractmethod
     def add(self, island: Island) -> None:
-        """Starts the processes of one more island, and joins them with the others.
+        """Starts the processes of a new island and connects them with the other hosts.
 
-        Raises PWC0910 where they do not start, PWC0912 for what cannot be added, PWC0923 for a name that is taken.
+        Raises PWC0910 if they do not start, PWC0912 if the island cannot be added, PWC0923 if the name is taken.
         """
 
     @abc.abstractmethod
     def remove(self, name: str, *, now: bool) -> None:
-        """Ends an island, when what runs there has ended or `now`: what lies there raises PWC0922.
+        """Removes an island, after its runs complete or `now`. Using arrays there then raises PWC0922.
 
-        Raises PWC0923 for a name that is none, and for the last island.
+        Raises PWC0923 for an unknown name, and for the last island.
         """
 
     def new_name(self) -> str:
-        """A name that no island has or had, and that is given only once."""
+        """Returns an island name that was never used and that will not be returned again."""
         return next(n for i in self._next if (n := f"island{i}") not in {*self.topology.names, *self.removed})
 
     def appear(self, island: Island) -> None:
-        """Makes known that an island is there, and has devices: programs may be placed there from now on."""
+        """Adds an island to the topology, so that programs may be placed on its devices."""
         self.removed.pop(island.name, None)
         others = tuple(i for i in self.topology.islands if i.name != island.name)
         self.topology = replace(self.topology, islands=(*others, island))
 
     def leave(self, name: str, cause: Diagnostic) -> None:
-        """Makes known that an island goes: nothing is placed there from now on. Arrays there will raise the cause."""
+        """Removes an island from the topology: no program is placed there. Using arrays there then raises `cause`."""
         left = tuple(i for i in self.topology.islands if i.name != name)
         self.topology = replace(self.topology, islands=left)
         self.removed[name] = cause
         self.give_up(name, "it was removed", cause)
 
     def give_up(self, name: str, reason: str, cause: Diagnostic | None) -> None:
-        """Loses all devices of an island: programs that are placed there are placed anew when next called."""
+        """Marks all devices of an island as lost. Programs placed there are placed again at their next call."""
         if (island := self.named(name)) is not None:
             for position in range(len(island.devices)):
                 self.lose(island, position, reason, cause)
@@ -210,25 +214,25 @@ class HostedIslands(Hosts):
         return island
 
     def _pool(self, program: str, wanted: Sequence[Island]) -> dict[str, list[RemoteDevice]]:
-        """There are no devices but those of the hosts. Raises PWC0503."""
+        """Raises PWC0503 if a program wants islands that the cluster lacks, since no other devices exist."""
         if wanted:
             needs = ", ".join(f"{i.name} of {i.size} devices" for i in wanted)
             raise PathwaysError(NotEnoughDevices(program=program, have_=f"a cluster of {self.topology}", needs=needs))
         return {}
 
     def keep_for_ever(self) -> None:
-        """A forked process has no device that must be kept, and leaves the hosts to the one that has forked it."""
+        """Marks this copy in a forked process: the hosts belong to the parent process, and no device must be kept."""
         self.is_forked = True
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Leaves the hosts, or ends them; does nothing in a forked process."""
+        """Disconnects from the hosts or terminates them. Does nothing in a forked process."""
 
 
 def ask_each(
     hosts: Mapping[str, RemoteHost] | Mapping[str, RemoteIsland], make: Callable[[str, int], m.Message]
 ) -> dict[str, m.Answer | PathwaysError]:
-    """Asks hosts, by name, at once; gives the error of each that does not answer. `make` makes the request of one."""
+    """Sends requests to hosts in parallel; returns each answer or error, by name. `make` creates a host's request."""
 
     found: dict[str, m.Answer | PathwaysError] = {}
     waits: dict[str, Callable[[], m.Answer]] = {}
@@ -248,7 +252,7 @@ def ask_each(
 def ask_all(
     hosts: Mapping[str, RemoteHost] | Mapping[str, RemoteIsland], make: Callable[[str, int], m.Message]
 ) -> dict[str, m.Answer]:
-    """As `ask_each`; raises the error of a host that does not answer."""
+    """Sends requests like `ask_each`; raises the error of a host that does not answer."""
     answers: dict[str, m.Answer] = {}
     for name, answer in ask_each(hosts, make).items():
         if isinstance(answer, PathwaysError):

@@ -1,4 +1,4 @@
-"""The clients inside of this process, as its controller knows them: by number."""
+"""Numbers the clients inside this process for its controller. Used by `Attached`."""
 
 import contextlib
 import itertools
@@ -11,17 +11,17 @@ from pathways.runtime.wire.fields import named
 
 
 class InsideClients:
-    """Numbers the clients of this process. The controller is told of each before its first run, and after its last."""
+    """The clients of this process, by number. The controller is notified of new clients and of closed clients."""
 
     def __init__(self, post: Callable[[m.Message], None], telling: threading.Lock) -> None:
-        """`post` sends a message to the controller; `telling` is held meanwhile."""
+        """`post` sends a message to the controller. `telling` is held during the call."""
         self._post, self._telling = post, telling
         self._following = itertools.count()
         self._numbers: dict[str, int] = {}
         self._closed: deque[str] = deque()
 
     def number(self, label: str) -> int:
-        """Returns the number of a client; tells the controller of a new one."""
+        """Returns the number of a client. Notifies the controller of a new client."""
         if (number := self._numbers.get(label)) is not None:
             return number
         with self._telling:
@@ -32,11 +32,11 @@ class InsideClients:
             return self._numbers[label]
 
     def retire(self, label: str) -> None:
-        """Notes that a client was closed; any thread may call it."""
+        """Records that a client was closed. Any thread may call it."""
         self._closed.append(label)
 
     def tell_retired(self) -> None:
-        """Tells the controller which clients were closed. What they held must have been told before."""
+        """Notifies the controller of closed clients. Changes of their held bytes must be reported before."""
         with contextlib.suppress(IndexError):
             while True:
                 label = self._closed.popleft()

@@ -1,4 +1,7 @@
-"""What a client of a cluster is told of it when it comes in, and where its hosts are."""
+"""Connects a client to a cluster's controller, and describes the endpoints of the cluster's hosts.
+
+Used by `Attached` and `pw.connect`.
+"""
 
 import json
 import os
@@ -18,73 +21,73 @@ from pathways.runtime.wire.message import VERSIONS
 
 
 class ToController(Protocol):
-    """The way to a controller: a stream (wire/peer.py), or none is needed (control/own_client.py)."""
+    """A connection to a controller: a stream (wire/peer.py), or direct calls in one process (control/own_client.py)."""
 
     @property
     def heard(self) -> float:
-        """When anything last came."""
+        """Returns the time of the last message from the controller."""
         ...
 
     @property
     def kept(self) -> int:
-        """Counts what `keep` was given and that was not sent."""
+        """Returns the number of messages passed to `keep` that are not sent yet."""
         ...
 
     def post(self, *messages: m.Message) -> None:
-        """Sends messages, and never waits. Raises ConnectionEnded."""
+        """Sends messages without blocking. Raises ConnectionEnded."""
         ...
 
     def keep(self, *messages: m.Message) -> None:
-        """Keeps messages until the next are posted, or `flush_kept`. Raises ConnectionEnded."""
+        """Buffers messages until the next `post` or `flush_kept`. Raises ConnectionEnded."""
         ...
 
     def flush_kept(self) -> None:
-        """Sends what was kept. Raises ConnectionEnded."""
+        """Sends the buffered messages. Raises ConnectionEnded."""
         ...
 
     def close(self) -> None: ...
 
 
 class ToIsland:
-    """The way to the hosts of an island that goes by the controller: behind all runs of this client there."""
+    """Sends messages to an island's hosts through the controller, ordered after all runs of this client there."""
 
     def __init__(self, control: ToController, number: int, epoch: int) -> None:
         self._control, self._number, self._epoch = control, number, epoch
 
     def post(self, *messages: m.Message) -> None:
-        """Sends messages, and never waits. Raises ConnectionEnded."""
+        """Sends messages without blocking. Raises ConnectionEnded."""
         relayed = [m.Relayed(self._number, self._epoch, 0, frame_bytes(message)) for message in messages]
         self._control.post(*relayed)
 
 
 Connect: TypeAlias = Callable[[str, str], Connection]
-"""Connects to a host by where it listens and its name. Raises OSError where it is gone, PWC0913 if it is another."""
+"""Connects to a host by its address and name. Raises OSError if the host is lost, PWC0913 if it is another host."""
 
 
 @dataclass(eq=False)
 class HostPlace:
-    """What the controller says of the hosts of an island."""
+    """The endpoints of an island's hosts, as the controller reports them."""
 
     number: int
     epoch: int
     addresses: dict[str, str]
-    """By the names of the hosts; nothing while they are not there."""
+    """Addresses by host name. Empty while the hosts are not connected."""
     cause: Diagnostic | None = None
-    """Why the last one is gone."""
+    """The reason why the last hosts were lost."""
     away: bool = False
-    """Whether none will come any more."""
+    """Whether no hosts will be started any more."""
     first: int = 0
-    """The number of the island's first device."""
+    """Number of the island's first device."""
 
 
 def host_place(number: int, said: str) -> HostPlace:
-    """Reads what `Welcome` says of an island."""
+    """Decodes an island's entry of a `Welcome` message."""
     epoch, addresses, gone, first = json.loads(said)
     return HostPlace(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone), first)
 
 
 def come_in(control: Connection, name: str, address: str) -> m.Welcome:
-    """Says who this is. Raises PWC0918 where it is not let in."""
+    """Registers this client with the controller. Raises PWC0918 if the controller refuses it."""
     try:
         control.post(m.ComeIn(named(name), os.getpid(), VERSIONS))
         message = control.receive()

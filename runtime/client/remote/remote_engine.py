@@ -1,4 +1,7 @@
-"""A plan on hosts in other processes: one message a host and run goes there, and one comes back."""
+"""Runs plans on hosts in other processes: one message per host and run in each direction.
+
+`load_engine` creates an engine per loaded plan. No array passes through it, except arguments from this process.
+"""
 
 import secrets
 import threading
@@ -36,12 +39,12 @@ from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import DifferentParts, NotOverProcesses
 
-MAX_CARRIED = 1 << 9
-"""The most arguments that are sent with a run."""
+MAX_CARRIED_ARGUMENTS = 1 << 9
+"""Maximum number of arguments that are sent together with a run."""
 
 
 class RemoteSides(Sides):
-    """Layouts on devices that JAX does not have here."""
+    """Layouts on remote devices, for which JAX in this process has no objects."""
 
     def _real(self, layout: Layout) -> Any:
         return None
@@ -49,20 +52,20 @@ class RemoteSides(Sides):
 
 @dataclass(eq=False)
 class _Share:
-    """What one host takes and gives in a run: slots (-1: an argument that is not read), and numbers of results.
+    """The inputs and results of one host: input slots (-1: an argument that is not read), and numbers of results.
 
-    `host` has loaded the plan; another takes its place where that is gone.
+    `host` has loaded the plan. If the host is lost, its replacement loads the plan again.
     """
 
     name: str
-    """Of the host."""
+    """Name of the host."""
     inputs: Sequence[int]
     results: Sequence[tuple[int, int]]
     host: RemoteIsland | None = None
 
 
 class RemoteEngine:
-    """A plan that hosts have loaded. Raises PWC0912 for what they cannot run yet, and whatever a host answers."""
+    """A plan loaded on hosts. Raises PWC0912 for operations that hosts do not support, and any error of a host."""
 
     constants: Sequence[tuple[int, Any]] = ()
     turns: float = 1.0
@@ -87,7 +90,7 @@ class RemoteEngine:
         shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
         self._meets = len(self._shares) > 1 or any(map(hosts.ranks.are_several, shares.values()))
-        """Whether anything may go between hosts, under numbers that no other process guesses."""
+        """Whether values may be sent between hosts. Such transfers use numbers that no other process can guess."""
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
         returned = {(result.island, result.slot) for result in plan.results}
         self._returned = {n for n, port in enumerate(plan.inputs) if (port.island, port.slot) in returned}
@@ -100,10 +103,10 @@ class RemoteEngine:
             for device in (island.devices if plan.topology.island(name).memory is not None else ())
             if isinstance(device, RemoteDevice)
         }
-        """Bytes that a run takes on each device that has a limit."""
+        """Bytes that a run needs on each device with a memory limit."""
         self._loading = threading.Lock()
-        """One thread loads a plan on a host that was started anew."""
-        with hosts.telling:  # a controller takes plans in the order of their numbers
+        """Ensures that only one thread loads the plan on a restarted host."""
+        with hosts.telling:  # a controller accepts plans only in the order of their numbers
             self._number = hosts.numbers.take()
             hosts.introduce(self._number, plan.name, self._raw, self._branches)
         weakref.finalize(self, _unload, hosts, list(self._shares), self._number)
@@ -117,7 +120,7 @@ class RemoteEngine:
         return _Share(name, inputs, results)
 
     def _load(self, share: _Share) -> RemoteIsland:
-        """The host of a share, which has the plan: loaded again where it was started anew. Raises what it answers."""
+        """Returns the host of a share after loading the plan on it, if necessary. Raises any error of the host."""
         host = self._hosts.host(share.name)
         if host is not share.host:
             number, path, sequential, raw = self._number, self._path, self._sequential, self._raw
@@ -136,7 +139,7 @@ class RemoteEngine:
         return host
 
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> RemoteArray:
-        """Makes an argument on the host that reads it: a small one goes there with the run that takes it."""
+        """Creates an argument on the host that reads it. A small argument is sent together with its first run."""
         host, message = self._argument(number, array)
         is_carried = len(message.blob) <= self._hosts.max_carried_bytes and number not in self._returned
         if not is_carried:
@@ -144,51 +147,51 @@ class RemoteEngine:
         return RemoteArray(host, message.array, type_, carried=message if is_carried else None)
 
     def put_now(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType) -> RemoteArray:
-        """Sends an argument to the host that reads it, and waits until it is there."""
+        """Sends an argument to the host that reads it, and waits until the host has received it."""
         host, message = self._argument(number, array)
         host.put(message)
         host.flush()
         return RemoteArray(host, message.array, type_)
 
     def _argument(self, number: int, array: "np.ndarray[Any, Any]") -> tuple[RemoteIsland, m.PutArray]:
-        """Makes the message with an argument, by the number of its input, for the host that reads it."""
+        """Creates the message with an argument (by input number) for the host that reads it."""
         host, raw = self._host(self._shares[self._of_input[number]]), np.ascontiguousarray(array).tobytes()
         return host, m.PutArray(self._hosts.numbers.take(), self._number, number, raw)
 
     def read(self, number: int, folder: bytes, file: str, type_: ArrayType) -> RemoteArray:
-        """Has the host that reads an argument take its values from a folder. Raises PWC0615, and what it answers."""
+        """Makes the host that reads an argument load it from a folder. Raises PWC0615, and any error of the host."""
         host = self._host(self._shares[self._of_input[number]])
         name = self._hosts.numbers.take()
         host.ask(lambda request: m.ReadArray(request, name, self._number, number, folder, file))
         return RemoteArray(host, name, type_)
 
     def put_constants(self) -> None:
-        """Needs nothing: hosts that are back load the plan again."""
+        """Does nothing: restarted hosts load the plan with its constants."""
 
     def get_ready(self) -> None:
-        """Waits until all hosts are there, have the plan, and have taken most of what was sent to them."""
+        """Waits until all hosts are connected, have loaded the plan, and have received most of their data."""
         hosts = [self._host(share) for share in self._shares.values()]
         for host in hosts:
             host.wait_for_room()
         self._hosts.get_ready(hosts)
 
     def enqueue(self, frame: Frame, run: Any, *, ahead: bool = False) -> Sequence[Awaited]:
-        """Starts the run on all hosts, which await its callbacks; its results have their names when this returns."""
+        """Starts the run on all hosts, which wait for its callbacks. When it returns, the results have their ids."""
         wanted = next((o.wanted for o in run.observers if isinstance(o, Numbers)), 0)
         self.start(frame, run.flight.number, wanted, None if run.ticket is None else run.ticket.request)
         return ()
 
     def start(self, frame: Frame, number: int, wanted: int = 0, request: Request | None = None) -> None:
-        """As `enqueue`, of the run of this number; `wanted`: numbers in results that are errors (client/debugging.py).
+        """Starts the run with this number on all hosts, like `enqueue`.
 
-        Raises PWC0211 where there are such.
+        `wanted` selects values in results that are errors (client/debugging.py). Raises PWC0211 if a result has one.
         """
         first, transfers = self._hosts.numbers.take(max(self._results, 1)), secrets.randbits(62) if self._meets else 0
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         self._limit_carried(frame)
         for host in hosts.values():
             _flush(host)
-        while any(host.lost is not None for host in hosts.values()):  # while another was waited for
+        while any(host.lost is not None for host in hosts.values()):  # lost during a wait for another host
             hosts = {share.name: self._host(share) for share in self._shares.values()}
         has_loops = bool(self.plan.bodies)
         run = StartedRun(number, self._number, self._branches, has_loops, self._memory, request)
@@ -197,21 +200,21 @@ class RemoteEngine:
             self._raise_found(frame.tokens)
 
     def _limit_carried(self, frame: Frame) -> None:
-        """Sends the arguments of a run to their hosts at once, if they are too large or too many to go with the run."""
+        """Sends a run's arguments to their hosts at once if they are too large or too many to be sent with the run."""
         found = [value for value in frame.values if isinstance(value, RemoteArray) and value.carried is not None]
         size = sum(len(value.carried.blob) for value in found)
-        if size > self._hosts.max_carried_bytes or len(found) > MAX_CARRIED:
+        if size > self._hosts.max_carried_bytes or len(found) > MAX_CARRIED_ARGUMENTS:
             for value in found:
                 host = value.store
                 assert isinstance(host, RemoteIsland)
                 host.put(value.carried)
                 value.carried = None
 
-    @uninterrupted  # or some hosts would wait for others that never hear of the run
+    @uninterrupted  # otherwise some hosts would wait for others that never receive the run
     def _start(
         self, hosts: Mapping[str, RemoteIsland], frame: Frame, run: StartedRun, first: int, transfers: int, wanted: int
     ) -> None:
-        """Tells all hosts of the run."""
+        """Sends the run to all of its hosts."""
         values = frame.values
         parcels: list[RunParcel] = []
         poisons: list[tuple[RemoteIsland, int]] = []
@@ -225,7 +228,7 @@ class RemoteEngine:
             names = {text: self._hosts.numbers.take() for text in dict.fromkeys(bad.values())}
             poison = {slot: names[text] for slot, text in bad.items()}
             before: list[m.Message] = [m.PutPoison(name, text) for text, name in names.items()]
-            if sum(map(len, names)) > self._hosts.max_carried_bytes:  # more causes than go with a run
+            if sum(map(len, names)) > self._hosts.max_carried_bytes:  # too large to be sent with a run
                 host.order(*before)
                 before = []
             for slot in share.inputs:
@@ -245,11 +248,11 @@ class RemoteEngine:
             for number, slot in share.results:
                 if values[slot] is None:
                     values[slot] = RemoteArray(host, first + number, self.types[slot][0], started, number)
-                else:  # an argument that is returned, or a result of two names
+                else:  # an argument that is returned, or a second name of a result
                     host.free(first + number)
 
     def _raise_found(self, runs: Sequence[RemoteRun]) -> None:
-        """Waits for a run on all hosts. Raises PWC0211 for the first step whose results hold what is looked for."""
+        """Waits for a run on all hosts. Raises PWC0211 for the first step whose results contain a `wanted` value."""
         for run in runs:
             run.block_until_ready()
         if found := [run.found for run in runs if run.found is not None]:
@@ -258,7 +261,7 @@ class RemoteEngine:
             raise NumberError(replace(said, where=next(here, said.where)))
 
     def costs(self) -> dict[str, IslandCost]:
-        """Asks all hosts at once. Raises PWC0910 where one is gone and no other can take its place."""
+        """Returns the costs that XLA counts, by island. Raises PWC0910 if a host is lost and not replaced."""
         hosts = {h.name: h for share in self._shares.values() for h in self._host(share).members}
         found: dict[str, IslandCost] = {}
         for name, answer in ask_all(hosts, lambda _, n: m.CountCosts(n, self._number)).items():
@@ -268,7 +271,7 @@ class RemoteEngine:
 
 
 def _flush(host: RemoteIsland) -> None:
-    """Waits until an island has the arguments that were sent to it; of one that is lost the run hears later."""
+    """Waits until an island has received its arguments. Ignores a lost island, since its run will fail anyway."""
     try:
         host.flush()
     except PathwaysError:
@@ -277,7 +280,7 @@ def _flush(host: RemoteIsland) -> None:
 
 
 def _cause(host: RemoteIsland, value: Any) -> Diagnostic | None:
-    """Why an argument is not there: it is poison, or lay on a host that is gone."""
+    """Returns the error of an argument that is poison or was on a lost host, None for a valid argument."""
     if isinstance(value, Poison):
         return value.cause
     if (cause := value.failure()) is not None:
@@ -286,7 +289,7 @@ def _cause(host: RemoteIsland, value: Any) -> Diagnostic | None:
 
 
 def _is_at(where: Where | None, told: Where | None) -> bool:
-    """Whether a line of a plan is the one that a host has told of, which does not know where the file is."""
+    """Whether a plan's source line matches a line that a host reported. Hosts do not know the file's folder."""
     return where is not None and told is not None and (where.file, where.line) == (told.file, told.line)
 
 
@@ -297,7 +300,7 @@ def _unload(hosts: Hosts, names: Sequence[str], number: int) -> None:
 
 
 def _check_alike(plan: Plan, digests: Mapping[str, str]) -> None:
-    """Raises PWC0921 where hosts of one island have loaded different parts."""
+    """Raises PWC0921 if the hosts of one island have loaded different partitions."""
     first = next(iter(digests))
     for name, digest in digests.items():
         if digest != digests[first]:
@@ -305,12 +308,12 @@ def _check_alike(plan: Plan, digests: Mapping[str, str]) -> None:
 
 
 def _check(plan: Plan, ranks: RankTable) -> None:
-    """Raises PWC0510 for callbacks that are not of this process, PWC0912 for what hosts cannot run yet."""
+    """Raises PWC0510 for callbacks of another process, PWC0912 for operations that hosts do not support."""
     for calling in plan.runs():
         callbacks = plan.computations[calling.computation].callbacks
         if any(find(number) is None for number in callbacks):
             raise PathwaysError(UnknownCallback(computation=calling.name, where=calling.where))
-        # Of what fails on one host of several the others do not know, and would wait for it in collectives.
+        # If a callback failed on one of several hosts, the others would wait for it forever in collectives.
         if not callbacks or not ranks.are_several(plan.meshes[calling.mesh].island):
             continue
         island = plan.meshes[calling.mesh].island

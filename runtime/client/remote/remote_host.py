@@ -1,4 +1,7 @@
-"""One host of an island, in another process: requests and their answers, arguments, and what it says of runs."""
+"""The client's connection to one host in another process: requests, arguments, and messages about runs.
+
+`RemoteIsland` has one `RemoteHost` per host of the island.
+"""
 
 import itertools
 import threading
@@ -20,74 +23,74 @@ from pathways.runtime.wire.peer import OnEnd, Peer, Receive
 
 @dataclass(eq=False)
 class _Request:
-    """Something asked of a host, and its answer."""
+    """A request to a host, and its answer."""
 
     answered: threading.Event = field(default_factory=threading.Event)
     answer: m.Answer | None = None
 
 
 class OfIsland(Protocol):
-    """The island that a host belongs to (client/remote/remote_island.py)."""
+    """The island of a host (client/remote/remote_island.py)."""
 
     @property
     def lost(self) -> Diagnostic | None:
-        """Why its hosts are gone; None while they are there."""
+        """Returns why the island's hosts are lost, None while they are connected."""
         ...
 
     def end_run(self, said: m.Done | m.Failed) -> None:
-        """Notes that a host has ended its part of a run."""
+        """Records that a host has completed its partition of a run."""
         ...
 
     def lose(self, reason: str) -> None:
-        """Ends all that waits for the hosts: one has sent what is no message."""
+        """Fails everything that waits for the hosts, because one has sent an invalid message."""
         ...
 
     def note_end(self, reason: str) -> None:
-        """Notes that the stream of a host has ended."""
+        """Records that the stream of a host has ended."""
         ...
 
 
 class ToHost(Protocol):
-    """The way to a host: a stream (wire/peer.py)."""
+    """A connection to a host: a stream (wire/peer.py)."""
 
     def begin(self, receive: Receive, on_end: OnEnd) -> None:
-        """Begins to take what the host says."""
+        """Starts to receive messages from the host."""
         ...
 
     def post(self, *messages: m.Message) -> None:
-        """Sends messages, and never waits. Raises ConnectionEnded."""
+        """Sends messages without blocking. Raises ConnectionEnded."""
         ...
 
     def wait_for_room(self) -> None:
-        """Waits while the host has not taken much of what was sent."""
+        """Waits while the host has much unread data."""
         ...
 
     def close(self) -> None: ...
 
 
 class RemoteHost:
-    """A host, at the other end of a way."""
+    """A host, at the other end of a connection."""
 
     def __init__(self, name: str, way: ToHost, island: OfIsland) -> None:
         self.name = name
         self._way, self._island = way, island
         self._last_put = self._flushed = object()
-        """The argument that was sent last, and the last that the host has said it has."""
+        """Tokens of the last argument sent, and of the last argument whose receipt the host has confirmed."""
         self._flushing = threading.Lock()
-        """Held until the host has said that."""
+        """Held until the host confirms receipt."""
         self._requests: dict[int, _Request] = {}
         self._counter = itertools.count()
         self._lock = threading.Lock()
         """Guards requests against the loss of the host."""
 
     def begin(self) -> None:
-        """Begins to take what the host says."""
+        """Starts to receive messages from the host."""
         self._way.begin(lambda _, kind, payload: self.receive(decode(kind, payload)), self._way_ended)
 
     def post(self, message: m.Message) -> None:
-        """Sends a message; does nothing where the host is gone.
+        """Sends a message; does nothing if the host is lost.
 
-        Never waits for the host: its callers may hold the turns of others, and what they send those is not late.
+        Never waits for the host: callers may occupy the scheduler slots of other runs, which must not be delayed.
         """
         if self._island.lost is None:
             try:
@@ -96,14 +99,14 @@ class RemoteHost:
                 self._island.note_end(str(error))
 
     def ask(self, make: Callable[[int], m.Message]) -> m.Answer:
-        """Sends the request that `make` makes of its number, and waits for the answer.
+        """Sends the request that `make` creates from a request number, and waits for the answer.
 
-        Raises the diagnostic that the host answers with, PWC0910 where it is gone.
+        Raises the diagnostic in the answer, or PWC0910 if the host is lost.
         """
         return self.request(make)()
 
     def request(self, make: Callable[[int], m.Message]) -> Callable[[], m.Answer]:
-        """As `ask`, but does not wait: what it gives does."""
+        """Sends a request like `ask`, but does not wait: the returned function waits."""
         number, request = next(self._counter), _Request()
         with self._lock:
             if self._island.lost is not None:
@@ -122,12 +125,12 @@ class RemoteHost:
         return request.answer
 
     def put(self, message: m.PutArray) -> None:
-        """Sends an argument of a plan."""
+        """Sends an argument of a plan to the host."""
         self.post(message)
         self._last_put = object()
 
     def flush(self) -> None:
-        """Waits until the host has all arguments sent to it: runs come by the controller, and may overtake them."""
+        """Waits until the host has received all arguments: runs go through the controller and may overtake them."""
         with self._flushing:
             last = self._last_put
             if last is not self._flushed:
@@ -135,11 +138,11 @@ class RemoteHost:
                 self._flushed = last
 
     def wait_for_room(self) -> None:
-        """Waits while the host does not take what was sent to it; ends when it is gone."""
+        """Waits while the host has much unread data; returns if the host is lost."""
         self._way.wait_for_room()
 
     def end(self) -> None:
-        """Ends what waits for answers, and the connection: its island is lost."""
+        """Wakes threads that wait for answers, and closes the connection. The island is lost."""
         with self._lock:
             requests = list(self._requests.values())
             self._requests.clear()
@@ -154,7 +157,7 @@ class RemoteHost:
             self._island.note_end(f"its process has ended: {reason}")
 
     def receive(self, message: m.Message) -> None:
-        """Takes what the host says, by whatever way."""
+        """Handles a message from the host, received directly or through the controller."""
         match message:
             case m.Done() | m.Failed():
                 self._island.end_run(message)
@@ -170,7 +173,8 @@ class RemoteHost:
 
 
 def show_ticket(connection: Connection, ticket: m.Attach) -> Diagnostic | None:
-    """Says to a host whose connection this is; gives why it is refused, and closes it then. Raises ConnectionEnded."""
+    """Presents a client's ticket to a host; returns why the host refuses it and closes the connection then, else None.
+    Raises ConnectionEnded."""
     try:
         connection.post(ticket)
         answer = connection.receive()

@@ -1,6 +1,8 @@
-"""The hosts of an island, one or several, as one: what is sent goes to all, and what ends has ended on all.
+"""The hosts of one island, used as one: messages go to all hosts, and an operation completes when all have completed
+it.
 
-When one is gone all are: the others have threads in collectives that will never end, and are replaced with it.
+`Attached` creates the islands, and the remote engine uses them. If one host is lost, all hosts of the island are
+replaced: the others have threads in collectives that never end.
 """
 
 import contextlib
@@ -24,11 +26,11 @@ from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.ids import ClientIds
 
 LOSS_REASON_TIMEOUT_S = 30.0
-"""Limits the time in which the controller says why a connection to a host has ended."""
+"""Time limit for the controller to report why a connection to a host has ended."""
 
 
 class RemoteIsland:
-    """An island in other processes, in one epoch. `on_lost` is called once, behind those who wait for its hosts."""
+    """An island in other processes, in one epoch. `on_lost` is called once, after waiting threads are woken."""
 
     def __init__(
         self,
@@ -41,56 +43,56 @@ class RemoteIsland:
         ordered: Sink,
         epoch: int = 0,
     ) -> None:
-        """`ways` are by name of the host, in the order of ranks. What must keep its order among runs goes to
-        `ordered`. `on_end` hears of each host that has ended a run. `numbers` are those of the client."""
+        """`ways` maps host names to connections, in the order of ranks. Messages that must be ordered with runs go to
+        `ordered`. `on_end` is called each time a host has completed a run. `numbers` are the client's ids."""
         self.island, self.epoch = name, epoch
         self.lost: Diagnostic | None = None
         self._on_lost, self._on_end = on_lost, on_end
         self._numbers, self._ordered = numbers, ordered
         self._ended_arrays = EndedArrays()
-        """What `ordered` has not been told of."""
+        """Freed arrays and unloaded plans that were not sent to `ordered` yet."""
         self._runs: dict[int, RemoteRun | _Ends] = {}
-        """What has not ended on all hosts."""
+        """Runs that have not completed on all hosts."""
         self._lock = threading.Lock()
-        """Guards runs against the loss of the island."""
+        """Guards `_runs` against a concurrent loss of the island."""
         self._over: tuple[float, str] | None = None
-        """Since when the stream of a host has ended, and why."""
+        """The time at which a host's stream ended, and the reason."""
         self.members = tuple(RemoteHost(host, way, self) for host, way in ways.items())
         for member in self.members:
             member.begin()
 
     def order(self, *messages: m.Message) -> None:
-        """Sends messages to all hosts, behind the runs that were started before, and the ends of arrays."""
+        """Sends messages to all hosts, after earlier runs and after notices of freed arrays."""
         if self.lost is None:
-            with contextlib.suppress(ConnectionEnded):  # who has the way to the controller hears of that itself
+            with contextlib.suppress(ConnectionEnded):  # the owner of the controller connection is notified itself
                 self._ordered.post(*self._ended_arrays.take(), *messages)
 
     def put(self, message: m.PutArray) -> None:
-        """Sends an argument of a plan."""
+        """Sends an argument of a plan to all hosts."""
         for member in self.members:
             member.put(message)
 
     def flush(self) -> None:
-        """Waits until all hosts have the arguments that were sent to them."""
+        """Waits until all hosts have received their arguments."""
         for member in self.members:
             member.flush()
 
     def wait_for_room(self) -> None:
-        """Waits while a host does not take what was sent to it."""
+        """Waits while a host has much unread data."""
         for member in self.members:
             member.wait_for_room()
 
     def ask(self, make: Callable[[int], m.Message]) -> m.Answer:
-        """Asks all hosts; gives the answer of the first, which is theirs, too. Raises as `RemoteHost.ask`."""
+        """Sends a request to all hosts; returns the first host's answer, valid for all. Raises as `RemoteHost.ask`."""
         return self.request(make)()
 
     def request(self, make: Callable[[int], m.Message]) -> Callable[[], m.Answer]:
-        """As `ask`, but does not wait: what it gives does."""
+        """Sends a request like `ask`, but does not wait: the returned function waits."""
         wait = self._request_each(make)
         return lambda: wait()[0]
 
     def ask_each(self, make: Callable[[int], m.Message]) -> Sequence[m.Answer]:
-        """Asks all hosts at once; gives their answers, by rank. Raises as `RemoteHost.ask`."""
+        """Sends a request to all hosts in parallel; returns their answers by rank. Raises as `RemoteHost.ask`."""
         return self._request_each(make)()
 
     def _request_each(self, make: Callable[[int], m.Message]) -> Callable[[], Sequence[m.Answer]]:
@@ -98,7 +100,7 @@ class RemoteIsland:
         return lambda: [wait() for wait in waits]
 
     def expect(self, number: int, run: RemoteRun) -> bool:
-        """Notes a run that is about to be started; fails it, and returns False, where the island is lost."""
+        """Registers a run that is about to start. If the island is lost, fails the run and returns False."""
         with self._lock:
             if (lost := self.lost) is None:
                 self._runs[number] = run if len(self.members) == 1 else _Ends(run, len(self.members))
@@ -108,16 +110,16 @@ class RemoteIsland:
 
     @property
     def under_way(self) -> int:
-        """How many runs have not ended there."""
+        """Returns the number of runs in progress on the island."""
         return len(self._runs)
 
     def refuse(self, number: int, cause: Diagnostic) -> None:
-        """Ends a run that no host will ever hear of."""
+        """Fails a run that no host will receive."""
         if (run := self._runs.pop(number, None)) is not None:
             run.end({}, cause)
 
     def end_run(self, said: m.Done | m.Failed) -> None:
-        """Notes that a host has ended its part of a run."""
+        """Records that a host has completed its partition of a run."""
         causes: dict[int, Diagnostic] = {}
         found = None
         if isinstance(said, m.Failed):
@@ -129,47 +131,47 @@ class RemoteIsland:
         self._on_end(said.run)
 
     def fetch(self, number: int, shard: int) -> tuple[tuple[int, ...], bytes]:
-        """Copies an array, or one of its shards, from the hosts: of several each sends what no other does."""
+        """Copies an array or one shard from the hosts. Each of several hosts sends a disjoint part of the array."""
         answers = self.ask_each(lambda request: m.FetchArray(request, number, shard))
         if len(answers) == 1:
             return tuple(json.loads(answers[0].value)), answers[0].blob
         return _joined([(json.loads(answer.value), answer.blob) for answer in answers if answer.value])
 
     def copy(self, number: int) -> int:
-        """Copies an array on its hosts; returns the number of the copy."""
+        """Copies an array on its hosts; returns the id of the copy."""
         target = self._numbers.take()
         self.order(m.CopyArray(number, target))
         return target
 
     def free(self, number: int) -> None:
-        """Says that no run will name an array again; may be called anywhere, also by the garbage collector."""
+        """Frees an array that no run will name again. Any thread and the garbage collector may call it."""
         self._ended_arrays.add(number)
 
     def unload(self, plan: int) -> None:
-        """Says that no run of a plan will come; may be called anywhere, as `free`."""
+        """Unloads a plan that will not run again. Any thread and the garbage collector may call it."""
         self._ended_arrays.add_plan(plan)
 
     def take_ended(self) -> list[m.Message]:
-        """Takes messages that tell the hosts of ended arrays, to be sent with a run."""
+        """Returns notices of freed arrays and unloaded plans, to be sent with a run."""
         return self._ended_arrays.take_with_run()
 
     def free_now(self) -> None:
-        """Sends the ends of arrays, where nothing else is sent."""
+        """Sends notices of freed arrays, if no other message carries them."""
         if self.lost is None and (ended := self._ended_arrays.take()):
             with contextlib.suppress(ConnectionEnded):
                 self._ordered.post(*ended)
 
     def note_end(self, reason: str) -> None:
-        """Notes that the stream of a host has ended: the controller says why, in a moment."""
+        """Records that a host's stream has ended. The controller will report the reason."""
         self._over = self._over or (time.monotonic(), reason)
 
     def lose_late(self, now: float) -> None:
-        """Loses the island if a stream has ended long ago, and the controller says nothing."""
+        """Marks the island as lost if a stream ended long ago and the controller reported no reason."""
         if self._over is not None and now > self._over[0] + LOSS_REASON_TIMEOUT_S:
             self.lose(self._over[1])
 
     def lose(self, reason: str, cause: Diagnostic | None = None) -> None:
-        """Fails all runs and requests on the island: a host has ended, hangs (`cause`) or sent an invalid message."""
+        """Fails all runs and requests on the island: a host was lost, hangs (`cause`) or sent an invalid message."""
         with self._lock:
             if self.lost is not None:
                 return
@@ -185,7 +187,7 @@ class RemoteIsland:
 
 
 class _Ends:
-    """The ends of one run on several hosts, as one."""
+    """Combines the completions of one run on several hosts."""
 
     def __init__(self, run: RemoteRun, left: int) -> None:
         self._run = run
@@ -200,7 +202,7 @@ class _Ends:
         everything: Diagnostic | None = None,
         found: tuple[int, Diagnostic] | None = None,
     ) -> bool:
-        """Notes the end on one host, or on all for one cause; returns whether it was the last."""
+        """Records completion on one host, or failure of all (`everything`); returns whether the run is complete."""
         with self._lock:
             self._left -= 1
             for result, cause in causes.items():
@@ -215,7 +217,7 @@ class _Ends:
 
 
 def _joined(parts: Sequence[tuple[Any, bytes]]) -> tuple[tuple[int, ...], bytes]:
-    """The shape and the values of an array of which each host has sent boxes."""
+    """Returns the shape and values of an array, joined from the boxes that each host has sent."""
     shape, size = tuple(parts[0][0]["shape"]), parts[0][0]["itemsize"]
     whole: np.ndarray[Any, Any] = np.empty(shape, f"V{size}")
     for said, raw in parts:

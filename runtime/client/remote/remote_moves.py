@@ -1,7 +1,7 @@
-"""Arrays of hosts in other processes, moved from where one program has made them to where another wants them.
+"""Moves arrays between hosts in other processes, from the result of one program to the input of another.
 
-A move is a plan of its own without a computation (dialect/plan/move.py): the host that has the array offers its pieces,
-the one that wants them pulls and joins them, and none passes through this process.
+Called by `client/engine.py`, suspension and snapshots. A move is a plan without computations (dialect/plan/move.py):
+the source host offers the pieces, and the target host pulls and joins them. No piece passes through this process.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from pathways.runtime.host.run.frame import Frame
 
 
 def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Callable[[Any], Any]:
-    """Prepares to move arrays that lie at `source` to `side`. Raises PWC0910 where a host is not there."""
+    """Prepares to move arrays from `source` to `side`. Raises PWC0910 if a host is not connected."""
     engine = move_engine(hosts, type_, source, side)
     given, made = (engine.offsets[p.island] + p.slot for p in (*engine.plan.inputs, *engine.plan.results))
 
@@ -34,15 +34,15 @@ def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Ca
 
 
 def put_values(machine: Machine, values: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
-    """Copies values of this process to a side, wherever it is. Raises PWC0910 where its host is not there."""
+    """Copies values of this process to a side on any machine. Raises PWC0910 if the side's host is not connected."""
     if isinstance(machine, Hosts):
         engine = move_engine(machine, type_, side, side)
-        return engine.put_now(0, values, type_)  # the plan goes with the engine, and not before its argument has come
+        return engine.put_now(0, values, type_)  # waits: the engine unloads its plan when it is deleted
     return put_on_side(values, type_, side)
 
 
 def move_engine(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> RemoteEngine:
-    """The plan of a move, loaded on the hosts that have its ends. Raises PWC0910 where one is not there."""
+    """Returns the plan of a move, loaded on the hosts of both ends. Raises PWC0910 if a host is not connected."""
     islands: dict[str, PhysicalIsland] = {}
     places: list[ArrayPlace] = []
     for end in (source, side):

@@ -1,4 +1,4 @@
-"""Limits the runs of a client that are under way on each island of a shared cluster."""
+"""Limits the runs of a client that are in progress on each island of a shared cluster. Used by `Attached`."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -7,39 +7,39 @@ from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Monitor
 
 MAX_RUNS_PER_ISLAND = 32
-"""A call that needs an island waits while so many runs of its client are under way there."""
+"""A call that needs an island waits while this many runs of its client are in progress there."""
 RESUME_AT_RUNS = 24
-"""Waiting calls continue when so few runs are left: waking them for each end would take longer than a small run."""
+"""Waiting calls continue when this many runs are left. Waking them at each completion takes longer than a small run."""
 
 
 class RunWindow:
-    """Counts the runs under way on each island, so that a frozen island delays only the calls that need it."""
+    """Counts the runs in progress on each island, so that a frozen island delays only the calls that need it."""
 
     def __init__(self, changed: Monitor) -> None:
-        """`changed` guards the counts; it is told when waiting calls can continue."""
+        """`changed` guards the counts, and is notified when waiting calls can continue."""
         self._changed = changed
         self._left: dict[int, dict[str, int]] = {}
-        """By run and island: how many hosts have not ended their part."""
+        """Number of hosts that have not completed their partition, by run and island."""
         self._under_way = Counter[str]()
         self._blocked = set[str]()
-        """Islands for which calls wait."""
+        """Islands that calls wait for."""
         self._times_freed = Counter[str]()
-        """How often each island was blocked, and had few runs again."""
+        """Number of times that each island was blocked and then had few runs again."""
 
     @uninterrupted
     def begin(self, run: int, hosts: Mapping[str, int]) -> None:
-        """Counts a run on islands, each with the number of hosts that execute it there."""
+        """Adds a run on islands, each with its number of hosts."""
         with self._changed.lock:
             self._left[run] = dict(hosts)
             self._under_way.update(hosts.keys())
 
     def has(self, run: int) -> bool:
-        """Whether a run is under way on any island."""
+        """Whether a run is in progress on any island."""
         return run in self._left
 
     @uninterrupted
     def end_part(self, run: int, island: str) -> None:
-        """Notes that one host of an island has ended its part of a run."""
+        """Records that one host of an island has completed its partition of a run."""
         with self._changed.lock:
             left = self._left.get(run, {}).get(island, 0) - 1
             if left > 0:
@@ -49,20 +49,20 @@ class RunWindow:
 
     @uninterrupted
     def drop(self, run: int) -> None:
-        """Forgets a run that no host executes."""
+        """Removes a run that no host executes."""
         with self._changed.lock:
             for island in list(self._left.get(run, ())):
                 self._end(run, island)
 
     @uninterrupted
     def lose(self, island: str) -> None:
-        """Ends all parts of runs on an island whose hosts are lost."""
+        """Completes all runs on an island whose hosts are lost."""
         with self._changed.lock:
             for run in [run for run, left in self._left.items() if island in left]:
                 self._end(run, island)
 
     def _end(self, run: int, island: str) -> None:
-        """Counts a run less on an island, unless it has ended there; wakes waiting calls."""
+        """Completes a run on an island, unless it is already complete there; wakes waiting calls."""
         left = self._left.get(run, {})
         if left.pop(island, None) is None:
             return
@@ -75,7 +75,7 @@ class RunWindow:
             self._changed.notify_all()
 
     def wait(self, islands: Collection[str], is_over: Callable[[], bool], before_waiting: Callable[[], object]) -> None:
-        """Waits until none of the islands has too many runs, or `is_over`. Calls `before_waiting` if it waits.
+        """Waits until none of the islands has too many runs, or `is_over`. Calls `before_waiting` before it blocks.
 
         Later calls wait too, so that no call overtakes another.
         """
@@ -87,7 +87,7 @@ class RunWindow:
 
     @uninterrupted
     def _times_freed_of(self, islands: Collection[str]) -> dict[str, int]:
-        """Marks the full islands among these as blocked; counts the runs that have ended on each blocked one."""
+        """Marks the full islands among these as blocked; returns how often each blocked island was freed so far."""
         with self._changed.lock:
             self._blocked.update(island for island in islands if self._under_way[island] >= MAX_RUNS_PER_ISLAND)
             return {island: self._times_freed[island] for island in islands if island in self._blocked}

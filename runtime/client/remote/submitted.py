@@ -1,4 +1,7 @@
-"""Makes the messages by which a client submits runs and reports memory, and decides when one may be delayed."""
+"""Creates the messages that submit runs and report held memory, and decides when a submission may be delayed.
+
+Used by `Attached`.
+"""
 
 import contextlib
 from collections import Counter, deque
@@ -11,13 +14,13 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 
 AHEAD, MOST_KEPT = 8, 4
-"""While more than AHEAD runs of a client are in flight on each island of a run, up to MOST_KEPT submitted runs are kept
-until the controller sends something. Waking the controller for each takes longer than a small run, and the islands have
-work meanwhile."""
+"""While a client has more than AHEAD runs in flight on each island of a run, up to MOST_KEPT submitted runs are kept.
+They are sent when the controller sends a message. Waking the controller takes longer than a small run, and the islands
+have work meanwhile."""
 
 
 def submitted(run: StartedRun, inside: int) -> m.Submit:
-    """Makes the message that submits a run, but for its parcels.
+    """Creates the message that submits a run, without its parcels.
 
     `inside` is the number of the client in this process.
     """
@@ -27,7 +30,7 @@ def submitted(run: StartedRun, inside: int) -> m.Submit:
 
 
 def parcels_of(parcels: Mapping[int, RunParcel]) -> list[tuple[int, int, list[m.Message]]]:
-    """Lists the messages of a run to each island, by its number and epoch, with the ends of arrays there."""
+    """Returns the messages of a run for each island, by island number and epoch, including notices of freed arrays."""
     return [
         (number, host.epoch, [*before, *host.take_ended(), message])
         for number, (host, before, message) in parcels.items()
@@ -35,12 +38,12 @@ def parcels_of(parcels: Mapping[int, RunParcel]) -> list[tuple[int, int, list[m.
 
 
 def are_ahead(hosts: Iterable[RemoteIsland]) -> bool:
-    """Whether islands have so much to do for this client that one more run may come to them a little later."""
+    """Whether the islands have enough of this client's work that the next run may be sent a little later."""
     return all(host.under_way > AHEAD for host in hosts)
 
 
 class HeldBytes:
-    """Sums the bytes held since the controller was last told. Any thread may add, also while it collects garbage."""
+    """Sums changes of held bytes since the last report. Any thread may add some, also during garbage collection."""
 
     def __init__(self) -> None:
         self._added: deque[tuple[tuple[str, int], int, int]] = deque()
@@ -49,7 +52,7 @@ class HeldBytes:
         self._added.append(((client, run), device, size))
 
     def take(self) -> dict[tuple[str, int], tuple[int, ...]]:
-        """By client inside of the process, and run: the numbers of devices, and bytes, in pairs."""
+        """Returns pairs of device number and bytes, by inside client and run, and resets the sums."""
         if not self._added:
             return {}
         held: dict[tuple[str, int], Counter[int]] = {}

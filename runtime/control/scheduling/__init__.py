@@ -1,4 +1,7 @@
-"""Which run goes next on an island. Pure: no clock, no threads, no devices. One policy a file."""
+"""Scheduling policies: decide which run is next on an island. Pure: no clock, no threads, no devices.
+
+The scheduler calls the policies. Each policy has its own file.
+"""
 
 from collections.abc import Callable
 
@@ -8,7 +11,7 @@ from pathways.runtime.control.scheduling.request import SchedulingPolicy as Sche
 from pathways.runtime.control.scheduling.stride import Stride
 
 STRIDE = "stride"
-"""The policy where none is asked for."""
+"""The default policy."""
 
 SCHEDULING_POLICIES: dict[str, Callable[[], SchedulingPolicy]] = {"fifo": Fifo, STRIDE: Stride}
-"""The policies by name."""
+"""The built-in policies by name."""

@@ -1,4 +1,4 @@
-"""First come, first served."""
+"""The `fifo` policy: first come, first served."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from pathways.runtime.control.scheduling.request import Request
 
 
 class Fifo:
-    """Runs in the order in which they were submitted; weights mean nothing."""
+    """Ranks runs in the order in which they were submitted; ignores weights."""
 
     name: ClassVar[str] = "fifo"
 

@@ -1,7 +1,7 @@
 """Finds the scheduling policy that a user names: a built-in one, a class in a file, or an entry point.
 
-An error in a user's policy must not reach the host or the client whose event the policy hears of. So after its first
-error, which is printed, runs are served first come, first served.
+An error in a user's policy must not reach the host or client whose event called the policy. After its first error,
+which is printed, runs are served first come, first served.
 """
 
 import math
@@ -22,7 +22,7 @@ _ADVICE = "PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
 
 
 class Guarded:
-    """A user's policy, until its first error; then first come, first served."""
+    """Wraps a user's policy; switches to first come, first served at the policy's first error."""
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.name = str(policy.name)
@@ -56,7 +56,7 @@ class Guarded:
 
 
 def _checked(rank: tuple[float, int]) -> tuple[float, int]:
-    """Raises ValueError for a rank that has no place in an order."""
+    """Returns a valid rank. Raises ValueError for NaN, which cannot be ordered."""
     first, number = float(rank[0]), int(rank[1])
     if math.isnan(first):
         raise ValueError("a rank that is no number")
@@ -64,7 +64,7 @@ def _checked(rank: tuple[float, int]) -> tuple[float, int]:
 
 
 def find_scheduling_policy(name: str) -> SchedulingPolicy:
-    """Finds the scheduling policy of islands by name: built in, FILE.py:CLASS, or an entry point. Raises PWC0104."""
+    """Returns the scheduling policy with a name: built in, FILE.py:CLASS, or an entry point. Raises PWC0104."""
     if name in SCHEDULING_POLICIES:
         return SCHEDULING_POLICIES[name]()
     try:

@@ -1,4 +1,7 @@
-"""Memory of devices that have a limit: what clients hold there, and what runs have reserved. Pure."""
+"""Counts memory on devices that have a limit: held by clients, and reserved by runs. Pure.
+
+The scheduler owns it; controllers read it.
+"""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +13,9 @@ class Ledger:
 
     limits: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
     held: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
-    """Bytes that clients' handles hold after the runs that made them."""
+    """Bytes that clients' handles hold after the runs that made the arrays."""
     reserved: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
-    """Bytes reserved by runs that were started and are not done."""
+    """Bytes reserved by runs in progress."""
 
     def limit(self, device: Hashable, size: int) -> None:
         self.limits[device] = size
@@ -26,7 +29,7 @@ class Ledger:
         return all(device not in self.limits or size <= self.free(device) for device, size in wanted.items())
 
     def short_of(self, wanted: Mapping[Hashable, int]) -> Hashable | None:
-        """Returns the device that lacks most memory; None where all fits."""
+        """Returns the device that lacks most memory, None if all requests fit."""
         limited = {d: size for d, size in wanted.items() if d in self.limits}
         lacking = {d: size - self.free(d) for d, size in limited.items() if size > self.free(d)}
         return max(lacking, key=lambda d: lacking[d]) if lacking else None
@@ -36,7 +39,7 @@ class Ledger:
             self.reserved[device] += sign * size
 
     def hold(self, devices: tuple[Hashable, ...], size: int) -> None:
-        """Counts `size` bytes as held on each of some devices; negative where a handle was dropped."""
+        """Adds `size` bytes to the held bytes of each device; negative if a handle was dropped."""
         for device in devices:
             if device in self.limits:
                 self.held[device] += size

@@ -1,4 +1,4 @@
-"""What the scheduler knows of a run, and the interface of a scheduling policy."""
+"""The scheduler's description of a run, and the interface of a scheduling policy."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from typing import ClassVar, Protocol
 
 @dataclass(frozen=True)
 class Request:
-    """One run of one client's program, admitted as a whole: its work and the memory it needs are known.
+    """One run of a client's program. It is admitted as a whole, since its work and its memory are known.
 
-    `bytes` is the memory that it will take on each device that has a limit, beside what clients hold already;
-    `seconds` is the time that one turn is expected to take.
+    `bytes`: memory that the run needs on each device that has a limit, in addition to what clients hold. `seconds`: the
+    expected time of one scheduler slot.
     """
 
     number: int
@@ -23,23 +23,23 @@ class Request:
 
 
 class SchedulingPolicy(Protocol):
-    """Ranks waiting runs. Ranks are the same on all islands, so that runs that span several meet in one order."""
+    """Ranks waiting runs. Ranks are equal on all islands, so that runs over several islands have one order."""
 
     name: ClassVar[str]
 
     def rank(self, request: Request) -> tuple[float, int]:
-        """Ranks a run: the lowest goes first. The second number is the run's own.
+        """Returns the rank of a run: the lowest goes first. The second number is the run's own number.
 
-        The rank of a waiting run may change only when a run of its client is submitted, started or ended.
+        The rank of a waiting run may change only when a run of its client is submitted, started or completed.
         """
         ...
 
     def submitted(self, request: Request) -> None: ...
 
     def started(self, request: Request) -> None:
-        """Notes that a run's turn has come; a long run may get several."""
+        """Called when a run gets a slot; a long run may get several slots."""
         ...
 
     def ended(self, request: Request) -> None:
-        """Notes that a run is done, or was cancelled."""
+        """Called when a run completes or is cancelled."""
         ...

@@ -1,10 +1,12 @@
-"""The schedulers of all islands: which run may put work into queues of devices, and when. Pure: events in, starts out.
+"""Schedules the runs of all islands: decides when a run may enqueue on devices. Pure: events in, starts out.
 
-Each island has its line of waiting runs, in one order over all islands (the policy's rank), so that programs that span
-several islands meet in the same order everywhere. The first in line starts when no other run is enqueuing there, the
-island has not too much in flight of others, and its memory is free; until then those behind it wait, too, so that
-no run starves. A run that spans islands starts when it is first in line on all of them. A run that paused, and holds
-memory or a place in flight that runs before it wait for, goes on before those.
+`Turns` (local devices) and the dispatcher (clusters) call it. Each island has a queue of waiting runs. All queues have
+the same order (the policy's rank), so that programs over several islands start in the same order everywhere.
+
+The first run in a queue starts under three conditions: no other run is enqueuing on the island, other clients have not
+too much in flight, and its memory is free. Until then the runs after it wait too, so that no run starves. A run over
+several islands starts when it is first on all of them. A paused run may hold memory or slots that earlier runs need, so
+it continues before them.
 """
 
 from collections import Counter
@@ -17,33 +19,33 @@ from pathways.runtime.control.scheduling.waiting_lines import Place, WaitingLine
 from pathways.runtime.states import TURN, Life
 
 DEPTH = 4
-"""So many runs may be in flight on an island while clients compete for it. Fewer leave gaps, more are slow to turn."""
+"""Maximum runs in flight on an island while clients compete for it. Fewer leave gaps; more delay other clients."""
 
 
 _NONE: Counter[str] = Counter()
 
 
 class Scheduler:
-    """Takes events, one a method; each returns the numbers of the runs whose turn has come."""
+    """Processes events, one per method. Each method returns the numbers of the runs that get a slot."""
 
     def __init__(self, policy: SchedulingPolicy, ledger: Ledger | None = None, depth: int = DEPTH) -> None:
         self.policy = policy
         self.ledger = ledger or Ledger()
         self.depth = depth
         self.turns: dict[int, Life] = {}
-        """Of all runs that have not ended (runtime/states.py)."""
+        """States of all incomplete runs (runtime/states.py)."""
         self._fresh, self._paused = WaitingLines(), WaitingLines()
-        """Runs that wait to start, and those that were started and wait for another slot."""
+        """Runs that wait to start, and runs that have started and wait for another slot."""
         self._wanted = Wanted()
         self.running: dict[int, Request] = {}
-        """Runs that were started and are not done: `bytes` is the memory they have reserved."""
+        """Runs that have started and are not complete. Their `bytes` are the memory that they have reserved."""
         self.active: dict[str, int] = {}
-        """The run that is enqueuing on an island."""
+        """The run that is enqueuing on each island."""
         self.in_flight: dict[str, Counter[str]] = {}
-        """Runs on an island that are started and not done, by client."""
+        """Number of started, incomplete runs on each island, by client."""
 
     def _move(self, number: int, event: str) -> bool:
-        """Notes what becomes of a run; returns False where it has ended already, of which its thread may hear late."""
+        """Applies an event to a run; returns False if the run is already complete, which its thread may learn late."""
         life = self.turns.get(number)
         if life is None:
             return False
@@ -54,7 +56,7 @@ class Scheduler:
 
     @property
     def waiting(self) -> Mapping[int, Request]:
-        """All runs that wait, by number."""
+        """Returns all waiting runs by number."""
         return {**self._fresh.requests, **self._paused.requests}
 
     @property
@@ -69,7 +71,7 @@ class Scheduler:
         return self._line_up(request, self._fresh, changed)
 
     def pause(self, number: int) -> list[int]:
-        """Puts a long run back in line, so that runs that rank before it go first; it may be the next itself."""
+        """Enqueues a long run again, so that runs with a lower rank go first. It may be the next run itself."""
         if not self._move(number, "pause"):
             return []
         request = self.running[number]
@@ -77,18 +79,18 @@ class Scheduler:
         return self._line_up(request, self._paused)
 
     def step_aside(self, number: int) -> list[int]:
-        """Takes a run out of line while it waits for data; `pause` puts it back."""
+        """Releases the slot of a run while it waits for data. `pause` enqueues the run again."""
         if not self._move(number, "step aside"):
             return []
         self._leave(self.running[number])
         return self._start(self.running[number].islands)
 
     def enqueued(self, number: int, bytes_: Mapping[Hashable, int] | None = None) -> list[int]:
-        """Ends the turn of a run that is all enqueued; `bytes_` stay reserved, handles hold the rest of its memory."""
+        """Releases the slot of a fully enqueued run. `bytes_` stay reserved; handles hold the rest of its memory."""
         if not self._move(number, "be enqueued"):
             return []
         request = self.running[number]
-        self._stop_waiting(number)  # it had paused, and has no further turn
+        self._stop_waiting(number)  # it was paused and needs no further slot
         self._leave(request)
         if bytes_ is not None:
             self.ledger.reserve(request.bytes, -1)
@@ -97,7 +99,7 @@ class Scheduler:
         return self._start(request.islands)
 
     def finished(self, number: int) -> list[int]:
-        """Removes a run whose work is done or has failed."""
+        """Removes a run that has completed or failed."""
         if not self._move(number, "end"):
             return []
         request = self.running.pop(number)
@@ -113,7 +115,7 @@ class Scheduler:
         return self._start(request.islands | self._rank_again(request.client))
 
     def cancel(self, number: int) -> list[int]:
-        """Removes a run that will not go on: its thread has stopped waiting for its turn."""
+        """Removes a run that will not continue, since its thread no longer waits for a slot."""
         if number in self.running:
             return self.finished(number)
         if not self._move(number, "cancel"):
@@ -124,16 +126,16 @@ class Scheduler:
         return self._start(request.islands | self._rank_again(request.client))
 
     def hold(self, devices: tuple[Hashable, ...], size: int) -> list[int]:
-        """Counts that a client holds so many bytes more on each of some devices; negative: fewer."""
+        """Adds bytes that a client holds on each of these devices; negative: fewer."""
         self.ledger.hold(devices, size)
         return self.limits_changed() if size < 0 else []
 
     def limits_changed(self) -> list[int]:
-        """Starts what may start now that devices have more memory."""
+        """Starts runs that can start after devices have gained memory."""
         return self._start(self._fresh.islands | self._paused.islands)
 
     def lacks_memory(self, number: int) -> Hashable | None:
-        """Returns the device whose memory is all that a run waits for, where no other run will free any."""
+        """Returns the device whose memory is all that a run lacks, if no other run will free any; otherwise None."""
         request = self._fresh.requests.get(number)
         if request is None or any(self.in_flight.get(i) or i in self.active for i in request.islands):
             return None
@@ -143,7 +145,7 @@ class Scheduler:
         return None
 
     def goes_before(self, number: int) -> list[Request]:
-        """Returns the runs that a waiting run waits for: on its islands, under way or ahead of it in line."""
+        """Returns the runs that a waiting run waits for: on its islands, in progress or earlier in the queue."""
         request = self.waiting.get(number)
         if request is None:
             return []
@@ -154,11 +156,11 @@ class Scheduler:
         return list(found.values())
 
     def _line_up(self, request: Request, lines: WaitingLines, changed: Collection[str] = ()) -> list[int]:
-        """Puts a run in the lines of its islands; `changed` are islands where others may start, too."""
-        if not request.islands:  # a second `resume` of a client, for example: it has nothing to wait for
+        """Adds a run to the queues of its islands. `changed`: other islands where runs may start."""
+        if not request.islands:  # for example a second `resume` of a client, which waits for nothing
             return [request.number, *self._start({*changed, *self._begin(request)})]
         if not (self._fresh.requests or self._paused.requests) and self._may_start(request):
-            self._begin(request)  # at once: no other run waits that could be first, or start now, too
+            self._begin(request)  # at once: no other run waits
             return [request.number]
         lines.add(request, (self.policy.rank(request), request.number))
         self._wanted.add(request)
@@ -171,7 +173,7 @@ class Scheduler:
         return request
 
     def _rank_again(self, client: str) -> set[str]:
-        """Moves the waiting runs of a client in their lines, after an event of the client; returns their islands."""
+        """Updates the ranks of a client's waiting runs after an event of the client; returns the affected islands."""
         if not (self._fresh.requests or self._paused.requests):
             return set()
         changed = self._fresh.rank_again(client, self.policy.rank)
@@ -183,8 +185,8 @@ class Scheduler:
                 del self.active[island]
 
     def _start(self, islands: Iterable[str]) -> list[int]:
-        """Starts the runs that an event on these islands allows to start. It cannot affect runs of other islands: the
-        memory of a run is on its own islands."""
+        """Starts the runs that an event on these islands enables. The event cannot affect runs on other islands, since
+        a run's memory is on its own islands."""
         started: list[int] = []
         if not (self._fresh.requests or self._paused.requests):
             return started
@@ -197,7 +199,7 @@ class Scheduler:
         return started
 
     def _next(self, islands: Iterable[str]) -> Request | None:
-        """Returns the run that ranks first among those that may start on some of these islands."""
+        """Returns the run with the lowest rank among those that may start on these islands."""
         best: tuple[Place, Request] | None = None
         for island in islands:
             for lines, first in ((self._paused, self._paused.first(island)), (self._fresh, self._first_fresh(island))):
@@ -209,11 +211,11 @@ class Scheduler:
         return None if best is None else best[1]
 
     def _first_fresh(self, island: str) -> Request | None:
-        """Returns the first run that waits to start on an island, apart from those that only clients can help."""
+        """Returns the first run that waits to start on an island; skips runs that only clients can unblock."""
         return next((r for r in self._fresh.in_order(island) if not self._helped_by_clients_alone(r)), None)
 
     def _is_first(self, request: Request, place: Place, at: str) -> bool:
-        """Returns whether no other run must get one of its islands first; it is the first in its line of island `at`.
+        """Whether no other run must get one of its islands first. The run is first in the queue of island `at`.
 
         Only paused runs go before paused runs.
         """
@@ -227,19 +229,19 @@ class Scheduler:
         return all(self._first_fresh(island) is request for island in others)
 
     def _helped_by_clients_alone(self, request: Request) -> bool:
-        """Returns whether a run waits for memory that no run will free; a run behind it in line may be the holder."""
+        """Whether a run waits for memory that no other run will free. A later run in the queue may hold it."""
         busy = any(self.in_flight.get(i) or i in self.active for i in request.islands)
         return not busy and not self.ledger.fits(request.bytes)
 
     def _may_start(self, request: Request) -> bool:
         if any(island in self.active for island in request.islands):
             return False
-        if request.number in self.running:  # it paused: it has its memory, and its place in flight
+        if request.number in self.running:  # a paused run has its memory and counts as in flight
             return True
         return self.ledger.fits(request.bytes) and not any(map(self._is_full, self._contended(request)))
 
     def _contended(self, request: Request) -> Iterable[str]:
-        """Yields its islands that other clients want or use, too. A client alone waits only for its devices' queues."""
+        """Yields the run's islands that other clients want or use. A single client is limited only by device queues."""
         for island in request.islands:
             users = self.in_flight.get(island, _NONE)
             if len(users) > (request.client in users) or self._wanted.by_others(island, request.client):
@@ -249,7 +251,7 @@ class Scheduler:
         return sum(self.in_flight[island].values()) >= self.depth if island in self.in_flight else False
 
     def _begin(self, request: Request) -> set[str]:
-        """Starts a run, or goes on with it; returns the islands where the client's other runs have other ranks now."""
+        """Starts or continues a run; returns the islands where ranks of the client's other runs have changed."""
         self._move(request.number, "begin")
         self._stop_waiting(request.number)
         for island in request.islands:

@@ -1,7 +1,8 @@
-"""Proportional share (stride scheduling: Waldspurger and Weihl, 1995; paper, section 5.2 and Figure 9).
+"""The `stride` policy: proportional share (stride scheduling: Waldspurger and Weihl, 1995; paper, section 5.2, Figure
+9).
 
-A client's pass is the time it has had, divided by its weight; the client with the least goes next. A client that
-comes, or comes back, starts at the pass of those that are there: no client saves up turns by waiting.
+A client's pass is its used time divided by its weight. The client with the lowest pass goes next. A new or returning
+client starts at the current pass, so that no client accumulates time by waiting.
 """
 
 from collections import Counter
@@ -11,16 +12,16 @@ from pathways.runtime.control.scheduling.request import Request
 
 
 class Stride:
-    """Time on devices in proportion to weights; the runs of one client in their order."""
+    """Shares device time in proportion to weights. The runs of one client keep their order."""
 
     name: ClassVar[str] = "stride"
 
     def __init__(self) -> None:
         self._passes: dict[str, float] = {}
         self._present: Counter[str] = Counter()
-        """Runs of each client that are not done."""
+        """Number of incomplete runs of each client."""
         self._now = 0.0
-        """The pass of the client that went last: new clients start with it."""
+        """The pass of the client that was scheduled last. New clients start with it."""
 
     def rank(self, request: Request) -> tuple[float, int]:
         return self._passes[request.client], request.number

@@ -1,4 +1,4 @@
-"""Waiting runs in the order of their ranks, a line for each island: finding the first costs the same for any number."""
+"""The scheduler's queues of waiting runs, one per island, by rank. Finding the first takes constant time."""
 
 import bisect
 from collections import Counter
@@ -8,16 +8,16 @@ from typing import TypeAlias
 from pathways.runtime.control.scheduling.request import Request
 
 Place: TypeAlias = tuple[tuple[float, int], int]
-"""The rank of a run by the policy, and its number: the lowest is first in its lines."""
+"""The rank of a run by the policy, and the run's number. The lowest is first in its queues."""
 
 
 _NONE: Counter[str] = Counter()
 
 
 class WaitingLines:
-    """Runs that wait, in the lines of all of their islands.
+    """Waiting runs, in the queues of all of their islands.
 
-    The rank of a run may change only at an event of its client: `rank_again` moves the client's runs.
+    The rank of a run may change only at an event of its client. `rank_again` then moves the client's runs.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class WaitingLines:
         self._lines: dict[str, list[Place]] = {}
         self._of_client: dict[str, dict[int, None]] = {}
         self._spanned: dict[str, Counter[str]] = {}
-        """By island: all islands of the waiting runs that need this island and memory."""
+        """Per island: all islands of the waiting runs that need this island and memory."""
 
     def add(self, request: Request, place: Place) -> None:
         number = request.number
@@ -37,7 +37,7 @@ class WaitingLines:
         self._count_spanned(request, 1)
 
     def remove(self, number: int) -> Request | None:
-        """Removes a run; returns None if it does not wait here."""
+        """Removes a run; returns None if the run does not wait here."""
         request = self.requests.pop(number, None)
         if request is None:
             return None
@@ -88,12 +88,12 @@ class WaitingLines:
         return self.requests[line[0][1]] if line else None
 
     def in_order(self, island: str) -> Iterator[Request]:
-        """Yields the runs that wait for an island, the first in line first."""
+        """Yields the runs that wait for an island, in queue order."""
         return (self.requests[number] for _, number in self._lines.get(island, ()))
 
     @property
     def islands(self) -> set[str]:
-        """The islands for which runs wait."""
+        """Returns the islands for which runs wait."""
         return set(self._lines)
 
 
@@ -111,6 +111,6 @@ class Wanted:
                 del counts[request.client]
 
     def by_others(self, island: str, client: str) -> bool:
-        """Returns whether another client waits for an island."""
+        """Whether another client waits for an island."""
         counts = self._counts.get(island, _NONE)
         return len(counts) > (client in counts)
