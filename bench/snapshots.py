@@ -56,7 +56,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=".") as folder, pw.cluster(islands=2, devices=4):
         for number in range(asked.rounds + 1):
             for way, large in WAYS.items():
-                snapshots.LARGE, path = large, Path(folder) / "state"
+                snapshots.LARGE_SNAPSHOT_BYTES, path = large, Path(folder) / "state"
                 arrays = [program() for program in make]
                 jax.block_until_ready(arrays)
                 saved = measured(lambda arrays=arrays, path=path: pw.save(arrays, path))

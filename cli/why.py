@@ -25,7 +25,7 @@ Examples:
 """
 
 
-MOST_SHOWN_RECORDS = 8
+MAX_SHOWN_RECORDS = 8
 """Maximum number of names or lines that are suggested."""
 
 
@@ -77,10 +77,10 @@ def _near(decisions: Sequence[Decision], name: str) -> list[str]:
     lines = list(dict.fromkeys((d.where.file, d.where.line) for d in decisions if d.where is not None))
     if asked is not None and lines:
         here = [(file, line) for file, line in lines if Path(file).name == Path(asked.file).name] or lines
-        nearest = sorted(here, key=lambda at: (abs(at[1] - asked.line), at))[:MOST_SHOWN_RECORDS]
+        nearest = sorted(here, key=lambda at: (abs(at[1] - asked.line), at))[:MAX_SHOWN_RECORDS]
         return [f"{Path(file).name}:{line}" for file, line in sorted(nearest)]
     names = list(dict.fromkeys(n for d in decisions for n in (d.name, d.kind)))
-    return difflib.get_close_matches(name, names, n=3) or names[:MOST_SHOWN_RECORDS]
+    return difflib.get_close_matches(name, names, n=3) or names[:MAX_SHOWN_RECORDS]
 
 
 def render(decisions: Iterable[Decision]) -> str:

@@ -22,9 +22,9 @@ from pathways.dialect.dtypes import ArrayType, is_of_numpy, is_stored_as_named, 
 from pathways.dialect.errors import CannotWrite, DamagedArray
 from pathways.dialect.sharding import Box, Shape
 
-MOST_CHUNK = 1 << 26
+MAX_CHUNK_BYTES = 1 << 26
 """The largest chunk in bytes, if the written regions can be cut that small. Small chunks: a reader reads whole ones."""
-_LEAST_CHUNK = MOST_CHUNK // 16
+_MIN_CHUNK_BYTES = MAX_CHUNK_BYTES // 16
 _MAX_CONCURRENT_WRITES = 4
 """The most chunks that one call writes at the same time, because each write waits for the disk."""
 _NAME = re.compile(r"a\d{1,9}")
@@ -154,7 +154,7 @@ def _within(found: Any, shape: Shape) -> tuple[Shape, Shape] | None:
 
 
 def chunk_of(type_: ArrayType, part: Shape) -> Shape:
-    """Returns the chunk shape for an array that is written in regions of shape `part`, at most `MOST_CHUNK` bytes.
+    """Returns the chunk shape for an array that is written in regions of shape `part`, at most `MAX_CHUNK_BYTES` bytes.
 
     A dimension that one region spans whole may be cut anywhere. Other dimensions are cut so that no chunk spans two
     regions.
@@ -162,14 +162,16 @@ def chunk_of(type_: ArrayType, part: Shape) -> Shape:
     chunk = [max(1, n) for n in part]
     for i, (length, whole) in enumerate(zip(part, type_.shape, strict=True)):
         size = type_.shard_bytes(tuple(chunk))
-        if size <= MOST_CHUNK:
+        if size <= MAX_CHUNK_BYTES:
             break
-        most = max(1, chunk[i] * MOST_CHUNK // size)
+        most = max(1, chunk[i] * MAX_CHUNK_BYTES // size)
         if length == whole:
             chunk[i] = most
             continue
         divisor = next(n for n in range(most, 0, -1) if length % n == 0)
-        if size // chunk[i] * divisor >= _LEAST_CHUNK:  # else, with a prime number of rows, each row would be a chunk
+        if (
+            size // chunk[i] * divisor >= _MIN_CHUNK_BYTES
+        ):  # else, with a prime number of rows, each row would be a chunk
             chunk[i] = divisor
     return tuple(chunk)
 

@@ -56,7 +56,7 @@ class Where:
         return {"file": self.here or self.file, "line": self.line, "function": self.function}
 
 
-LARGEST_SOURCE = 1 << 24
+MAX_SOURCE_BYTES = 1 << 24
 """The largest file, in bytes, whose lines are shown in messages."""
 
 
@@ -67,7 +67,7 @@ def _is_source(file: str) -> bool:
     if file in linecache.cache or not os.path.exists(file):  # a notebook cell, or a path relative to sys.path
         return True
     try:
-        return os.path.isfile(file) and 0 < os.path.getsize(file) <= LARGEST_SOURCE
+        return os.path.isfile(file) and 0 < os.path.getsize(file) <= MAX_SOURCE_BYTES
     except OSError:  # it was removed meanwhile
         return False
 
@@ -137,7 +137,7 @@ class Explained(Diagnostic):
     advice: str
 
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """The most diagnostics of one error that are shown."""
 
 
@@ -172,8 +172,8 @@ class PathwaysError(Exception):
 
     @property
     def _shown(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics to show: each once, and at most `MOST_SHOWN`, about one screen."""
-        return tuple(dict.fromkeys(self.diagnostics))[:MOST_SHOWN]
+        """The diagnostics to show: each once, and at most `MAX_SHOWN`, about one screen."""
+        return tuple(dict.fromkeys(self.diagnostics))[:MAX_SHOWN]
 
     @property
     def code(self) -> str:

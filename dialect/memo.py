@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-MOST_REMEMBERED = 1 << 16
+MAX_REMEMBERED = 1 << 16
 """The most objects that one cache by identity holds; a full cache is cleared."""
 
 
@@ -49,7 +49,7 @@ def remembered_by_identity(ask: Callable[[Any], _T]) -> Callable[[Any], _T]:
     def recall(thing: Any) -> _T:
         known = memory.get(id(thing))
         if known is None:
-            if len(memory) >= MOST_REMEMBERED:
+            if len(memory) >= MAX_REMEMBERED:
                 memory.clear()
             known = memory[id(thing)] = thing, ask(thing)
         return known[1]

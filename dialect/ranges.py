@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 LARGEST_RANGE = 1 << 20
 """The most devices in one text: a damaged or hostile text must not fill the memory."""
-MOST_DEVICES_NAMED = 1 << 20
+MAX_DEVICES_NAMED = 1 << 20
 """The most devices in all texts of one plan together. That is enough: slices are disjoint, and meshes lie on slices."""
 _PART = re.compile(r"([0-9]{1,7})(?::([0-9]{1,7}))?")
 
@@ -40,7 +40,7 @@ def read_ranges(text: str) -> tuple[int, ...]:
 
 
 class RangeReader:
-    """Parses all ranges of one plan: equal ranges share a tuple, and the total is at most `MOST_DEVICES_NAMED`."""
+    """Parses all ranges of one plan: equal ranges share a tuple, and the total is at most `MAX_DEVICES_NAMED`."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, ...]] = {}
@@ -54,6 +54,6 @@ class RangeReader:
             self._known[text] = self._tuples.setdefault(devices, devices)
         found = self._known[text]
         self._count += len(found)
-        if self._count > MOST_DEVICES_NAMED:
-            raise ValueError(f"slices and meshes of more than {MOST_DEVICES_NAMED} devices in all")
+        if self._count > MAX_DEVICES_NAMED:
+            raise ValueError(f"slices and meshes of more than {MAX_DEVICES_NAMED} devices in all")
         return found

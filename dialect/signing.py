@@ -21,7 +21,7 @@ from pathlib import Path
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadKey
 
-SIZE = 32
+KEY_BYTES = 32
 """The length in bytes of a code, and of a key."""
 
 
@@ -32,7 +32,7 @@ def sign(name: str, raw: bytes) -> bytes:
 
 def opened(name: str, signed: bytes) -> bytes | None:
     """Returns the content of `signed` if this user signed it under this name, else None. Raises PWC0610."""
-    code, raw = signed[:SIZE], signed[SIZE:]
+    code, raw = signed[:KEY_BYTES], signed[KEY_BYTES:]
     return raw if hmac.compare_digest(code, _code(_key() or _OWN, name, raw)) else None
 
 
@@ -84,7 +84,7 @@ def _make(path: Path) -> None:
     descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(SIZE))
+            file.write(secrets.token_bytes(KEY_BYTES))
         with contextlib.suppress(FileExistsError):  # another process was first
             os.link(beside, path)
     finally:
@@ -103,10 +103,10 @@ def _read(path: Path) -> bytes:
             raise _bad(path, f"it belongs to user {found.st_uid}, not to you ({os.getuid()})")
         if stat.S_IMODE(found.st_mode) & 0o077:
             raise _bad(path, f"others may use it: its mode is {stat.S_IMODE(found.st_mode):04o}")
-        key = os.read(descriptor, SIZE + 1)
+        key = os.read(descriptor, KEY_BYTES + 1)
     finally:
         os.close(descriptor)
-    if len(key) != SIZE:
+    if len(key) != KEY_BYTES:
         raise _bad(path, f"it holds {found.st_size} bytes")
     return key
 
@@ -116,5 +116,5 @@ def _bad(path: Path, problem: str) -> PathwaysError:
 
 
 _MAKING = threading.Lock()
-_OWN = secrets.token_bytes(SIZE)
+_OWN = secrets.token_bytes(KEY_BYTES)
 """A key of this process only, used if no key can be stored."""

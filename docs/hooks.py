@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds the site: pages made from the code are added, and codes of errors become links."""
+"""Hooks of mkdocs: they add the pages that are made from the code, and link error codes to their explanations."""
 
 import re
 from pathlib import Path

@@ -8,12 +8,12 @@ import time
 from collections import deque
 from typing import Any
 
-MOST_KEPT = 512
+MAX_KEPT = 512
 """Maximum number of events kept. Adding an event takes less than a microsecond."""
 MAX_SHOWN_EVENTS = 24
 """Default number of events in a report."""
 
-_events: deque[tuple[float, str, Any, str]] = deque(maxlen=MOST_KEPT)
+_events: deque[tuple[float, str, Any, str]] = deque(maxlen=MAX_KEPT)
 
 
 def note(what: str, which: Any, event: str) -> None:

@@ -11,7 +11,7 @@ from pathways.dialect.call_labels import read_action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.viz.errors import NoTrace
 
-MOST_RUNS = 8
+MAX_RUNS = 8
 """Number of runs kept for each program. The last ones are kept, because the first ones compile and warm up."""
 PLANNED = ", planned"
 
@@ -129,7 +129,7 @@ def _last_of_each(numbers: set[int], names: dict[int, str]) -> list[int]:
     of: dict[str, list[int]] = defaultdict(list)
     for number in sorted(numbers):
         of[names.get(number, "")].append(number)
-    return sorted(number for mine in of.values() for number in mine[-MOST_RUNS:])
+    return sorted(number for mine in of.values() for number in mine[-MAX_RUNS:])
 
 
 def _action(arguments: dict[str, Any]) -> str:

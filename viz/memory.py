@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathways.dialect.plan.memory import TEMPORARIES, Change, borrowed_slots, classes_of, memory_changes
 from pathways.dialect.plan.nouns import Plan, Stream
 
-MOST_OWNERS = 11
+MAX_OWNERS = 11
 """Number of owners with their own color. The remaining owners are drawn as one."""
 OTHERS = "all others"
 _OF_MICROBATCH = re.compile(r"(\w+) of microbatch \d+")
@@ -64,7 +64,7 @@ def _row(island: str, devices: tuple[int, ...], limit: int | None, changes: list
         if total > peak:
             peak, at = total, change.step
     ranked = sorted(most, key=lambda owner: (-most[owner], owner))
-    owners = ranked if len(ranked) <= MOST_OWNERS + 1 else [*ranked[:MOST_OWNERS], OTHERS]
+    owners = ranked if len(ranked) <= MAX_OWNERS + 1 else [*ranked[:MAX_OWNERS], OTHERS]
     number = {owner: min(i, len(owners) - 1) for i, owner in enumerate(ranked)}
     rows = _summed([(change.step, number[change.owner], change.bytes) for change in changes])
     return DeviceMemory(island, devices, limit, tuple(owners), tuple(rows), peak, at)

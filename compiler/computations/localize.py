@@ -20,8 +20,8 @@ from pathways.dialect.mlir import Module, Operation, ir
 from pathways.dialect.sdy import read_sharding, read_shardings
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes
 
-MOST_OPERATIONS = 512
-MOST_FLOPS = 1e7
+MAX_OPERATIONS = 512
+MAX_FLOPS = 1e7
 """Maximum on one device. In a larger computation, the cost of its start is negligible."""
 
 _TOGETHER = frozenset(
@@ -80,8 +80,8 @@ def localize(
     axes: Axes,
     ins: Sequence[Dims],
     outs: Sequence[Dims],
-    operations: int = MOST_OPERATIONS,
-    flops: float = MOST_FLOPS,
+    operations: int = MAX_OPERATIONS,
+    flops: float = MAX_FLOPS,
 ) -> Module | None:
     """Returns the module for one device, or None. Needs the context of the computation.
 

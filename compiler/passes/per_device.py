@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pathways.compiler.computations.localize import MOST_FLOPS, MOST_OPERATIONS, localize
+from pathways.compiler.computations.localize import MAX_FLOPS, MAX_OPERATIONS, localize
 from pathways.compiler.computations.signature import signature_of
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.ir.program import PER_DEVICE_OF, ProgramIR
@@ -29,9 +29,9 @@ class PerDevice(Pass):
     ensures: ClassVar[Phase] = Phase.PLAN
     keeps_flow: ClassVar[bool] = True
     writes: ClassVar[frozenset[str] | None] = frozenset()
-    operations: int = MOST_OPERATIONS
+    operations: int = MAX_OPERATIONS
     """Maximum operations of a computation that gets a one-device module."""
-    flops: float = MOST_FLOPS
+    flops: float = MAX_FLOPS
     """Maximum work on one device. For longer computations the cost of the start does not matter."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:

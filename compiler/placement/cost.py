@@ -21,7 +21,7 @@ from pathways.dialect.topology import Island, Topology
 
 ASSUMED_FLOPS = 1e12
 """Flop/s of a device if the topology states none."""
-QUIET = 1e-3
+DCN_TIEBREAK_WEIGHT = 1e-3
 """Cost of a second of traffic between islands, relative to a second of run time."""
 
 
@@ -41,7 +41,7 @@ class Estimate:
 
     @property
     def cost(self) -> float:
-        return self.seconds + QUIET * self.dcn_seconds
+        return self.seconds + DCN_TIEBREAK_WEIGHT * self.dcn_seconds
 
 
 class CostModel:

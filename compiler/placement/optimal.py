@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 
 from pathways.compiler.placement.balanced import balanced
-from pathways.compiler.placement.cost import QUIET, CostModel
+from pathways.compiler.placement.cost import DCN_TIEBREAK_WEIGHT, CostModel
 from pathways.compiler.placement.min_cut import min_cut
 from pathways.compiler.placement.problem import FreeDevices, Placement
 from pathways.compiler.placement.runner_up import seconds as shown
@@ -129,7 +129,7 @@ class _Milp:
         objective = np.zeros(self.count)
         objective[self.time] = 1.0
         for pair, k in self.z.items():
-            objective[k] = QUIET * self.scale * self.model.between(self._traffic(pair))
+            objective[k] = DCN_TIEBREAK_WEIGHT * self.scale * self.model.between(self._traffic(pair))
         matrix = _matrix(self.rows, self.count)
         options: dict[str, Any] = {"node_limit": nodes, "mip_rel_gap": 1e-6}
         if limit is not None:

@@ -8,7 +8,7 @@ from pathways.dialect.choice import SplitChoice
 from pathways.dialect.topology import Island, Topology
 
 GPIPE, INTERLEAVED = "gpipe", "interleaved"
-MOST_STAGES = 128
+MAX_STAGES = 128
 """Maximum number of stages to try."""
 
 

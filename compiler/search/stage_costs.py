@@ -6,8 +6,8 @@
 * Data axis: each backward adds up the gradients of the stage's parameters over the rows' devices. That happens for
   every microbatch, since a stage is a jit whose results are whole.
 * Parameters: each forward reads all of the stage's: one pass over that much memory. Each backward reads them and
-  writes as many gradients: two passes. Except for the first, these are added to the sums: three more passes. So many
-  small microbatches are slow.
+  writes as many gradients: two passes. Except for the first, these are added to the sums: three more passes.
+  Therefore, many small microbatches are slow.
 * Memory: states of the parameters, and the values kept of each microbatch in flight.
 """
 

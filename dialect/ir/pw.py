@@ -1,9 +1,10 @@
 """The ops of the `pw` dialect. This module is found by MLIR under the namespace `pw` (see mlir.py).
 
-One top-level module holds a program in every phase: `pw.slice` and `pw.mesh` symbols, later `pw.island` symbols, each
-distinct computation as a nested `module @name` of StableHLO, the program as a `func.func` marked `pw.program`, and
-at the end one `pw.plan` an island. Bodies of control flow that is data are functions marked `pw.body`, each a program
-over the same slices, with computations and plans of its own. Attributes of arguments and results are in `program.py`.
+One top-level module holds a program in every phase. It has `pw.slice` and `pw.mesh` symbols, and later `pw.island`
+symbols. Each distinct computation is a nested `module @name` of StableHLO. The program is a `func.func` marked
+`pw.program`. The last phase adds one `pw.plan` for each island. Bodies of loops and branches on data are functions
+marked `pw.body`: each is a program over the same slices, with its own computations and plans. `program.py` has the
+attributes of arguments and results.
 """
 
 from typing import Any
@@ -288,7 +289,7 @@ def shown_name(op: PwOp) -> str:
 
 
 def unnamed(op: PwOp) -> str:
-    """What stands for the name of a node that IR says none of."""
+    """Returns the name of a node that has none in the IR: its computation or its kind."""
     return op.callee if isinstance(op, CallOp) else op.OPERATION_NAME
 
 

@@ -6,11 +6,11 @@ check.py calls it.
 import math
 from collections.abc import Iterator
 
-from pathways.dialect.plan.check_types import MOST_DIMENSIONS, axes_problem
+from pathways.dialect.plan.check_types import MAX_DIMENSIONS, axes_problem
 from pathways.dialect.plan.nouns import Plan, PlanMesh
 from pathways.dialect.sharding import size_of_axes
 
-MOST_DEVICES = 1 << 20
+MAX_DEVICES = 1 << 20
 """The most devices of an island."""
 
 _Problems = Iterator[tuple[str, str]]
@@ -31,7 +31,7 @@ def _topology(plan: Plan) -> _Problems:
     if len(set(topology.names)) != len(topology.islands):
         yield f"islands {sorted(topology.names)}", "a name of its own for each"
     for island in topology.islands:
-        if island.devices < 1 or island.hosts < 1 or island.size > MOST_DEVICES:
+        if island.devices < 1 or island.hosts < 1 or island.size > MAX_DEVICES:
             yield f"{island.name} of {island.hosts} hosts with {island.devices} devices", "a positive number of devices"
         if island.memory is not None and island.memory < 0:
             yield f"{island.name} with {island.memory} bytes a device", "bytes from 0"
@@ -80,7 +80,7 @@ def _mesh(mesh: PlanMesh, slices: dict[str, tuple[str, frozenset[int]]]) -> _Pro
         yield f"{name} of slice {mesh.slice}", "a slice of the plan"
         return
     if (problem := axes_problem(mesh.axes)) is not None:
-        yield f"{name} {problem}", f"at most {MOST_DIMENSIONS} different axes of sizes from 1"
+        yield f"{name} {problem}", f"at most {MAX_DIMENSIONS} different axes of sizes from 1"
         return
     island, devices = slices[mesh.slice]
     used = set(mesh.devices)

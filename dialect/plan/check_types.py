@@ -10,9 +10,9 @@ from pathways.dialect.dtypes import ArrayType, is_stored_as_named
 from pathways.dialect.plan.nouns import Computation, Plan
 from pathways.dialect.sharding import Axes, Dims, MeshSpec, Sharding
 
-MOST_DIMENSIONS = 64
+MAX_DIMENSIONS = 64
 """The most dimensions of an array or a mesh: the limit of numpy."""
-MOST_ARRAY_BYTES = 1 << 60
+MAX_ARRAY_BYTES = 1 << 60
 """The most bytes of an array: 64-bit counters must not overflow."""
 
 
@@ -20,18 +20,18 @@ def type_problem(type_: ArrayType) -> tuple[str, str] | None:
     """Returns why no array can have a type, and the rule; None if the type is valid."""
     if not is_stored_as_named(type_.dtype) or min(type_.shape, default=0) < 0:
         return f"of type {type_}", "a known element type and sizes from 0"
-    if len(type_.shape) > MOST_DIMENSIONS:
-        return f"with {len(type_.shape)} dimensions", f"at most {MOST_DIMENSIONS}"
+    if len(type_.shape) > MAX_DIMENSIONS:
+        return f"with {len(type_.shape)} dimensions", f"at most {MAX_DIMENSIONS}"
     size = type_.shard_bytes(tuple(filter(None, type_.shape)))  # a dimension of 0 would hide the size of the others
-    return (f"of type {type_}", f"at most {MOST_ARRAY_BYTES} bytes") if size > MOST_ARRAY_BYTES else None
+    return (f"of type {type_}", f"at most {MAX_ARRAY_BYTES} bytes") if size > MAX_ARRAY_BYTES else None
 
 
 def axes_problem(axes: Axes) -> str | None:
     """Returns why no mesh can have these axes; None if they are valid."""
     if len({name for name, _ in axes}) != len(axes):
         return "with an axis twice"
-    if len(axes) > MOST_DIMENSIONS or any(size < 1 for _, size in axes):
-        return f"with axes {axes[:MOST_DIMENSIONS]}"
+    if len(axes) > MAX_DIMENSIONS or any(size < 1 for _, size in axes):
+        return f"with axes {axes[:MAX_DIMENSIONS]}"
     return None
 
 
@@ -60,7 +60,7 @@ def computation_problems(plan: Plan) -> Iterator[tuple[str, str]]:
 def _computation(computation: Computation) -> Iterator[tuple[str, str]]:
     name = f"computation {computation.name}"
     if (problem := axes_problem(computation.axes)) is not None:
-        yield f"{name} is for a mesh {problem}", f"at most {MOST_DIMENSIONS} different axes of sizes from 1"
+        yield f"{name} is for a mesh {problem}", f"at most {MAX_DIMENSIONS} different axes of sizes from 1"
     sides = (
         ("input", computation.inputs, computation.in_layouts),
         ("output", computation.outputs, computation.out_layouts),

@@ -21,7 +21,7 @@ MAX_TRANSFER_PIECES = 1 << 23
 """The most pieces of all different transfers: a piece is the region that one shard sends to another."""
 MAX_MEMORY_CHANGES = 1 << 26
 """The most changes of device memory: the sum over all buffers of the device classes of their meshes."""
-MOST_OWNERS = 1 << 24
+MAX_OWNERS = 1 << 24
 """The most owners of memory, summed over all steps."""
 
 
@@ -56,7 +56,7 @@ def check_memory_shown(plan: Plan, path: str) -> None:
     A pipeline of n microbatches has n owners and n times as many steps.
     """
     shown = sum(len({g.owner for g in s.groups}) * len(s.instructions) for s in plan.streams)
-    _check(path, "owners of memory at all steps", shown, MOST_OWNERS)
+    _check(path, "owners of memory at all steps", shown, MAX_OWNERS)
 
 
 _Move = tuple[tuple[int, ...], Layout, Layout]

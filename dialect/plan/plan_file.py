@@ -36,7 +36,7 @@ _SEAL_SIZE = len(_SEAL) + 64
 _ZIP_HEADER_BYTES = 30
 """The length of a zip header before a member, without the member's name."""
 _MARK = b"pathways-plan hmac-sha256:"
-_MARK_SIZE = len(_MARK) + 2 * signing.SIZE
+_MARK_SIZE = len(_MARK) + 2 * signing.KEY_BYTES
 _SIGNED_AS = "plan.bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -66,7 +66,7 @@ def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
         archive.comment = b"0" * (_MARK_SIZE + _SEAL_SIZE)
     body = out.getvalue()[: -_MARK_SIZE - _SEAL_SIZE]
     code = signing.mark(_SIGNED_AS, body) if marked else None
-    body += _MARK + (code or bytes(signing.SIZE)).hex().encode()
+    body += _MARK + (code or bytes(signing.KEY_BYTES)).hex().encode()
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode()
 
 

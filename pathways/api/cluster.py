@@ -9,7 +9,7 @@ from pathways.api.process import Process, attach, attached_process, inside_of, p
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.runtime.client.remote.attached import Attached
 from pathways.runtime.client.remote.cluster import Cluster
-from pathways.runtime.host.run.background import CANCEL_LOOK
+from pathways.runtime.host.run.background import CANCEL_POLL_INTERVAL_S
 
 
 @contextlib.contextmanager
@@ -75,7 +75,9 @@ def _inside(inner: Process, machine: Attached) -> Generator[None]:
                 yield
             finally:
                 controller.closing = True  # otherwise other threads would continue to call programs
-            while not controller.flights.drain(CANCEL_LOOK) or controller.flights.enqueuing:  # runs of other threads
+            while (
+                not controller.flights.drain(CANCEL_POLL_INTERVAL_S) or controller.flights.enqueuing
+            ):  # runs of other threads
                 controller.cancel_elsewhere(controller.flights.all())
                 time.sleep(0.001)
     finally:

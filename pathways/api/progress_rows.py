@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathways.dialect.activities import BYTES, ELSEWHERE, Activity
 from pathways.dialect.topology import readable
 
-MOST_ROWS = 6
+MAX_ROWS = 6
 """Maximum number of rows shown at once."""
 
 
@@ -46,7 +46,7 @@ def progress_rows(activities: Sequence[Activity], now: float, after: float) -> l
                     continue
                 told.add(detail)
             rows.append(_row(activity, depth, now))
-    return rows[:MOST_ROWS]
+    return rows[:MAX_ROWS]
 
 
 def _row(activity: Activity, depth: int, now: float) -> ProgressRow:

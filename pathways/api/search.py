@@ -15,7 +15,7 @@ from pathways.compiler.frontends.jax.pipeline.chosen import choosing, noting_cal
 from pathways.compiler.frontends.jax.pipeline.pipeline import Pipelined, pipeline
 from pathways.compiler.placement.cost import ASSUMED_FLOPS
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
-from pathways.compiler.search.candidates import MOST_STAGES, Space, candidates
+from pathways.compiler.search.candidates import MAX_STAGES, Space, candidates
 from pathways.compiler.search.cuts import layers_of
 from pathways.compiler.search.patterns import spec_patterns
 from pathways.compiler.search.profile import Profiles
@@ -183,8 +183,8 @@ def _ranked(
     ask = None if given is None else subject.ask(given)
     first = list(only or candidates(machines.topology, space))
     rows = [space.batch // c.microbatches for c in first]
-    profiles = Profiles(subject, rows, min(space.places, MOST_STAGES), ask)
-    places = min(space.places, len(profiles.at(min(rows)).spine), MOST_STAGES)
+    profiles = Profiles(subject, rows, min(space.places, MAX_STAGES), ask)
+    places = min(space.places, len(profiles.at(min(rows)).spine), MAX_STAGES)
     narrowed = replace(space, places=places, splits_parameters=profiles.splits)
     ranker = Ranker(profiles, machines, space.batch)
     if only:

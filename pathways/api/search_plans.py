@@ -22,7 +22,7 @@ from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import bytecode, parse
 from pathways.dialect.phases import Phase
 
-MOST_ACTIONS = 1024
+MAX_ACTIONS = 1024
 """Maximum of stages times microbatches for compiling a split. A plan has several calls for each of them."""
 
 
@@ -45,8 +45,8 @@ def figures_of(row: Row, step: CompiledStep, machines: Machines) -> PlanFigures:
     prediction is added to the plan's time.
     """
     choice = row.choice
-    if choice.stages * choice.chunks * choice.microbatches > MOST_ACTIONS:
-        return PlanFigures(refused=f"more than {MOST_ACTIONS} stages x microbatches: not compiled")
+    if choice.stages * choice.chunks * choice.microbatches > MAX_ACTIONS:
+        return PlanFigures(refused=f"more than {MAX_ACTIONS} stages x microbatches: not compiled")
     try:
         program, played = _compile(choice, step, machines)
     except PathwaysError as error:

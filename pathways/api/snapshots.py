@@ -38,7 +38,7 @@ from pathways.runtime.client.saved_buffers import BufferPlace, SavedAs, read_buf
 from pathways.runtime.client_state import current_client
 from pathways.runtime.threads import ThreadPool
 
-LARGE = 1 << 20
+LARGE_SNAPSHOT_BYTES = 1 << 20
 """Arrays of at least this many bytes are stored in the folder."""
 _MAX_CONCURRENT_ARRAYS = 4
 """Number of arrays that are written or read concurrently."""
@@ -133,7 +133,7 @@ def restore(tree: Any, path: str | Path) -> Any:
 
 def _large(leaf: Any, name: str) -> ArrayFile | None:
     """Returns the file that a leaf will have in the folder; None if the leaf is not stored there."""
-    if getattr(leaf, "nbytes", 0) < LARGE:
+    if getattr(leaf, "nbytes", 0) < LARGE_SNAPSHOT_BYTES:
         return None
     if isinstance(leaf, Array):
         type_ = leaf.stored_type

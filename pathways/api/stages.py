@@ -391,7 +391,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
 def load(path: str | Path, *, dispatch: str = PARALLEL) -> Compiled:
     """Loads a plan.bin onto this process's devices. Raises PWC0601-PWC0605 and PWC0613 if it cannot run here.
 
-    A plan that this user did not write is first read by another process: PWC0609-PWC0612 (docs/programs.md, Files).
+    A plan that this user did not write is first read by another process: PWC0609-PWC0612 (docs/plan-files.md).
     """
     with COMPILING:
         plan = open_plan(path)

@@ -84,7 +84,7 @@ def _time(timing: Timing) -> list[str]:
     return [f"time     {shown}"] if shown else []
 
 
-MOST_SHOWN_ROWS = 8
+MAX_SHOWN_ROWS = 8
 """Maximum number of reshards that the summary lists."""
 
 
@@ -97,10 +97,10 @@ def _reshards(plan: Plan) -> list[str]:
     total = sum(d.bytes * len(d.steps) for d in found)
     rows = [
         [d.name, d.chosen, size(d.bytes * len(d.steps)), d.reason, d.where.at if d.where else ""]
-        for d in sorted(found, key=lambda d: -d.bytes * len(d.steps))[:MOST_SHOWN_ROWS]
+        for d in sorted(found, key=lambda d: -d.bytes * len(d.steps))[:MAX_SHOWN_ROWS]
     ]
     more = (
-        [f"  ... and {len(found) - MOST_SHOWN_ROWS} more: pwc why PLAN reshard"] if len(found) > MOST_SHOWN_ROWS else []
+        [f"  ... and {len(found) - MAX_SHOWN_ROWS} more: pwc why PLAN reshard"] if len(found) > MAX_SHOWN_ROWS else []
     )
     return [f"reshard  {times} inside slices, {size(total)} a run", table(rows, "  "), *more]
 

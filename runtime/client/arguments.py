@@ -38,7 +38,7 @@ class Binder:
         self._pauses = pauses
         self._donates = any(wanted is not None and wanted.port.donated for wanted in inputs)
         self._sizes = tuple(0 if wanted is None else wanted.type.bytes for wanted in inputs)
-        self.may_be_large = sum(self._sizes) >= LARGE
+        self.may_be_large = sum(self._sizes) >= LARGE_ARGUMENT_BYTES
         """Whether copying host inputs may take long. Such plans use `bind_and_report`."""
 
     def bind_and_report(
@@ -46,7 +46,7 @@ class Binder:
     ) -> None:
         """Binds arguments like `bind`, and reports progress of host-to-device copies."""
         size = sum(size for size, handle in zip(self._sizes, handles, strict=True) if handle is None)
-        if size < LARGE:
+        if size < LARGE_ARGUMENT_BYTES:
             self.bind(bound, values, arguments, handles)
             return
         with Activity(f"sending inputs of {self._program}", size, BYTES) as sending:
@@ -88,5 +88,5 @@ class Binder:
 
 
 _NONE: Counter[int] = Counter()
-LARGE = 64 << 20
+LARGE_ARGUMENT_BYTES = 64 << 20
 """Host inputs of at least this many bytes are copied with a progress report."""

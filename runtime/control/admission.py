@@ -20,7 +20,7 @@ from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.journal import note
 
 _T = TypeVar("_T")
-PATIENCE = 0.5
+QUEUE_POLL_INTERVAL_S = 0.5
 """Interval, in seconds, at which a waiting thread checks whether its run can still be scheduled."""
 
 Event: TypeAlias = Callable[[Scheduler], list[int]]
@@ -92,14 +92,14 @@ class Turns:
 
     def _wait(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
         patience(ticket)
-        if ticket.gate.acquire(timeout=PATIENCE):
+        if ticket.gate.acquire(timeout=QUEUE_POLL_INTERVAL_S):
             return
-        since = clock() - PATIENCE
+        since = clock() - QUEUE_POLL_INTERVAL_S
         with Activity(f"{ticket.request.program} waits for its turn", since=since) as waiting:
             while True:
                 patience(ticket)
                 waiting.detail = self._why(ticket.request)
-                if ticket.gate.acquire(timeout=PATIENCE):
+                if ticket.gate.acquire(timeout=QUEUE_POLL_INTERVAL_S):
                     return
 
     def enqueued(self, ticket: Ticket, bytes_: Mapping[Hashable, int] | None) -> None:

@@ -32,7 +32,7 @@ from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import FrameReader, Transport
 from pathways.runtime.wire.identity import Identity
-from pathways.runtime.wire.ids import MOST_CLIENTS, client_of
+from pathways.runtime.wire.ids import MAX_CLIENTS, client_of
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.message import difference
 from pathways.runtime.wire.peer import Peer, Receive
@@ -45,11 +45,11 @@ MAX_UNREAD_BY_HOST_BYTES = 1 << 30
 """The same limit for a host, which may receive the queues of many clients at once."""
 HEARTBEAT_INTERVAL_S = 0.5
 """Interval of heartbeats to clients."""
-SAYS = 10.0
+FIRST_MESSAGE_TIMEOUT_S = 10.0
 """Time limit in seconds for the first message of a connecting process."""
 REUSE_LOOK_S = 1.0
 """Interval of checks whether a client number can be reused."""
-MOST_INTRODUCED = 1 << 16
+MAX_INTRODUCED = 1 << 16
 """Maximum number of plans and named clients of a client process."""
 MAX_INTRODUCED_BYTES = 1 << 23
 """Maximum bytes of the messages that introduce a client's plans. Decoded, they take about 25 times as much memory."""
@@ -106,8 +106,8 @@ class ClusterController:
         peer = Peer(self._loop, stream, FrameReader(lambda kind: min(MAX_FRAME_BYTES, most_bytes(kind))))
         peer.max_unread_bytes = MAX_UNREAD_BYTES
         peer.begin(meet, lambda _, reason: self._log(f"a process that came has left: {reason}"))
-        late = f"it has sent no message in {SAYS:g} seconds"
-        self._loop.after(SAYS, lambda: peer.end(late) if peer.receive is meet else None)
+        late = f"it has sent no message in {FIRST_MESSAGE_TIMEOUT_S:g} seconds"
+        self._loop.after(FIRST_MESSAGE_TIMEOUT_S, lambda: peer.end(late) if peer.receive is meet else None)
 
     def _meeting(self, caller: Caller) -> Receive:
         return _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
@@ -152,7 +152,7 @@ class ClusterController:
         check_fields(message, 0, str(caller))
         number = self._numbers.take()
         if number is None:
-            raise PathwaysError(NoCluster(address=self._address, reason=f"it has {MOST_CLIENTS:,} clients"))
+            raise PathwaysError(NoCluster(address=self._address, reason=f"it has {MAX_CLIENTS:,} clients"))
         member = "" if caller.member is None else caller.member.name
         name = f"{message.name} of {member}" if member else message.name
         session = ClientSession(number, name, caller.pid or message.pid, peer, member)
@@ -264,7 +264,7 @@ class ClusterController:
                 self.dispatcher.cancel(message.run, read_diagnostic(message.cause))
             case m.Introduce():
                 session.introduced_bytes += size
-                many = len(session.plans) + len(session.inside) >= MOST_INTRODUCED
+                many = len(session.plans) + len(session.inside) >= MAX_INTRODUCED
                 if (many or session.introduced_bytes > MAX_INTRODUCED_BYTES) and session.number:
                     have = f"{len(session.plans):,} plans and {len(session.inside):,} clients of {session.label(0)}, "
                     have += f"{session.introduced_bytes:,} bytes"

@@ -24,16 +24,16 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import Parcel, read_parcels
 from pathways.runtime.wire.errors import BadMessage, ControllerFailed, HostLost
-from pathways.runtime.wire.fields import MOST_TRANSFERS
+from pathways.runtime.wire.fields import MAX_TRANSFERS
 from pathways.runtime.wire.load_proofs import has_shape, proven
 
-MOST_HELD = 1 << 50
+MAX_HELD_BYTES = 1 << 50
 """Maximum bytes that a client may report as held on a device."""
-MOST_RUNS = 1 << 16
+MAX_RUNS_PER_CLIENT = 1 << 16
 """Maximum number of incomplete runs of a client."""
-MOST_WAITING = 1 << 26
+MAX_WAITING_BYTES = 1 << 26
 """Maximum bytes of a client's queued messages."""
-MOST_COSTS = 1 << 12
+MAX_KEPT_COSTS = 1 << 12
 """Maximum number of plans whose cost is kept; the oldest are dropped."""
 
 
@@ -71,7 +71,7 @@ class Dispatcher:
 
     def cost_of(self, digest: str) -> Cost:
         """Returns a plan's run cost, shared by clients: separate costs would depend on how clients alternate."""
-        if digest not in self._costs and len(self._costs) >= MOST_COSTS:
+        if digest not in self._costs and len(self._costs) >= MAX_KEPT_COSTS:
             del self._costs[next(iter(self._costs))]
         return self._costs.setdefault(digest, Cost())
 
@@ -102,7 +102,7 @@ class Dispatcher:
         """Queues a client's run. Raises PWC0911 for an invalid run, PWC0916 if it names an id of another client."""
         parcels: dict[int, IslandParcel] = {}
         unloaded: list[int] = []
-        first, transfers = 0, secrets.randbelow(MOST_TRANSFERS)
+        first, transfers = 0, secrets.randbelow(MAX_TRANSFERS)
         for island, epoch, frames in read_parcels(message.blob):
             parcel, first, unloads = checked_parcel(epoch, frames, message, session.number, transfers)
             unloaded += unloads
@@ -150,8 +150,8 @@ class Dispatcher:
                 return
         self._count_waiting(session, sum(parcel.size for parcel in parcels.values()))
         session.runs += 1
-        if session.runs > MOST_RUNS:
-            raise PathwaysError(BadMessage(have_=f"{MOST_RUNS:,} runs that have not ended", rule="fewer"))
+        if session.runs > MAX_RUNS_PER_CLIENT:
+            raise PathwaysError(BadMessage(have_=f"{MAX_RUNS_PER_CLIENT:,} runs that have not ended", rule="fewer"))
         self.runs[message.run] = run
         for number in parcels:
             session.lines[number].append(run)
@@ -184,9 +184,9 @@ class Dispatcher:
     def _count_waiting(session: ClientSession, size: int) -> None:
         """Adds to the bytes of a client's queued messages. Raises PWC0911 if they exceed the limit."""
         session.waiting_bytes += size
-        if session.waiting_bytes > MOST_WAITING:
+        if session.waiting_bytes > MAX_WAITING_BYTES:
             have = f"{session.waiting_bytes:,} bytes in line of {session.label(0)}"
-            raise PathwaysError(BadMessage(have_=have, rule=f"at most {MOST_WAITING:,}"))
+            raise PathwaysError(BadMessage(have_=have, rule=f"at most {MAX_WAITING_BYTES:,}"))
 
     def _send(self, island: int, epoch: int, data: bytes) -> None:
         member = self._members[island]
@@ -205,12 +205,12 @@ class Dispatcher:
     def _hold(self, session: ClientSession, message: m.Hold) -> None:
         held = session.held[session.label(message.inside)]
         for number, size in self.devices.pairs(message.memory):
-            if abs(held[number] + size) > MOST_HELD:
+            if abs(held[number] + size) > MAX_HELD_BYTES:
                 have = f"{size:,} bytes more that {session.label(message.inside)} holds on device {number}"
-                raise PathwaysError(BadMessage(have_=have, rule=f"at most {MOST_HELD:,} in all"))
+                raise PathwaysError(BadMessage(have_=have, rule=f"at most {MAX_HELD_BYTES:,} in all"))
             held[number] += size
             said = sum(each[number] for each in session.held.values())
-            limit = self.ledger.limits.get(self.devices[number], MOST_HELD)
+            limit = self.ledger.limits.get(self.devices[number], MAX_HELD_BYTES)
             more = max(0, min(said, limit)) - session.counted[number]
             session.counted[number] += more
             if more:

@@ -49,7 +49,7 @@ def roll_of(calls: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(f"{name}: {line}" for name, lines in calls.items() for line in lines or ["nothing runs there"])
 
 
-MOST_MENDED = 256
+MAX_MENDED = 256
 """Maximum number of repaired connections that are remembered, as (run, island, island); the oldest are dropped."""
 
 
@@ -58,9 +58,7 @@ class Partitions:
     """Finds pairs of islands whose connection must be reset, once per run and pair, although several hosts may report
     it in both directions. A second reset would drop values that a later run has sent."""
 
-    _mended: deque[tuple[int, str, str]] = field(
-        default_factory=lambda: deque[tuple[int, str, str]](maxlen=MOST_MENDED)
-    )
+    _mended: deque[tuple[int, str, str]] = field(default_factory=lambda: deque[tuple[int, str, str]](maxlen=MAX_MENDED))
     _anew: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def found(self, message: m.Missing, target: str, idle: Sequence[float]) -> NothingComesThrough | None:

@@ -30,7 +30,7 @@ from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.message import difference
 from pathways.runtime.wire.peer import Peer
 
-MOST_STARTS = 5
+MAX_STARTS = 5
 """An island is given up after this many consecutive hosts exit before completing a run."""
 POLL_INTERVAL_S = 0.2
 """Interval of checks of host processes and their heartbeats."""
@@ -38,7 +38,7 @@ JOIN_RETRY_DELAY_S = 1.0
 """Delay before hosts are connected again after a failed attempt."""
 JOIN_DELAY_S = 0.1
 """Delay in which more starting hosts may register before all are connected with each other."""
-START = 120.0
+HOST_START_TIMEOUT_S = 120.0
 """Time limit in seconds for the start of hosts."""
 
 
@@ -309,7 +309,7 @@ class Members:
             member.epoch.settle(member.epoch.number, "stay away")
             member.lost, member.process = member.leaves, None
             self._on_gone(member, member.epoch.number, member.leaves)
-        elif member.idle >= MOST_STARTS and (member.process is None or not member.process.comes_by_itself):
+        elif member.idle >= MAX_STARTS and (member.process is None or not member.process.comes_by_itself):
             self._give_up(member, cause)
         else:
             self.start(member)
@@ -337,9 +337,9 @@ class Members:
                     self.lose(member, HostLost(island=member.name, reason=f"it has not started: {said}"))
                 elif member.process.waits():
                     member.began = now
-                elif now - member.began > START and not member.process.comes_by_itself:
+                elif now - member.began > HOST_START_TIMEOUT_S and not member.process.comes_by_itself:
                     missing = ", ".join(rank.name for rank in member.ranks if rank.peer is None)
-                    reason = f"{missing} did not start in {START:g} seconds"
+                    reason = f"{missing} did not start in {HOST_START_TIMEOUT_S:g} seconds"
                     self.lose(member, HostLost(island=member.name, reason=reason))
         heard = {name: rank.peer.heard for name, rank in self.by_name.items() if rank.peer is not None}
         for name, seconds in self._silence.judge(now, heard).items():

@@ -16,7 +16,7 @@ from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.states import RUN, SESSION, Life
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.ids import MOST_CLIENTS
+from pathways.runtime.wire.ids import MAX_CLIENTS
 from pathways.runtime.wire.load_proofs import new_key
 
 
@@ -183,7 +183,7 @@ class ClientNumbers:
     Number 0 is reserved for the only client of a single-client cluster.
     """
 
-    def __init__(self, most: int = MOST_CLIENTS) -> None:
+    def __init__(self, most: int = MAX_CLIENTS) -> None:
         self._most = most
         self._following = 1
         self._free: deque[int] = deque()

@@ -37,7 +37,7 @@ from pathways.runtime.wire.credentials import TICKET
 
 POLL_INTERVAL_S = 0.1
 """Interval of checks of Ray's state, and of requests to kill the hosts."""
-SOON = 1.0
+UNPLACED_NOTE_DELAY_S = 1.0
 """Seconds after which a gang without a placement group is reported as waiting. Ray places it sooner on free nodes."""
 EXIT_TIMEOUT_S = 5.0
 """Time limit for killed gangs to exit."""
@@ -94,7 +94,7 @@ class RayHosts(Started):
             if group.wait(POLL_INTERVAL_S):
                 self._waits = ""
                 return True
-            if time.monotonic() - since > SOON:
+            if time.monotonic() - since > UNPLACED_NOTE_DELAY_S:
                 self._waits = str(self._gang)
         return False
 

@@ -27,7 +27,7 @@ TEN_YEARS = timedelta(days=3650)
 """Default validity of an authority."""
 YEAR = timedelta(days=365)
 """Default validity of a member's certificate."""
-MOST_NAME = 200
+MAX_NAME = 200
 """Maximum length of a name in characters. A certificate stays far below the size limit of a handshake."""
 
 
@@ -137,8 +137,8 @@ def bad_keys(folder: Path, have: str, rule: str) -> PathwaysError:
 
 
 def _check_name(folder: Path, name: str) -> None:
-    if not 0 < len(name) <= MOST_NAME or not name.isprintable():
-        raise bad_keys(folder, f"the name {name[:MOST_NAME]!r}", f"1 to {MOST_NAME} characters that can be printed")
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise bad_keys(folder, f"the name {name[:MAX_NAME]!r}", f"1 to {MAX_NAME} characters that can be printed")
 
 
 def _make_folder(folder: Path) -> None:

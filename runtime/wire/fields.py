@@ -16,13 +16,13 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.printable import printable
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
-from pathways.runtime.wire.ids import MOST_RESULTS, NONE, client_of
+from pathways.runtime.wire.ids import MAX_RESULTS, NONE, client_of
 
-MOST_NAME = 1 << 10
+MAX_NAME = 1 << 10
 """Maximum length of a name in characters."""
-MOST_TRANSFERS = 1 << 62
+MAX_TRANSFERS = 1 << 62
 """Transfers of values between hosts have numbers below this limit. Numbers above it are those of greetings."""
-MOST_TEXT = 1 << 20
+MAX_TEXT = 1 << 20
 """Maximum length of any other text in characters, except plans."""
 
 
@@ -76,7 +76,7 @@ class ItsClient:
 class Text:
     """A text of at most `most` characters. If `line`, it is one line of printable characters."""
 
-    most: int = MOST_TEXT
+    most: int = MAX_TEXT
     line: bool = False
 
     def broken(self, value: str, client: int) -> int | str | None:
@@ -90,8 +90,8 @@ class Cause:
     """A diagnostic as JSON."""
 
     def broken(self, value: str, client: int) -> int | str | None:
-        if len(value) > MOST_TEXT:
-            return f"at most {MOST_TEXT:,} characters"
+        if len(value) > MAX_TEXT:
+            return f"at most {MAX_TEXT:,} characters"
         try:
             read_diagnostic(value)
         except (ValueError, RecursionError):
@@ -107,16 +107,16 @@ Id: TypeAlias = Annotated[Int, Owned()]
 OwnIds: TypeAlias = Annotated[Ids, Owned()]
 Arguments: TypeAlias = Annotated[Ids, Owned(may_be_none=True)]
 """Arrays; `NONE` for an argument that no computation reads."""
-FirstResult: TypeAlias = Annotated[Int, Owned(following=MOST_RESULTS - 1)]
+FirstResult: TypeAlias = Annotated[Int, Owned(following=MAX_RESULTS - 1)]
 PlanOrNone: TypeAlias = Annotated[Int, Owned(may_be_none=True)]
 ClientNumber: TypeAlias = Annotated[Int, ItsClient()]
-Name: TypeAlias = Annotated[str, Text(MOST_NAME, line=True)]
+Name: TypeAlias = Annotated[str, Text(MAX_NAME, line=True)]
 ShortText: TypeAlias = Annotated[str, Text()]
 Index: TypeAlias = Annotated[int, Meta(gt=-(1 << 20), lt=1 << 20)]
 """A dictionary key. Larger keys could be chosen to collide, and reading such a dictionary takes minutes."""
 Functions: TypeAlias = Annotated[dict[Index, Ids], Meta(max_length=1 << 20)]
 """By computation of a plan: the numbers of the client's functions that the computation calls as host callbacks."""
-HostName: TypeAlias = Annotated[str, Meta(max_length=MOST_NAME)]
+HostName: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 HostNames: TypeAlias = Annotated[frozenset[HostName], Meta(max_length=1 << 12)]
 MemoryPairs: TypeAlias = Annotated[Ids, Meta(max_length=1 << 17)]
 """Pairs of device number and bytes on that device."""
@@ -133,13 +133,13 @@ RunOrNone: TypeAlias = Annotated[Int, Number(0, (1 << 63) - 1)]
 """Number of a run, which the controller looks up among the client's runs; 0 for none."""
 PositionOrNone: TypeAlias = Annotated[Int, Number(-1, 1 << 31)]
 Weight: TypeAlias = Annotated[Int, Number(0, 1 << 60)]
-FirstTransfer: TypeAlias = Annotated[Int, Number(0, MOST_TRANSFERS)]
+FirstTransfer: TypeAlias = Annotated[Int, Number(0, MAX_TRANSFERS)]
 Flags: TypeAlias = Annotated[Int, Number(0, 3)]
 
 
 def named(text: str) -> str:
-    """Converts any text to a valid `Name`: one line, of at most `MOST_NAME` characters."""
-    return printable(text)[:MOST_NAME]
+    """Converts any text to a valid `Name`: one line, of at most `MAX_NAME` characters."""
+    return printable(text)[:MAX_NAME]
 
 
 @cache

@@ -7,11 +7,11 @@ import threading
 
 COUNTER_BITS = 48
 """Number of low bits of an id, which the client counts up."""
-MOST_CLIENTS = 1 << 15
+MAX_CLIENTS = 1 << 15
 """Maximum number of clients. Encoded ids are signed, so client numbers have 15 bits."""
-MOST_RESULTS = 1 << 20
+MAX_RESULTS = 1 << 20
 """This many ids from the first result of a run must belong to the client. No plan has more results."""
-MOST_RUNS = 1 << 46
+MAX_RUNS = 1 << 46
 """Runs of a client have numbers below this limit. Moves of arrays between programs have numbers above it."""
 NONE = -1
 """Id of an argument that no computation reads."""
@@ -19,8 +19,8 @@ NONE = -1
 
 def first_id(client: int) -> int:
     """Returns the first id of a client. Id 0 is not used: the controller reads it as no array."""
-    if not 0 <= client < MOST_CLIENTS:
-        raise ValueError(f"client {client} of at most {MOST_CLIENTS}")
+    if not 0 <= client < MAX_CLIENTS:
+        raise ValueError(f"client {client} of at most {MAX_CLIENTS}")
     return (client << COUNTER_BITS) + 1
 
 

@@ -17,7 +17,7 @@ from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import Identity, Role
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.tls import Keys, no_peer
-from pathways.runtime.wire.tls_socket import RECEIVED, Handshake, TlsSocket, connect_under_tls
+from pathways.runtime.wire.tls_socket import RECEIVE_BYTES, Handshake, TlsSocket, connect_under_tls
 
 HANDSHAKE_S = 10.0
 """Time limit for the handshake of a connection."""
@@ -25,7 +25,7 @@ WELCOME = b"\x01"
 """First byte from the listener. With TLS 1.3 alone, the connecting end would not know that it was admitted."""
 DROP_POLL_S = 0.2
 """Interval at which late handshakes are dropped; also the minimum time to wait for the welcome byte."""
-MOST_HANDSHAKES = 256
+MAX_HANDSHAKES = 256
 """Maximum concurrent handshakes. For one more, the oldest that has sent nothing is dropped, or else the oldest."""
 REFUSALS_NOTE_INTERVAL_S = 1.0
 """Refusals within this time are reported in one line, so that strangers cannot fill the log."""
@@ -72,7 +72,7 @@ class LoopListener:
             return
         self._coming[sock] = coming
         self._loop.watch(sock, lambda: self._look(sock))
-        if len(self._coming) > MOST_HANDSHAKES:
+        if len(self._coming) > MAX_HANDSHAKES:
             others = [other for other in self._coming if other is not sock]
             silent = next((other for other in others if not self._coming[other].handshake.has_begun), others[0])
             self._refuse(silent, ConnectionEnded("it was dropped for others"))
@@ -142,4 +142,4 @@ def _first_of(stream: TlsSocket) -> bytes:
     """Blocks until the first bytes arrive. Returns empty bytes at the end of the stream."""
     while True:
         with contextlib.suppress(BlockingIOError):  # only a part of a record has arrived
-            return stream.recv(RECEIVED)
+            return stream.recv(RECEIVE_BYTES)

@@ -18,11 +18,11 @@ from pathways.runtime.wire.tls import Keys, member_at
 
 MAX_ENCRYPTED_BYTES = 1 << 18
 """Maximum bytes encrypted at once."""
-RECEIVED = 1 << 16
+RECEIVE_BYTES = 1 << 16
 """Maximum bytes of a handshake per read."""
 _MAX_RECORD_BYTES = 1 << 14
 """Maximum bytes of a TLS record. A larger buffer takes longer to allocate."""
-MOST_HANDSHAKE = 1 << 16
+MAX_HANDSHAKE_BYTES = 1 << 16
 """Maximum bytes that an end may send before it is admitted. A member's handshake needs a fortieth of that."""
 
 
@@ -130,13 +130,13 @@ class Handshake:
         Raises PWC0911 for an end that sends too much.
         """
         try:
-            data = self._socket.recv(RECEIVED)
+            data = self._socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
             return None
         if not data:
             raise ConnectionEnded("it has ended the connection")
         self._received += len(data)
-        if self._received > MOST_HANDSHAKE:
+        if self._received > MAX_HANDSHAKE_BYTES:
             raise _endless()
         if self._tls is None:
             self._tls = self._keys.listening.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -184,9 +184,9 @@ def connect_under_tls(sock: socket.socket, keys: Keys, wanted: Role, until: floa
                 _send(sock, outgoing, until)  # an alert with the reason
             raise
         sock.settimeout(_left(until))
-        data = sock.recv(RECEIVED)
+        data = sock.recv(RECEIVE_BYTES)
         received += len(data)
-        if received > MOST_HANDSHAKE:
+        if received > MAX_HANDSHAKE_BYTES:
             raise _endless()
         if data:
             incoming.write(data)
@@ -195,7 +195,9 @@ def connect_under_tls(sock: socket.socket, keys: Keys, wanted: Role, until: floa
 
 
 def _endless() -> PathwaysError:
-    return PathwaysError(BadMessage(have_="a handshake that does not end", rule=f"at most {MOST_HANDSHAKE:,} bytes"))
+    return PathwaysError(
+        BadMessage(have_="a handshake that does not end", rule=f"at most {MAX_HANDSHAKE_BYTES:,} bytes")
+    )
 
 
 def _send(sock: socket.socket, outgoing: ssl.MemoryBIO, until: float) -> None:

@@ -362,7 +362,7 @@ def test_sequential_dispatch_donation_copies_and_suspension_work() -> None:
 def test_a_snapshot_of_an_island_of_several_hosts_is_restored(
     spec: P, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "LARGE", 0)
+    monkeypatch.setattr(snapshots, "LARGE_SNAPSHOT_BYTES", 0)
     on = NamedSharding(pw.make_virtual_device_set().add_slice(devices=4).mesh("x"), spec)
     double = pw.program(lambda x: jax.jit(lambda v: v * 2, in_shardings=on, out_shardings=on)(x))
     x = np.arange(64, dtype=np.float32).reshape(8, 8)

@@ -47,7 +47,7 @@ def embedded() -> Iterator[Process]:
 
 @pytest.fixture
 def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "LARGE", 0)
+    monkeypatch.setattr(snapshots, "LARGE_SNAPSHOT_BYTES", 0)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_every_element_type_is_restored_on_a_cluster_and_in_one_process(
 def test_random_trees_are_restored_on_a_cluster_and_in_one_process(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: Process
 ) -> None:
-    monkeypatch.setattr(snapshots, "LARGE", 64)
+    monkeypatch.setattr(snapshots, "LARGE_SNAPSHOT_BYTES", 64)
     rng, path = random.Random(seed), tmp_path / "state"
     tree: dict[str, Any] = {}
     for number in range(5):
@@ -170,8 +170,8 @@ def test_a_cluster_of_another_topology_restores_a_snapshot(tmp_path: Path) -> No
 
 def test_runs_continue_while_a_host_writes_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs overwrite the array that is being written. The snapshot has its values from before."""
-    monkeypatch.setattr(array_files, "MOST_CHUNK", 1024)
-    monkeypatch.setattr(array_files, "_LEAST_CHUNK", 1)
+    monkeypatch.setattr(array_files, "MAX_CHUNK_BYTES", 1024)
+    monkeypatch.setattr(array_files, "_MIN_CHUNK_BYTES", 1)
     step = pw.program(lambda w: jax.jit(lambda w: w + 1, in_shardings=HERE, out_shardings=HERE)(w), donate_argnums=(0,))
     w, path = step(LARGE), tmp_path / "state"
     saving = threading.Thread(target=pw.save, args=({"w": w}, path))
@@ -210,8 +210,8 @@ def test_a_host_killed_while_writing_leaves_the_last_snapshot(saved: Any, monkey
     tree, path, before = saved
     was, codes = array_folders(path), list[str]()
     pid = pid_of(tree["a"].handle.buffer.origin[1])
-    monkeypatch.setattr(array_files, "MOST_CHUNK", 256)
-    monkeypatch.setattr(array_files, "_LEAST_CHUNK", 1)
+    monkeypatch.setattr(array_files, "MAX_CHUNK_BYTES", 256)
+    monkeypatch.setattr(array_files, "_MIN_CHUNK_BYTES", 1)
     thread = threading.Thread(target=lambda: codes.append(code_of(pw.save, tree, path)))
     thread.start()
     assert becomes(lambda: any((f / "a0" / "c" / "0").exists() for f in array_folders(path) if f not in was))

@@ -224,7 +224,7 @@ def test_a_loaded_plan_is_refused_until_its_island_is_added_again(tmp_path: Path
 def test_an_island_whose_host_is_not_restarted_counts_as_lost(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(members, "MOST_STARTS", 0)
+    monkeypatch.setattr(members, "MAX_STARTS", 0)
     both = two_stages()
     result = both(X)
     goes = island_of(result[1])

@@ -24,7 +24,7 @@ from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.ids import MOST_RESULTS, first_id
+from pathways.runtime.wire.ids import MAX_RESULTS, first_id
 from pathways.runtime.wire.message import VERSIONS
 
 ISLAND = "island0"
@@ -101,7 +101,7 @@ def test_results_that_reach_into_the_next_client_are_refused(cluster: SharedClus
     with unharmed(cluster):
         client = HostileClient(cluster.address)
         last = first_id(client.welcome.client + 1) - 2
-        for results in (last, last - MOST_RESULTS + 2):
+        for results in (last, last - MAX_RESULTS + 2):
             again = HostileClient(cluster.address)
             ids = [again.ids(n) for n in range(3)]
             shift = first_id(again.welcome.client) - first_id(client.welcome.client)

@@ -33,7 +33,7 @@ SHARDING = NamedSharding(MESHES[0], P("x", "y"))
 @pytest.fixture
 def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has snapshots treat arrays of every size as large."""
-    monkeypatch.setattr(snapshots, "LARGE", 0)
+    monkeypatch.setattr(snapshots, "LARGE_SNAPSHOT_BYTES", 0)
 
 
 def folders(path: Path) -> list[Path]:
@@ -346,7 +346,7 @@ def test_concurrent_saves_leave_a_whole_snapshot(tmp_path: Path) -> None:
 SAVES_TWICE = """
 import sys, numpy as np, pathways as pw
 from pathways.dialect import array_files
-array_files.MOST_CHUNK, array_files._LEAST_CHUNK = 1024, 1
+array_files.MAX_CHUNK_BYTES, array_files._MIN_CHUNK_BYTES = 1024, 1
 x = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
 pw.save({"w": x}, sys.argv[1])
 print("saved", flush=True)

@@ -208,7 +208,7 @@ def test_a_snapshot_of_pieces_is_restored_in_any_pieces(tmp_path: Path, monkeypa
     ours: Any = program(*STACKS.arguments)[:2]
     host = tree.map(np.asarray, ours)
     pw.save(ours, tmp_path / "small")
-    monkeypatch.setattr(snapshots, "LARGE", 0)
+    monkeypatch.setattr(snapshots, "LARGE_SNAPSHOT_BYTES", 0)
     pw.save(ours, tmp_path / "large")
     other = stacks((3, 3), ADAMW).program()
     cut = other(*STACKS.arguments)[:2]
@@ -228,7 +228,7 @@ def test_a_snapshot_of_pieces_is_restored_in_any_pieces(tmp_path: Path, monkeypa
 
 def test_pieces_above_the_fetch_limit_are_saved_and_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checks that the fetch limit does not apply to arrays that are saved beside the snapshot file."""
-    monkeypatch.setattr(snapshots, "LARGE", 0)
+    monkeypatch.setattr(snapshots, "LARGE_SNAPSHOT_BYTES", 0)
     params = trained()
     monkeypatch.setattr(process().controller, "fetch_limit", 8)
     with pytest.raises(pw.PathwaysError, match="PWC0516"):

@@ -1,6 +1,6 @@
 """Tests which activities become progress rows, and the text of the rows."""
 
-from pathways.api.progress_rows import MOST_ROWS, ProgressRow, one_line, progress_rows, time_to_show
+from pathways.api.progress_rows import MAX_ROWS, ProgressRow, one_line, progress_rows, time_to_show
 from pathways.dialect.activities import BYTES, ELSEWHERE, Activity
 
 
@@ -56,5 +56,5 @@ def test_threads_that_wait_elsewhere_for_one_reason_share_a_row() -> None:
 
 
 def test_rows_beyond_the_maximum_are_dropped() -> None:
-    many = [activity(str(n), 0.0, thread=n) for n in range(2 * MOST_ROWS)]
-    assert [row.name for row in progress_rows(many, 2.0, 1.0)] == [str(n) for n in range(MOST_ROWS)]
+    many = [activity(str(n), 0.0, thread=n) for n in range(2 * MAX_ROWS)]
+    assert [row.name for row in progress_rows(many, 2.0, 1.0)] == [str(n) for n in range(MAX_ROWS)]

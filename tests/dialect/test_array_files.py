@@ -63,8 +63,8 @@ def test_chunks_divide_shards_and_cover_the_array(data: st.DataObject) -> None:
     part = tuple(data.draw(st.integers(1, 40)) for _ in counts)
     shape = tuple(n * p for n, p in zip(counts, part, strict=True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(array_files, "MOST_CHUNK", 64)
-        patch.setattr(array_files, "_LEAST_CHUNK", 4)
+        patch.setattr(array_files, "MAX_CHUNK_BYTES", 64)
+        patch.setattr(array_files, "_MIN_CHUNK_BYTES", 4)
         chunk = chunk_of(ArrayType(shape, "float32"), part)
     for length, whole, size in zip(part, shape, chunk, strict=True):
         assert length % size == 0 or length == whole

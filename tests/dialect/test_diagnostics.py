@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jax
 import pytest
 
-from pathways.dialect.diagnostics import MOST_SHOWN, Diagnostic, InternalError, PathwaysError, Where
+from pathways.dialect.diagnostics import MAX_SHOWN, Diagnostic, InternalError, PathwaysError, Where
 from pathways.dialect.errors import BadArguments
 from pathways.runtime.errors import failed_because
 
@@ -159,10 +159,10 @@ def test_a_source_line_is_empty_where_it_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_violations_are_shown_once_and_not_without_end() -> None:
-    many = [Spilled(amount=n) for n in range(MOST_SHOWN + 5)]
+    many = [Spilled(amount=n) for n in range(MAX_SHOWN + 5)]
     error = PathwaysError(*many)
     assert error.diagnostics == tuple(many) and error.diagnostic is many[0] and error.code == "PWC0000"
-    assert str(error).count("error[") == MOST_SHOWN and f"{MOST_SHOWN} l" not in str(error)
+    assert str(error).count("error[") == MAX_SHOWN and f"{MAX_SHOWN} l" not in str(error)
     assert str(PathwaysError(many[0], many[1], many[0])).count("error[") == 2
 
 

@@ -30,7 +30,7 @@ def test_functions_have_memos_of_their_own() -> None:
 
 
 def test_a_memo_by_identity_starts_again_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memo, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(memo, "MAX_REMEMBERED", 2)
     asked: list[object] = []
     recall = memo.remembered_by_identity(lambda thing: asked.append(thing) or len(asked))
     things = [[1], [1], [1]]

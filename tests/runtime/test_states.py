@@ -10,7 +10,7 @@ from pathways.runtime.control.member import Epoch
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.journal import MOST_KEPT, last_events, note
+from pathways.runtime.journal import MAX_KEPT, last_events, note
 from pathways.runtime.states import ALL, BUFFER, RECEIVED, SENT, TURN, Life, States
 
 EVENTS = sorted({event for states in ALL for row in states.table.values() for event in row} | {"explode"})
@@ -135,7 +135,7 @@ def test_the_scheduler_refuses_wrong_events_and_ends_all_runs(policy: str, seed:
 
 
 def test_the_journal_keeps_the_last_events() -> None:
-    for number in range(2 * MOST_KEPT):
+    for number in range(2 * MAX_KEPT):
         note("run", number, "ended")
-    assert len(last_events(10 * MOST_KEPT)) == MOST_KEPT
-    assert last_events(1)[0].endswith(f"s ago  run {2 * MOST_KEPT - 1} ended")
+    assert len(last_events(10 * MAX_KEPT)) == MAX_KEPT
+    assert last_events(1)[0].endswith(f"s ago  run {2 * MAX_KEPT - 1} ended")

@@ -111,7 +111,7 @@ if os.environ.get("PATHWAYS_TEST_CLOCK") == "stands":
     activities.clock = lambda: 0.0
 else:
     PROGRESS.after = PROGRESS.ask_after = 0.0
-admission.PATIENCE = 0.01
+admission.QUEUE_POLL_INTERVAL_S = 0.01
 wait_before(executable_cache, "_compiled", "xla")
 wait_before(merge_calls, "merge", "merge")
 wait_before(Members, "hello", "hosts")

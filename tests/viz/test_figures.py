@@ -14,7 +14,7 @@ from support.pictures import Ran, pipeline_picture
 from support.processes import pwc_here
 
 import pathways as pw
-from pathways.viz.actual import MOST_RUNS, Recorded, read_trace
+from pathways.viz.actual import MAX_RUNS, Recorded, read_trace
 from pathways.viz.graphs import Arrow, Graph, graph_of_work
 from pathways.viz.picture import Picture
 from pathways.viz.pictures import picture_of_plan
@@ -83,11 +83,11 @@ def test_a_rarely_run_program_is_found_among_many_runs(tmp_path: Path) -> None:
     first, second = pw.program(seldom), pw.program(often)
     with pw.trace(tmp_path / "t.json"):
         first(value)
-        for _ in range(MOST_RUNS + 1):
+        for _ in range(MAX_RUNS + 1):
             second(value)
     picture = first.lower(value).compile().visualize(trace=tmp_path / "t.json")
     assert [run.program for run in picture.runs] == ["seldom"]
-    assert sum(run.program == "often" for run in read_trace(tmp_path / "t.json")) == MOST_RUNS
+    assert sum(run.program == "often" for run in read_trace(tmp_path / "t.json")) == MAX_RUNS
 
 
 def _of_another_plan(run: Recorded) -> Recorded:

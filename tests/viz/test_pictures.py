@@ -224,7 +224,7 @@ def test_inspect_refuses_only_the_memory_view_of_too_many_owners(
 ) -> None:
     path = tmp_path / "plan.bin"
     two_stages.compiled.save(path)
-    monkeypatch.setattr(limits, "MOST_OWNERS", 10)
+    monkeypatch.setattr(limits, "MAX_OWNERS", 10)
     assert pwc_here("inspect", str(path))[0] == 0
     exit_code, _, stderr = pwc_here("inspect", str(path), "--memory")
     assert exit_code != 0 and "PWC0613" in stderr

@@ -19,7 +19,7 @@ FACES = {"F": "#5b9be0", "B": "#e59a4a", "I": "#b88ad8", "W": "#5db878", "": "#9
 HATCHES = {"F": "", "B": "////", "I": "----", "W": "....", "": ""}
 HEIGHTS = {"F": 1.0, "B": 1.0, "I": 1.0, "W": 0.68, "": 0.4}
 SCALES = ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns"))
-MOST_LABELS = 600
+MAX_LABELS = 600
 """Drawings with more cells omit the labels."""
 WIDTH_INCHES, ROW_INCHES = 11.0, 0.3
 
@@ -49,7 +49,7 @@ def drawn(scene: Scene, form: str) -> bytes:
     factor, word = (1.0, unit) if unit != "s" else next(((f, w) for f, w in SCALES if length * f >= 1), SCALES[-1])
     figure: Any = Figure(figsize=(WIDTH_INCHES, 1.1 + ROW_INCHES * len(rows)), layout="constrained")
     axes: Any = figure.add_subplot()
-    labeled = sum(len(bars) for _, bars in rows) <= MOST_LABELS
+    labeled = sum(len(bars) for _, bars in rows) <= MAX_LABELS
     for number, (_, bars) in enumerate(rows):
         _draw(axes, number, bars, factor, length * factor, labeled)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows], parse_math=False)

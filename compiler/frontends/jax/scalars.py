@@ -12,7 +12,7 @@ from pathways.compiler.frontends.jax.homes import Homes
 from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.compiler.frontends.jax.sink import substitute
 
-MOST_OPERATIONS = 32
+MAX_OPERATIONS = 32
 """Maximum number of operations of a scalar that is computed again on each mesh."""
 
 
@@ -59,7 +59,7 @@ def _size(node: Loose, found: _Scalars) -> int:
     if eqn.effects or any(True for _ in compat.sub_jaxprs(eqn)):
         return 0
     size = 1 + sum(found.sizes.get(v, 0) for v in node.inputs)
-    return size if size <= MOST_OPERATIONS else 0
+    return size if size <= MAX_OPERATIONS else 0
 
 
 def _is_number(value: TracedValue) -> bool:

@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from pathways.dialect.bare_mlir import Operation, bare_ir
 from pathways.dialect.plan.modules.stated_module import Refused
-from pathways.dialect.plan.modules.walk import MOST_DEPTH
+from pathways.dialect.plan.modules.walk import MAX_DEPTH
 
 MAX_INLINED_OPS = 1_000_000
 """The most operations with all calls inlined. The largest models compiled with this project have about 10,000."""
@@ -65,5 +65,5 @@ def check_calls(functions: Mapping[str, CalledFunction]) -> None:
         depths[name] = max([function.depth, *(at + depths[c] for c, at in function.deepest.items())])
         if sizes[name] > MAX_INLINED_OPS:
             raise Refused(f"has {sizes[name]} operations with all calls written out, more than {MAX_INLINED_OPS}")
-        if depths[name] > MOST_DEPTH:
-            raise Refused(f"has calls in calls and regions, more than {MOST_DEPTH} deep")
+        if depths[name] > MAX_DEPTH:
+            raise Refused(f"has calls in calls and regions, more than {MAX_DEPTH} deep")

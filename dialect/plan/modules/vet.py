@@ -28,7 +28,7 @@ from pathways.dialect.plan.nouns import Computation, Plan
 
 VET_SECONDS = 20
 """Limit of processor time; each MiB read adds 1 s. A module of 1 MiB takes about 0.2 s."""
-MEMORY = 4 << 30
+MAX_VET_MEMORY_BYTES = 4 << 30
 """Limit of the address space in bytes; 64 times the bytes read are added. Libraries alone take 1 GiB of it."""
 _MAX_ANSWER_BYTES = 1 << 20
 _START = """
@@ -41,7 +41,7 @@ from pathways.dialect.plan.modules.vetting_process import answer
 answer()
 """
 """Starts the vetting process with an empty `pathways` package, because importing the real one imports JAX."""
-MODULE_RULE = "modules that XLA can be given: see docs/programs.md, Files"
+MODULE_RULE = "modules that XLA can be given: see docs/plan-files.md"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def vetted(plan: Plan, path: str, limits: Limits | None = None) -> Plan:
     items = list(_items(plan))
     if limits is None:
         size = sum(len(i.raw) for i in items)
-        limits = Limits(VET_SECONDS + (size >> 20), MEMORY + 64 * size)
+        limits = Limits(VET_SECONDS + (size >> 20), MAX_VET_MEMORY_BYTES + 64 * size)
     if items:
         _read_apart(items, path, plan.platform, limits)
     return replace(plan, computations=tuple(replace(c, local=b"") for c in plan.computations))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathways.dialect.bare_mlir import Operation
 from pathways.dialect.plan.modules.stated_module import Refused
 
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 """The deepest nesting of regions, with calls inlined: XLA recurses on threads with small stacks."""
 
 
@@ -17,8 +17,8 @@ def operations(function: Operation) -> Iterator[tuple[Operation, int]]:
     within = [(function, 1)]
     while within:
         outer, depth = within.pop()
-        if depth > MOST_DEPTH:
-            raise Refused(f"has regions in regions, more than {MOST_DEPTH} deep")
+        if depth > MAX_DEPTH:
+            raise Refused(f"has regions in regions, more than {MAX_DEPTH} deep")
         for region in outer.regions:
             blocks = list(region.blocks)
             if len(blocks) > 1:

@@ -25,7 +25,7 @@ from pathways.runtime.client.remote.places import Connect, HostPlace, ToControll
 from pathways.runtime.client.remote.remote_host import show_ticket
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.run_window import RunWindow
-from pathways.runtime.client.remote.submitted import MOST_KEPT, HeldBytes, are_ahead, parcels_of, submitted
+from pathways.runtime.client.remote.submitted import MAX_KEPT, HeldBytes, are_ahead, parcels_of, submitted
 from pathways.runtime.client.remote_array import Parts, RemoteRun
 from pathways.runtime.control.health import Silence, host_timeout
 from pathways.runtime.errors import Hang
@@ -38,7 +38,7 @@ from pathways.runtime.wire.encoding import Parcel, pack_parcels, read_frames
 from pathways.runtime.wire.errors import ControllerLost, IslandRemoved, NoPeer
 from pathways.runtime.wire.fields import named
 from pathways.runtime.wire.frames import ConnectionEnded
-from pathways.runtime.wire.ids import MOST_RUNS, first_id
+from pathways.runtime.wire.ids import MAX_RUNS, first_id
 from pathways.runtime.wire.load_proofs import Branches, digest_of
 from pathways.runtime.wire.loop import Loop
 
@@ -71,7 +71,7 @@ class Attached(HostedIslands):
         self._changed = Monitor()
         """Guards host endpoints and hosts. Notified when a host connects or is given up, and when a run completes."""
         self._window = RunWindow(self._changed)
-        self._moves = itertools.count(first_id(welcome.client) + MOST_RUNS)
+        self._moves = itertools.count(first_id(welcome.client) + MAX_RUNS)
         self._asked = ControllerRequests(self._changed, self._check_there)
         self._inside = InsideClients(self._post, self.telling)
         self._held = HeldBytes()
@@ -227,7 +227,7 @@ class Attached(HostedIslands):
     def _submit(self, run: m.Submit, parcels: Sequence[Parcel], hosts: Sequence[RemoteIsland]) -> None:
         """Sends a run and all pending reports to the controller in one write, since each write wakes the controller."""
         said = [*self._held_for_run(), replace_field(run, blob=pack_parcels(parcels))]
-        if self._control.kept >= MOST_KEPT or not are_ahead(hosts):
+        if self._control.kept >= MAX_KEPT or not are_ahead(hosts):
             self._control.post(*said)
             return
         self._control.keep(*said)

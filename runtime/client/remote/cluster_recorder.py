@@ -13,7 +13,7 @@ from pathways.runtime.client.remote.hosts import Hosts, ask_each
 from pathways.runtime.client.remote.remote_host import RemoteHost
 from pathways.runtime.host.observe.events import EventReader
 from pathways.runtime.host.observe.perfetto import Recording
-from pathways.runtime.host.observe.recorder import MOST_LAUNCHES, RunRecorder
+from pathways.runtime.host.observe.recorder import MAX_LAUNCHES, RunRecorder
 from pathways.runtime.wire import messages as m
 
 PINGS_PER_HOST = 8
@@ -63,7 +63,7 @@ class ClusterRecorder(RunRecorder):
                     self._islands[member.name] = island
             except (PathwaysError, ValueError) as error:
                 _note(island, error)
-        most = MOST_LAUNCHES // max(1, len(hosts))
+        most = MAX_LAUNCHES // max(1, len(hosts))
         for island, answer in ask_each(hosts, lambda _, number: m.Record(number, self._cluster.client, most)).items():
             if isinstance(answer, PathwaysError):
                 _note(island, answer)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from pathways.runtime.wire import messages as m
 
-MOST_FREED = 1 << 16
+MAX_FREED = 1 << 16
 """Maximum number of freed arrays in one message."""
 
 MAX_UNLOADED_WITH_RUN = 1 << 8
@@ -37,14 +37,14 @@ class EndedArrays:
     def take(self) -> list[m.Message]:
         """Returns messages about everything collected so far. If several threads call it, each must send its result."""
         found: list[m.Message] = []
-        while arrays := _taken(self._arrays, MOST_FREED):
+        while arrays := _taken(self._arrays, MAX_FREED):
             found.append(m.FreeArrays(tuple(arrays)))
-        found += [m.UnloadPlan(plan) for plan in _taken(self._plans, MOST_FREED)]
+        found += [m.UnloadPlan(plan) for plan in _taken(self._plans, MAX_FREED)]
         return found
 
     def take_with_run(self) -> list[m.Message]:
         """Returns as many messages as a controller accepts with one run. The rest goes with a later message."""
-        arrays = _taken(self._arrays, MOST_FREED)
+        arrays = _taken(self._arrays, MAX_FREED)
         found: list[m.Message] = [m.FreeArrays(tuple(arrays))] if arrays else []
         return found + [m.UnloadPlan(plan) for plan in _taken(self._plans, MAX_UNLOADED_WITH_RUN)]
 

@@ -24,7 +24,7 @@ from pathways.runtime.errors import NotEnoughDevices
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
-from pathways.runtime.wire.ids import MOST_RUNS, ClientIds
+from pathways.runtime.wire.ids import MAX_RUNS, ClientIds
 from pathways.runtime.wire.load_proofs import Branches
 
 
@@ -44,7 +44,7 @@ class RemoteDevice:
 
 
 MAX_CARRIED_IN_LINE_BYTES = 1 << 24
-"""Limit on the argument bytes carried by all queued runs of a client: a quarter of the controller's MOST_WAITING."""
+"""Limit on the argument bytes carried by all queued runs of a client: a quarter of the controller's MAX_WAITING."""
 
 
 class RunParcel(NamedTuple):
@@ -106,13 +106,13 @@ class Hosts(Machine, abc.ABC):
         """Returns the maximum argument bytes sent together with a run. Larger arguments are sent directly to the host
         first.
 
-        The controller disconnects a client whose queued messages exceed its MOST_WAITING.
+        The controller disconnects a client whose queued messages exceed its MAX_WAITING.
         """
         return min(self.carried_bytes, MAX_CARRIED_IN_LINE_BYTES // (MAX_RUNS_PER_ISLAND * max(1, len(self.hosts))))
 
     def next_move(self) -> int:
         """Returns a run number for a move of an array between programs. No other run has this number."""
-        return MOST_RUNS + self.numbers.take()
+        return MAX_RUNS + self.numbers.take()
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         """Sends a plan's description to a shared controller before the plan's first run."""

@@ -13,8 +13,8 @@ from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 
-AHEAD, MOST_KEPT = 8, 4
-"""While a client has more than AHEAD runs in flight on each island of a run, up to MOST_KEPT submitted runs are kept.
+AHEAD, MAX_KEPT = 8, 4
+"""While a client has more than AHEAD runs in flight on each island of a run, up to MAX_KEPT submitted runs are kept.
 They are sent when the controller sends a message. Waking the controller takes longer than a small run, and the islands
 have work meanwhile."""
 

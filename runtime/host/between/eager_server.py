@@ -17,7 +17,7 @@ from pathways.runtime.host.between.inbox import (
     HELLO,
     KEY_AND_TIME,
     KEY_BYTES,
-    MOST_TEXT,
+    MAX_FAILURE_BYTES,
     NUMBER,
     READY,
     VALUE,
@@ -133,7 +133,7 @@ class Outbox:
 
     def fail(self, number: int, why: str, *, anew: int = -1) -> None:
         """Sends a failure in place of a value. `anew` is as for `send`."""
-        self.send(number, why.encode(errors="replace")[:MOST_TEXT], FAILURE, anew=anew)
+        self.send(number, why.encode(errors="replace")[:MAX_FAILURE_BYTES], FAILURE, anew=anew)
 
     def say_where(self, transport: int, said: Callable[[], str]) -> None:
         """Sends the address of a transport, now and on each new stream."""

@@ -31,13 +31,13 @@ CONNECT_TIMEOUT_S = 10.0
 """Limits the time to connect, and the time in which a process must show a key."""
 RECONNECT_INTERVAL_S = 0.2
 """Seconds between two attempts to connect."""
-MOST_TEXT = 1 << 20
+MAX_FAILURE_BYTES = 1 << 20
 """Maximum size of the text of a failure, in bytes."""
 MAX_WHERE_BYTES = 256
 """Maximum size of the address of a transport."""
 MAX_TRANSPORTS = 8
 """Maximum number of transports."""
-_MAX_BYTES = {READY: 0, FAILURE: MOST_TEXT, WHERE: MAX_WHERE_BYTES}
+_MAX_BYTES = {READY: 0, FAILURE: MAX_FAILURE_BYTES, WHERE: MAX_WHERE_BYTES}
 """Maximum number of bytes after that number, by kind of frame. The limit for values is that of the sender."""
 _READ_BYTES = 1 << 16
 """Maximum size of one read. Values are small, so that one read receives many of them."""

@@ -39,7 +39,7 @@ Wanted: TypeAlias = tuple[bytes | str, tuple[pjrt.Device, ...]]
 Owner: TypeAlias = tuple[str, Where | None]
 """The name of the computation that a module implements, and the user's source line."""
 _OURS: Owner = ("a program that moves arrays", None)
-MOST_IDLE = 1024
+MAX_IDLE = 1024
 """Maximum number of executables kept for later plans. Loaded plans hold their own. The limit frees unused code."""
 
 
@@ -85,7 +85,7 @@ class Executables:
             with self._lock:
                 found = self._loaded[key] = self._loaded.get(key) or self._make(*key, owner)
                 if used is None:  # else `recording` must see all code of a plan
-                    self.forget(MOST_IDLE)
+                    self.forget(MAX_IDLE)
         return found
 
     def load_all(self, wanted: Mapping[Wanted, Owner]) -> None:
@@ -95,7 +95,7 @@ class Executables:
         """
         with self._lock:  # not held while code is made: other runs may need code for a transfer
             if self._used is None:
-                self.forget(MOST_IDLE)
+                self.forget(MAX_IDLE)
             missing = [key for key in wanted if key not in self._loaded]
         missing.sort(key=lambda key: len(key[0]), reverse=True)  # the slowest module must not start last
         with Activity("compiling with XLA", len(missing), "executables") as making:

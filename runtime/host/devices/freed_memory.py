@@ -30,7 +30,7 @@ POLL_INTERVAL_S = 1.0
 """Interval between two checks of memory use."""
 LOOKS = 10
 """Number of polls over which the peak in use is taken, since memory use varies within a step."""
-FEWEST = 256 << 20
+MIN_FREED_BYTES = 256 << 20
 """Minimum number of freed bytes that are returned."""
 MIN_FREED_SHARE = 0.5
 """Minimum ratio of freed bytes to the peak in use. `bench/any_model.py` refills 0.4 of the peak within a few steps."""
@@ -42,7 +42,7 @@ REGAIN_S_PER_BYTE = 0.3 / (1 << 30)
 
 def worth_returning(resident: int, in_use: int, others: int) -> bool:
     """Whether a process holds enough freed bytes to return them. `others`: bytes outside the heap (code, stacks)."""
-    return resident - in_use - others > max(FEWEST, MIN_FREED_SHARE * in_use)
+    return resident - in_use - others > max(MIN_FREED_BYTES, MIN_FREED_SHARE * in_use)
 
 
 _COUNTS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
@@ -91,18 +91,18 @@ class Returning:
     others: int
     time: Callable[[], float] = time.monotonic
     least: int = 0
-    """Resident bytes after memory was last returned. No more is returned until FEWEST bytes more are resident."""
+    """Resident bytes after memory was last returned. More is returned once MIN_FREED_BYTES more are resident."""
     rests_until: float = -math.inf
     _in_use: deque[int] = field(default_factory=lambda: deque[int](maxlen=LOOKS))
 
     def look(self) -> bool:
         """Polls once: returns freed memory to the system if there is enough of it. Returns True if it did."""
         held = self.resident()
-        if held - self.others < FEWEST:
+        if held - self.others < MIN_FREED_BYTES:
             return False
         self._in_use.append(self.heap.in_use())
         begin = self.time()
-        if begin < self.rests_until or held < self.least + FEWEST:
+        if begin < self.rests_until or held < self.least + MIN_FREED_BYTES:
             return False
         if not worth_returning(held, max(self._in_use), self.others):
             return False

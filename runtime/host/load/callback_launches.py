@@ -12,7 +12,7 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.load.launches import Launcher
 from pathways.runtime.host.run.fallible import WatchedLaunch
 
-MOST_QUICK_S = 0.001
+MAX_QUICK_S = 0.001
 """Maximum duration of callbacks for which a run may stay on its caller's thread. Starting a thread takes 0.3 ms."""
 
 
@@ -29,8 +29,8 @@ class OneAtATime:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the previous launch is done, and each of its callbacks returned within MOST_QUICK_S."""
-        return self.previous is not None and self.previous.is_over and self.record.longest_s < MOST_QUICK_S
+        """Whether the previous launch is done, and each of its callbacks returned within MAX_QUICK_S."""
+        return self.previous is not None and self.previous.is_over and self.record.longest_s < MAX_QUICK_S
 
     def __call__(
         self, values: list[Any], inputs: Sequence[int], outputs: Sequence[int], launch_id: int, due: bool, last: bool

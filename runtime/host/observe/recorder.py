@@ -18,7 +18,7 @@ from pathways.runtime.host.run.frame import Frame, Step
 from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.runs_in_flight import Flight
 
-MOST_LAUNCHES = 200_000
+MAX_LAUNCHES = 200_000
 """Maximum number of launches in a recording, and of transfers: no viewer opens a larger file."""
 
 
@@ -86,7 +86,7 @@ class Profiling:
 class Recorder(RunRecorder):
     """Records the work of this process from `start` to `stop`."""
 
-    most: int = MOST_LAUNCHES
+    most: int = MAX_LAUNCHES
     launches: dict[int, LaunchSpan] = field(default_factory=dict[int, LaunchSpan])
     moves: list[Moved] = field(default_factory=list[Moved])
     _devices: dict[int, tuple[pjrt.Device, ...]] = field(default_factory=dict[int, Any])

@@ -14,7 +14,7 @@ from pathways.runtime.host.devices.callbacks import Inside
 from pathways.runtime.host.run.hung_launches import Stuck
 from pathways.runtime.host.run.runs_in_flight import Flight, Launch
 
-MOST_CALLED = 8
+MAX_CALLED = 8
 """Maximum number of lines of each kind in a hang report."""
 
 
@@ -24,9 +24,9 @@ def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) ->
     if not stuck:
         lines.append("none of its computations: a launch did not come back")
     behind = Counter(f"behind it waits {s.launch.run.name} on {_where(s.launch, s.waiting)}" for s in stuck[1:])
-    lines += [f"{line}, {count} times" if count > 1 else line for line, count in list(behind.items())[:MOST_CALLED]]
-    if len(behind) > MOST_CALLED:
-        lines.append(f"and {sum(list(behind.values())[MOST_CALLED:])} more")
+    lines += [f"{line}, {count} times" if count > 1 else line for line, count in list(behind.items())[:MAX_CALLED]]
+    if len(behind) > MAX_CALLED:
+        lines.append(f"and {sum(list(behind.values())[MAX_CALLED:])} more")
     return Hang(
         seconds=f"{seconds:g}",
         program=flight.plan.name,
@@ -42,7 +42,7 @@ def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
     """Describes a suspected hang. Queries no device, because a query cancels the launch."""
     launches = [launch for _, launch in flight.parts()]
     lines = [
-        f"{launch.run.name} was launched on {_where(launch)}, and may not be done" for launch in launches[-MOST_CALLED:]
+        f"{launch.run.name} was launched on {_where(launch)}, and may not be done" for launch in launches[-MAX_CALLED:]
     ]
     return PerhapsHang(
         seconds=f"{seconds:.0f}",
@@ -74,7 +74,7 @@ def unreachable(flight: Flight) -> PerhapsHang:
 
 
 def _callbacks() -> list[str]:
-    return [_inside(call) for call in list(callbacks.inside())[:MOST_CALLED]]
+    return [_inside(call) for call in list(callbacks.inside())[:MAX_CALLED]]
 
 
 def _inside(call: Inside) -> str:

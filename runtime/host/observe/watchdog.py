@@ -28,9 +28,9 @@ from pathways.runtime.time_limits import time_limit
 
 TIMEOUT = "PATHWAYS_HANG_TIMEOUT"
 """The environment variable for the seconds without progress after which a run may be called hung; 0: never."""
-LONGEST_LOOK = 0.5
+MAX_POLL_INTERVAL_S = 0.5
 """Maximum number of seconds between two polls."""
-AFTERMATH = 2.0
+DOOMED_RUN_TIMEOUT_S = 2.0
 """Seconds after a hang within which runs that had stopped before must progress, or count as hung. Errors need far less
 time to reach them."""
 
@@ -64,7 +64,7 @@ class Watchdog:
         self._idle = 0.0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._period = min(LONGEST_LOOK, self.timeout / 4)
+        self._period = min(MAX_POLL_INTERVAL_S, self.timeout / 4)
         self._stillness = Stillness(2 * self._period)
         self._told = Doubling(self.timeout)
         self._cpu = CpuTime()
@@ -130,7 +130,9 @@ class Watchdog:
                 in_callback=max(calls.values(), default=0.0),
                 beside=any(s < self.timeout for n, s in still.items() if n != flight.number),
             )
-            verdict = judge(seen, min(AFTERMATH, self.timeout) if flight.number in self._doomed else self.timeout)
+            verdict = judge(
+                seen, min(DOOMED_RUN_TIMEOUT_S, self.timeout) if flight.number in self._doomed else self.timeout
+            )
             if verdict is Verdict.HUNG and self._suspect is not None:
                 if self._told.is_due(flight.number, seen.still):
                     self._suspect(roll_call.hang(flight, len(flights) - 1, self.timeout, roll_call.not_done(flight)))

@@ -17,9 +17,9 @@ from pathways.runtime.errors import RunCancelled
 from pathways.runtime.monitor import Gate
 from pathways.runtime.threads import started
 
-MOST_BACKGROUND = 64
+MAX_BACKGROUND = 64
 """Maximum number of background runs of one client. The next call waits until one of them completes."""
-CANCEL_LOOK = 0.1
+CANCEL_POLL_INTERVAL_S = 0.1
 """Seconds between two checks whether a run that waits for another was cancelled."""
 POLL_INTERVAL_S = 0.002
 """Seconds between two checks whether background runs have completed."""
@@ -72,7 +72,7 @@ class Promise:
     def wait_for(self, others: Iterable["Promise"]) -> None:
         """Waits for the runs whose results this run takes. Raises PWC0518 if this run is cancelled meanwhile."""
         for other in others:
-            while not other.wait(CANCEL_LOOK):
+            while not other.wait(CANCEL_POLL_INTERVAL_S):
                 self.check()
 
 
@@ -87,7 +87,7 @@ class BackgroundRuns:
 
         Returns False if no thread can be started: then the caller must do `work` itself.
         """
-        while len(self.of(promise.client)) >= MOST_BACKGROUND:
+        while len(self.of(promise.client)) >= MAX_BACKGROUND:
             time.sleep(POLL_INTERVAL_S)
         context = contextvars.copy_context()
 

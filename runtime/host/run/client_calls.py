@@ -25,7 +25,7 @@ from pathways.runtime.time_limits import MAX_POLL_GAP_S, time_limit
 from pathways.runtime.wire import messages as m
 
 Post: TypeAlias = Callable[[m.Message], None]
-LOOK = 0.5
+POLL_INTERVAL_S = 0.5
 """Seconds between two checks of a call whether its client still reports progress."""
 
 
@@ -109,7 +109,7 @@ class ClientCalls:
     def _wait(self, waiting: _Waiting) -> None:
         """Waits until a call returns. Raises RaisedElsewhere after a heartbeat timeout, or without progress."""
         looked = time.monotonic()
-        while not waiting.done.wait(LOOK):
+        while not waiting.done.wait(POLL_INTERVAL_S):
             self.looks += 1
             before, looked = looked, time.monotonic()
             if looked - before > MAX_POLL_GAP_S:  # this process was stopped: the gap does not count

@@ -22,7 +22,7 @@ from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.states import EXECUTION, Life
 from pathways.runtime.threads import started
 
-MOST_TIMES = 16
+MAX_TIMES = 16
 """Maximum number of remembered executions of a body: more than can be in the queues of its devices."""
 IDLE_POLL_INTERVAL_S = 0.5
 """Time between two polls of a line's thread while no caller waits for a run."""
@@ -60,7 +60,7 @@ class Flight:
 
     def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
         """Notes the next launches of the program (None) or a body."""
-        self.launched.setdefault(who, deque(maxlen=MOST_TIMES)).append((base, launches))
+        self.launched.setdefault(who, deque(maxlen=MAX_TIMES)).append((base, launches))
 
     @property
     def abandoned(self) -> bool:

@@ -14,7 +14,7 @@ import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES, CostModel, SliceRequest
-from pathways.compiler.placement.cost import QUIET
+from pathways.compiler.placement.cost import DCN_TIEBREAK_WEIGHT
 from pathways.compiler.placement.problem import FreeDevices, build_graph
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
@@ -62,7 +62,10 @@ def test_traffic_between_islands_adds_a_thousandth_to_the_cost() -> None:
     graph = make_graph(slices, [("s0", 1e14), ("s1", 0.0)], {(1, 0): GB})
     model = CostModel(graph, PAIR)
     apart, together = model.estimate({"s0": "a", "s1": "b"}), model.estimate({"s0": "a", "s1": "a"})
-    assert apart.seconds - together.seconds == pytest.approx(1.0 - 0.1) and apart.cost == apart.seconds + QUIET
+    assert (
+        apart.seconds - together.seconds == pytest.approx(1.0 - 0.1)
+        and apart.cost == apart.seconds + DCN_TIEBREAK_WEIGHT
+    )
     assert together.cost == together.seconds
 
 

@@ -11,11 +11,11 @@ from support.plan_edits import changed, every, island, meshed, on
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.check_branches import branch_problems
 from pathways.dialect.plan.check_channels import channel_problems
-from pathways.dialect.plan.check_places import MOST_DEVICES, place_problems
+from pathways.dialect.plan.check_places import MAX_DEVICES, place_problems
 from pathways.dialect.plan.check_signature import port_problems
 from pathways.dialect.plan.check_types import (
-    MOST_ARRAY_BYTES,
-    MOST_DIMENSIONS,
+    MAX_ARRAY_BYTES,
+    MAX_DIMENSIONS,
     axes_problem,
     layout_problem,
     type_problem,
@@ -25,9 +25,9 @@ from pathways.dialect.plan.nouns import Plan
 
 
 def test_an_island_over_the_device_limit_is_refused(pipe: Plan) -> None:
-    assert not list(place_problems(island(pipe, devices=MOST_DEVICES, hosts=1)))
-    ((what, _),) = place_problems(island(pipe, devices=MOST_DEVICES + 1, hosts=1))
-    assert what.endswith(f"of 1 hosts with {MOST_DEVICES + 1} devices")
+    assert not list(place_problems(island(pipe, devices=MAX_DEVICES, hosts=1)))
+    ((what, _),) = place_problems(island(pipe, devices=MAX_DEVICES + 1, hosts=1))
+    assert what.endswith(f"of 1 hosts with {MAX_DEVICES + 1} devices")
 
 
 def test_memory_of_an_island_may_be_zero_but_not_negative(pipe: Plan) -> None:
@@ -52,12 +52,12 @@ def test_a_mesh_has_only_devices_of_its_slice(pipe: Plan) -> None:
 
 
 def test_arrays_and_meshes_over_the_size_limits_are_refused() -> None:
-    assert type_problem(ArrayType((MOST_ARRAY_BYTES,), "int8")) is None
-    assert type_problem(ArrayType((MOST_ARRAY_BYTES + 1,), "int8")) is not None
-    assert type_problem(ArrayType((1,) * MOST_DIMENSIONS, "int8")) is None
-    assert type_problem(ArrayType((1,) * (MOST_DIMENSIONS + 1), "int8")) is not None
+    assert type_problem(ArrayType((MAX_ARRAY_BYTES,), "int8")) is None
+    assert type_problem(ArrayType((MAX_ARRAY_BYTES + 1,), "int8")) is not None
+    assert type_problem(ArrayType((1,) * MAX_DIMENSIONS, "int8")) is None
+    assert type_problem(ArrayType((1,) * (MAX_DIMENSIONS + 1), "int8")) is not None
     assert axes_problem((("x", 1),)) is None and axes_problem((("x", 0),)) is not None
-    many = tuple((f"x{i}", 1) for i in range(MOST_DIMENSIONS + 1))
+    many = tuple((f"x{i}", 1) for i in range(MAX_DIMENSIONS + 1))
     assert axes_problem(many[1:]) is None and axes_problem(many) is not None
 
 

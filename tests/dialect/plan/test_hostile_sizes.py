@@ -25,7 +25,7 @@ from pathways.dialect.plan.limits import check_memory_shown
 from pathways.dialect.plan.memory import classes_of
 from pathways.dialect.plan.nouns import BufferKind, Buffers, ConstantData, Layout, Plan, PlanMesh, Stream
 from pathways.dialect.plan.plan_file import read_plan, write_plan
-from pathways.dialect.ranges import LARGEST_RANGE, MOST_DEVICES_NAMED, RangeReader, read_ranges
+from pathways.dialect.ranges import LARGEST_RANGE, MAX_DEVICES_NAMED, RangeReader, read_ranges
 
 
 def _overlapping(count: int) -> bytes:
@@ -64,7 +64,7 @@ def test_the_number_of_devices_named_in_a_plan_is_limited(plans: list[Plan]) -> 
         with pytest.raises(ValueError):
             read_ranges(bad)
     reader = RangeReader()
-    half = [reader.read(text) for text in (f"0:{MOST_DEVICES_NAMED // 2}", f"0:7,7:{MOST_DEVICES_NAMED // 2}")]
+    half = [reader.read(text) for text in (f"0:{MAX_DEVICES_NAMED // 2}", f"0:7,7:{MAX_DEVICES_NAMED // 2}")]
     assert half[0] is half[1]
     with pytest.raises(ValueError, match="in all"):
         reader.read("0")

@@ -11,7 +11,7 @@ import pytest
 from support.plan_mutations import archive, members_of
 from support.processes import pwc_here
 
-from pathways.dialect.diagnostics import LARGEST_SOURCE, PathwaysError, Where
+from pathways.dialect.diagnostics import MAX_SOURCE_BYTES, PathwaysError, Where
 from pathways.dialect.errors import DamagedPlan
 from pathways.dialect.plan.codec import plan_message
 from pathways.dialect.plan.nouns import Plan
@@ -111,7 +111,7 @@ def test_source_lines_are_read_only_from_small_regular_files(tmp_path: Path) -> 
     os.mkfifo(pipe)
     source.write_text("first\nsecond\n")
     with large.open("wb") as made:
-        made.truncate(LARGEST_SOURCE + 1)
+        made.truncate(MAX_SOURCE_BYTES + 1)
     for file in (pipe, large, tmp_path, Path("/dev/zero"), "a\0b"):
         assert Where(str(file), 1).source() == ""
     assert Where(str(source), 2).source() == "second"

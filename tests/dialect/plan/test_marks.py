@@ -171,7 +171,7 @@ answer()
 """
     monkeypatch.setattr(vet, "_START", vet._START.replace("answer()\n", start))  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(PathwaysError, match=said) as caught:
-        vetted(honest(), "plan.bin", Limits(seconds=2, memory=vet.MEMORY))
+        vetted(honest(), "plan.bin", Limits(seconds=2, memory=vet.MAX_VET_MEMORY_BYTES))
     assert caught.value.code == "PWC0609" and honest().computations[0].name in str(caught.value)
 
 

@@ -40,7 +40,7 @@ def compiled() -> Any:
 def test_large_inputs_are_counted_in_bytes(
     reported: list[tuple[str, int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arguments, "LARGE", 2 * INPUT_BYTES)
+    monkeypatch.setattr(arguments, "LARGE_ARGUMENT_BYTES", 2 * INPUT_BYTES)
     program, array = compiled()
     result = program(array, array)
     name = reported[0][0]

@@ -9,10 +9,10 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import frame_bytes, read_frames
 from pathways.runtime.wire.errors import HostLost
-from pathways.runtime.wire.ids import MOST_RESULTS, first_id
+from pathways.runtime.wire.ids import MAX_RESULTS, first_id
 
 MINE = first_id(1)
-LAST = first_id(2) - 1 - MOST_RESULTS
+LAST = first_id(2) - 1 - MAX_RESULTS
 """The largest first id of a run's results of client 1: as many ids follow as a run may have."""
 
 

@@ -7,7 +7,7 @@ from support.fake_cluster import PLAN, FakeCluster, refused
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.control import dispatcher
-from pathways.runtime.control.dispatcher import MOST_HELD
+from pathways.runtime.control.dispatcher import MAX_HELD_BYTES
 from pathways.runtime.control.sessions import KnownPlan
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
@@ -125,7 +125,7 @@ def test_a_plan_with_branches_on_hosts_outside_the_run_is_refused() -> None:
 def test_claims_of_more_bytes_than_any_device_has_are_refused() -> None:
     cluster = FakeCluster(1, memory=100)
     client = cluster.client()
-    for size in (MOST_HELD + 1, -MOST_HELD - 1):
+    for size in (MAX_HELD_BYTES + 1, -MAX_HELD_BYTES - 1):
         with pytest.raises(PathwaysError, match="PWC0911"):
             cluster.dispatcher.hold(client, m.Hold(0, (0, size)))
     assert cluster.is_empty()
@@ -133,7 +133,7 @@ def test_claims_of_more_bytes_than_any_device_has_are_refused() -> None:
 
 def test_a_client_has_a_bounded_number_of_runs_and_bytes_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends, or is sent to its host, counts no more."""
-    monkeypatch.setattr(dispatcher, "MOST_RUNS", 3)
+    monkeypatch.setattr(dispatcher, "MAX_RUNS_PER_CLIENT", 3)
     cluster = FakeCluster(1)
     client = cluster.client()
     for turn in range(3):

@@ -224,7 +224,7 @@ def test_the_number_of_a_client_is_used_again_when_hosts_have_forgotten_it(runni
 
 
 def test_a_process_that_sends_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_controller, "SAYS", 0.05)
+    monkeypatch.setattr(cluster_controller, "FIRST_MESSAGE_TIMEOUT_S", 0.05)
     with pytest.raises(ConnectionEnded):
         running.connect().receive()
     assert running.can_run()

@@ -9,7 +9,7 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control import dispatcher
-from pathways.runtime.control.dispatcher import MOST_HELD, Dispatcher
+from pathways.runtime.control.dispatcher import MAX_HELD_BYTES, Dispatcher
 from pathways.runtime.control.held_up import reasons_to_wait, refuse_hopeless
 from pathways.runtime.control.member import member_after
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
@@ -89,7 +89,7 @@ def test_an_island_is_used_by_runs_that_wait_and_by_runs_in_flight() -> None:
 
 
 def test_the_costs_of_a_limited_number_of_plans_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "MOST_COSTS", 2)
+    monkeypatch.setattr(dispatcher, "MAX_KEPT_COSTS", 2)
     cost_of = FakeCluster(1).dispatcher.cost_of
     a, b = cost_of("a"), cost_of("b")
     assert cost_of("a") is a and cost_of("b") is b
@@ -168,7 +168,7 @@ def test_a_run_may_take_the_whole_memory_of_a_device_and_no_byte_more() -> None:
 def test_a_client_holds_at_most_a_limited_number_of_bytes_in_all() -> None:
     cluster = FakeCluster(1)
     client = cluster.client()
-    cluster.dispatcher.hold(client, m.Hold(0, (0, MOST_HELD - 10)))
+    cluster.dispatcher.hold(client, m.Hold(0, (0, MAX_HELD_BYTES - 10)))
     cluster.dispatcher.hold(client, m.Hold(0, (0, 10)))
     assert code(client, cluster, m.Hold(0, (0, 1))) == "PWC0911"
 
@@ -191,7 +191,7 @@ def test_the_bytes_in_line_of_a_client_are_counted_and_limited(monkeypatch: pyte
     cluster.free_array(client, 0, 1)
     both, waits = client.waiting_bytes, client.lines[0]
     assert of_run > 8 * 5 and both - of_run == len(waits[1].frame)  # pyright: ignore[reportAttributeAccessIssue]
-    monkeypatch.setattr(dispatcher, "MOST_WAITING", both + of_run)
+    monkeypatch.setattr(dispatcher, "MAX_WAITING_BYTES", both + of_run)
     cluster.submit(client, 2, [0])
     assert client.waiting_bytes == both + of_run, "exactly the limit is allowed"
     with pytest.raises(PathwaysError, match="bytes in line of client of test"):

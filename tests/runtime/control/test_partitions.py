@@ -1,7 +1,7 @@
 """Tests when two islands reconnect whose hosts are running but do not reach each other."""
 
 from pathways.dialect.diagnostic_json import read_diagnostic
-from pathways.runtime.control.health import MOST_MENDED, Partitions
+from pathways.runtime.control.health import MAX_MENDED, Partitions
 from pathways.runtime.wire import messages as m
 
 
@@ -24,9 +24,9 @@ def test_two_islands_reconnect_at_most_once_per_run() -> None:
     assert partitions.found(message, "b", [32.0]) is None
     assert partitions.found(m.Missing(7, "b", "30"), "a", [32.0]) is None  # the other direction is the same pair
     assert partitions.found(message, "c", [32.0]) is not None  # another pair of islands
-    for run in range(8, 8 + MOST_MENDED):
+    for run in range(8, 8 + MAX_MENDED):
         assert partitions.found(m.Missing(run, "a", "30"), "b", [31.0]) is not None
-    assert partitions.found(message, "b", [32.0]) is not None  # forgotten after `MOST_MENDED` other runs
+    assert partitions.found(message, "b", [32.0]) is not None  # forgotten after `MAX_MENDED` other runs
 
 
 def test_both_islands_receive_a_request_to_reconnect() -> None:

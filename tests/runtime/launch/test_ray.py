@@ -243,7 +243,7 @@ def test_a_gang_waits_for_nodes_and_reports_the_end_of_its_process(
         def wait(self, seconds: float) -> bool:
             return ray.free.wait(seconds)
 
-    monkeypatch.setattr(ray_hosts, "SOON", 0.0)
+    monkeypatch.setattr(ray_hosts, "UNPLACED_NOTE_DELAY_S", 0.0)
     monkeypatch.setattr(ray_hosts, "group_of", lambda *_: Group())  # pyright: ignore
     monkeypatch.setattr(ray_hosts, "has_places", lambda _: True)  # pyright: ignore
     monkeypatch.setattr(ray_hosts, "keepers_in", lambda *_: [FakeActor()])  # pyright: ignore

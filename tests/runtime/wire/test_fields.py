@@ -12,8 +12,8 @@ from pathways.runtime.wire import encoding
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.fields import (
-    MOST_NAME,
-    MOST_TEXT,
+    MAX_NAME,
+    MAX_TEXT,
     Cause,
     Count,
     Id,
@@ -26,7 +26,7 @@ from pathways.runtime.wire.fields import (
     named,
     rules_of,
 )
-from pathways.runtime.wire.ids import MOST_CLIENTS, MOST_RESULTS, NONE, ClientIds, client_of, first_id
+from pathways.runtime.wire.ids import MAX_CLIENTS, MAX_RESULTS, NONE, ClientIds, client_of, first_id
 
 CAUSE = write_diagnostic(BadMessage("a test", "none"))
 EMPTY: dict[Any, Any] = {
@@ -68,7 +68,7 @@ def code(message: Any, client: int) -> str:
 
 @pytest.mark.parametrize("cls", encoding.MESSAGES)
 def test_a_valid_message_is_accepted_and_can_be_encoded(cls: Any) -> None:
-    for client in (0, 1, MOST_CLIENTS - 1):
+    for client in (0, 1, MAX_CLIENTS - 1):
         made = message_of(cls, client)
         check_fields(made, client, "client me of demo")
         kind, payload, blob = encoding.encode(made)
@@ -78,7 +78,7 @@ def test_a_valid_message_is_accepted_and_can_be_encoded(cls: Any) -> None:
 @pytest.mark.parametrize(("cls", "name"), OWNED)
 def test_an_id_of_another_client_is_refused(cls: Any, name: str) -> None:
     is_one = get_type_hints(cls)[name] is int
-    for client, other in ((0, 1), (3, 2), (MOST_CLIENTS - 1, 0)):
+    for client, other in ((0, 1), (3, 2), (MAX_CLIENTS - 1, 0)):
         theirs = first_id(other)
         bad = message_of(cls, client, **{name: theirs if is_one else (first_id(client), theirs)})
         with pytest.raises(PathwaysError, match="client me of demo names what is another client's") as caught:
@@ -89,8 +89,8 @@ def test_an_id_of_another_client_is_refused(cls: Any, name: str) -> None:
 def test_all_results_of_a_run_must_be_the_clients() -> None:
     last = first_id(4) - 1
     assert code(message_of(m.RunPlan, 3, results=last), 3) == "PWC0916"
-    assert code(message_of(m.RunPlan, 3, results=last - MOST_RESULTS + 1), 3) == "PWC0916"
-    check_fields(message_of(m.RunPlan, 3, results=last - MOST_RESULTS), 3, "client three")
+    assert code(message_of(m.RunPlan, 3, results=last - MAX_RESULTS + 1), 3) == "PWC0916"
+    check_fields(message_of(m.RunPlan, 3, results=last - MAX_RESULTS), 3, "client three")
 
 
 def test_only_an_argument_may_be_none() -> None:
@@ -110,9 +110,9 @@ def test_only_an_argument_may_be_none() -> None:
         (m.Submit, "weight", (-1,)),
         (m.Record, "client", (4,)),
         (m.Record, "most", (-1,)),
-        (m.ComeIn, "name", ("a\x1b[2J", "line\nline", "x" * (MOST_NAME + 1))),
+        (m.ComeIn, "name", ("a\x1b[2J", "line\nline", "x" * (MAX_NAME + 1))),
         (m.Introduce, "name", ("\u202e",)),
-        (m.LoadPlan, "path", ("x" * (MOST_TEXT + 1),)),
+        (m.LoadPlan, "path", ("x" * (MAX_TEXT + 1),)),
         (m.PutPoison, "cause", ("", "garbage", "[" * 100_000, "[]", "null", '{"class": 1}')),
         (m.Cancel, "cause", ("{}",)),
     ],
@@ -136,7 +136,7 @@ def test_every_number_and_text_of_a_client_has_a_rule() -> None:
 
 def test_client_numbers_start_at_zero_and_are_limited() -> None:
     assert client_of(ClientIds(0).take()) == 0 == client_of(first_id(0))
-    for client in (-1, MOST_CLIENTS):
+    for client in (-1, MAX_CLIENTS):
         with pytest.raises(ValueError, match="client"):
             first_id(client)
 
@@ -146,7 +146,7 @@ def test_client_numbers_start_at_zero_and_are_limited() -> None:
     [
         (Number(-1, 5), -2, False), (Number(-1, 5), -1, True), (Number(-1, 5), 5, True), (Number(-1, 5), 6, False),
         (Text(3), "abc", True), (Text(3), "abcd", False), (Text(3), "a\nb", True), (Text(3, line=True), "a\nb", False),
-        (Cause(), CAUSE.ljust(MOST_TEXT), True), (Cause(), CAUSE.ljust(MOST_TEXT + 1), False),
+        (Cause(), CAUSE.ljust(MAX_TEXT), True), (Cause(), CAUSE.ljust(MAX_TEXT + 1), False),
         (ItsClient(), 3, True), (ItsClient(), 2, False),
         (Owned(may_be_none=True), (NONE, first_id(3), NONE), True),
         (Owned(may_be_none=True), (NONE, first_id(4)), False),
@@ -174,8 +174,8 @@ def test_rules_are_listed_for_annotated_fields_alone() -> None:
     assert rules_of(Made) == (("array", Owned()), ("most", Number(0, 1 << 31)))
 
 
-@pytest.mark.parametrize("text", ["", "plain", "two\nlines", "\x1b[2J", "x" * (MOST_NAME + 1), "\n" * MOST_NAME])
+@pytest.mark.parametrize("text", ["", "plain", "two\nlines", "\x1b[2J", "x" * (MAX_NAME + 1), "\n" * MAX_NAME])
 def test_any_text_is_converted_to_a_valid_name(text: str) -> None:
     made = named(text)
     check_fields(message_of(m.ComeIn, 3, name=made), 3, "client three")
-    assert made == text or len(text) == MOST_NAME + 1 == len(made) + 1 or not text.isprintable()
+    assert made == text or len(text) == MAX_NAME + 1 == len(made) + 1 or not text.isprintable()

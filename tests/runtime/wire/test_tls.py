@@ -121,7 +121,7 @@ def test_older_tls_is_refused(members: Members, door: Door) -> None:
 def test_silent_connections_delay_no_member(members: Members, door: Door) -> None:
     """Opens more connections than there may be handshakes at once; none of them sends anything."""
     before = door.pair()
-    silent = [socket.create_connection(door.address) for _ in range(tls_ports.MOST_HANDSHAKES + 10)]
+    silent = [socket.create_connection(door.address) for _ in range(tls_ports.MAX_HANDSHAKES + 10)]
     for there, here in (before, door.pair()):
         there.post(m.Beat(3, 4))
         assert here.receive() == m.Beat(3, 4)
@@ -134,7 +134,7 @@ def test_silent_connections_delay_no_member(members: Members, door: Door) -> Non
 def test_a_handshake_of_too_many_bytes_is_refused(
     members: Members, door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_socket, "MOST_HANDSHAKE", 100)
+    monkeypatch.setattr(tls_socket, "MAX_HANDSHAKE_BYTES", 100)
     with pytest.raises(PathwaysError):
         join_as(door.address, members.keys("host"), "controller")
     assert "a handshake that does not end" in door.reason()

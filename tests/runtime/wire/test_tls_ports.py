@@ -246,7 +246,7 @@ def test_a_thousand_silent_connections_delay_no_member(
     try:
         for number in range(1000):
             silent.append(socket.create_connection(running.address))
-            assert len(port._coming) <= tls_ports.MOST_HANDSHAKES + 1
+            assert len(port._coming) <= tls_ports.MAX_HANDSHAKES + 1
             assert number % 200 or running.can_run()
         assert running.can_run()
         silent[0].settimeout(PATIENCE)
@@ -268,7 +268,7 @@ def test_strangers_that_begin_a_handshake_delay_no_member(
 ) -> None:
     port: Any = running.port
     port._seconds = PATIENCE
-    monkeypatch.setattr(tls_ports, "MOST_HANDSHAKES", 16)
+    monkeypatch.setattr(tls_ports, "MAX_HANDSHAKES", 16)
     running.host()
     strangers = [socket.create_connection(running.address) for _ in range(16)]
     try:
@@ -281,7 +281,7 @@ def test_strangers_that_begin_a_handshake_delay_no_member(
 
 
 def test_a_member_that_sends_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_controller, "SAYS", 0.1)
+    monkeypatch.setattr(cluster_controller, "FIRST_MESSAGE_TIMEOUT_S", 0.1)
     silent, host = running.connect("client"), running.host()
     with pytest.raises(ConnectionEnded):
         silent.receive()

@@ -13,7 +13,7 @@ from support.members import HERE, PATIENCE, Members
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.identity import ROLES
-from pathways.runtime.wire.tls_socket import MOST_HANDSHAKE, Handshake, TlsSocket
+from pathways.runtime.wire.tls_socket import MAX_HANDSHAKE_BYTES, Handshake, TlsSocket
 
 READ_BYTES = 1 << 16
 
@@ -134,7 +134,7 @@ def test_an_endless_handshake_is_aborted(pair: Pair) -> None:
     record = b"\x16\x03\x01\x40\x00"
     hello = b"\x01\x00\xff\xff" + bytes((1 << 14) - 4)
     with pytest.raises((OSError, PathwaysError)):
-        for number in range(MOST_HANDSHAKE // len(hello) + 2):
+        for number in range(MAX_HANDSHAKE_BYTES // len(hello) + 2):
             pair.there.sendall(record + (hello if number == 0 else bytes(1 << 14)))
             while has_more(pair.here, 0.05):
                 pair.handshake.step()

@@ -14,7 +14,7 @@ from pathways.compiler.frontends.jax.constants import read_constant
 from pathways.compiler.frontends.jax.graph import Loose, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.homes import Homes, find_homes
 from pathways.compiler.frontends.jax.origins import first_origins, in_order_of_origins
-from pathways.compiler.frontends.jax.scalars import MOST_OPERATIONS, copy_scalars
+from pathways.compiler.frontends.jax.scalars import MAX_OPERATIONS, copy_scalars
 from pathways.compiler.frontends.jax.sink import LARGEST_COPIED, sink, substitute
 from pathways.compiler.frontends.jax.zeros import drop_added_zeros
 from pathways.dialect.dtypes import ArrayType
@@ -222,7 +222,7 @@ def learning_rate(steps: int) -> tuple[TracedGraph, Any]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "copied"), [(1, True), (3, True), (MOST_OPERATIONS, True), (MOST_OPERATIONS + 1, False)]
+    ("steps", "copied"), [(1, True), (3, True), (MAX_OPERATIONS, True), (MAX_OPERATIONS + 1, False)]
 )
 def test_a_number_made_of_arguments_is_computed_where_it_is_used(steps: int, copied: bool) -> None:
     made, uses = learning_rate(steps)
@@ -231,7 +231,7 @@ def test_a_number_made_of_arguments_is_computed_where_it_is_used(steps: int, cop
     assert names(made).count("neg") == (2 if copied else 1) * steps
     assert (uses[0].operands[0] is not uses[1].operands[0]) == copied
     assert [homes.crosses(u.inputs[0], u) for u in uses].count(True) == (0 if copied else 1)
-    assert MOST_OPERATIONS == 32
+    assert MAX_OPERATIONS == 32
 
 
 def test_an_operation_goes_where_most_of_its_bytes_are() -> None:

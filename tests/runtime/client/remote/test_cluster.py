@@ -39,7 +39,7 @@ def test_the_error_of_a_host_that_cannot_start_names_the_reason(
 
     monkeypatch.setattr(subprocess, "Popen", start)
     if program == HANGS:
-        monkeypatch.setattr(members, "START", 0.5)
+        monkeypatch.setattr(members, "HOST_START_TIMEOUT_S", 0.5)
     with pytest.raises(PathwaysError, match="is gone") as caught:
         Cluster(parse_topology("islands=2,devices=1"), "cpu", process_policy())
     assert caught.value.code == "PWC0910" and said in str(caught.value)
@@ -97,7 +97,7 @@ def test_an_interrupt_while_a_cluster_ends_leaves_no_folder(monkeypatch: pytest.
 
 
 def test_a_process_may_have_any_number_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_controller, "MOST_INTRODUCED", 8)
+    monkeypatch.setattr(cluster_controller, "MAX_INTRODUCED", 8)
     retired: list[str] = []
     gone = threading.Event()
     forget = ClientSession.forget

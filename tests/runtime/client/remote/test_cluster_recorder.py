@@ -11,7 +11,7 @@ from pathways.runtime.client.remote.cluster import Cluster
 from pathways.runtime.client.remote.cluster_recorder import ClusterRecorder
 from pathways.runtime.host.observe.events import write_events
 from pathways.runtime.host.observe.perfetto import Recording
-from pathways.runtime.host.observe.recorder import MOST_LAUNCHES
+from pathways.runtime.host.observe.recorder import MAX_LAUNCHES
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import HostLost
 
@@ -71,7 +71,7 @@ def test_hosts_that_do_not_record_are_named(capsys: pytest.CaptureFixture[str]) 
     islands = FakeCluster(good=m.Answer(1, blob=EMPTY), ended=lost("ended"), wrong=m.Answer(1, blob=b"{}"))
     recorder = ClusterRecorder(cast(Cluster, islands))
     recorder.start()
-    assert islands.asked == [m.Record(1, 3, MOST_LAUNCHES // 3)] * 3
+    assert islands.asked == [m.Record(1, 3, MAX_LAUNCHES // 3)] * 3
     begun = capsys.readouterr().err
     assert [line.split(": ")[1] for line in begun.splitlines()] == [
         f"the trace lacks what {name} did" for name in ("gone", "odd", "ended")

@@ -4,9 +4,9 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from pathways.runtime.client.remote.ended_arrays import MAX_UNLOADED_WITH_RUN, MOST_FREED, EndedArrays
+from pathways.runtime.client.remote.ended_arrays import MAX_FREED, MAX_UNLOADED_WITH_RUN, EndedArrays
 from pathways.runtime.client.remote.hosts import RemoteDevice, RunParcel, StartedRun
-from pathways.runtime.client.remote.submitted import AHEAD, MOST_KEPT, are_ahead, parcels_of, submitted
+from pathways.runtime.client.remote.submitted import AHEAD, MAX_KEPT, are_ahead, parcels_of, submitted
 from pathways.runtime.client.remote_array import RemoteRun
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import pack_parcels, read_frames, read_parcels
@@ -27,12 +27,12 @@ def test_freed_arrays_are_sent_once_and_before_the_next_run() -> None:
 
     assert parcels(argument) == [(1, 3, [argument, m.FreeArrays((5,)), m.UnloadPlan(6), start])]
     assert parcels() == [(1, 3, [start])]
-    for number in range(MOST_FREED + 3):
+    for number in range(MAX_FREED + 3):
         ended.add(number)
         ended.add_plan(number)
     ((_, _, found),) = parcels()
-    assert len(found) == 1 + MAX_UNLOADED_WITH_RUN + 1 and found[0] == m.FreeArrays(tuple(range(MOST_FREED)))
-    assert len(ended.take()) == 1 + MOST_FREED + 3 - MAX_UNLOADED_WITH_RUN  # the rest
+    assert len(found) == 1 + MAX_UNLOADED_WITH_RUN + 1 and found[0] == m.FreeArrays(tuple(range(MAX_FREED)))
+    assert len(ended.take()) == 1 + MAX_FREED + 3 - MAX_UNLOADED_WITH_RUN  # the rest
 
 
 def test_a_run_is_delayed_only_if_all_its_islands_have_enough_work() -> None:
@@ -41,7 +41,7 @@ def test_a_run_is_delayed_only_if_all_its_islands_have_enough_work() -> None:
 
     assert are_ahead(hosts(AHEAD + 1, AHEAD + 1))
     assert not are_ahead(hosts(AHEAD + 1, AHEAD))
-    assert MOST_KEPT < AHEAD  # otherwise all runs under way could be delayed here
+    assert MAX_KEPT < AHEAD  # otherwise all runs under way could be delayed here
 
 
 def test_the_end_of_a_run_wakes_all_waiting_threads() -> None:

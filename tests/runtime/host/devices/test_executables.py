@@ -137,7 +137,7 @@ def test_doctor_reports_six_passed_checks() -> None:
 
 
 def test_idle_executables_above_the_limit_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executable_cache, "MOST_IDLE", 1)
+    monkeypatch.setattr(executable_cache, "MAX_IDLE", 1)
     plan = compiled().plan
     loaded, code = load(plan)
     again, _ = load(plan)

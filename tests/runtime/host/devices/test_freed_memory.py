@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pathways.runtime.host.devices.freed_memory import (
-    FEWEST,
     LOOKS,
+    MIN_FREED_BYTES,
     RESTS,
     Heap,
     Returning,
@@ -23,8 +23,8 @@ GIB = 1 << 30
         (7 * GIB, 4 * GIB, 0, True),
         (7 * GIB, 4 * GIB, 2 * GIB, False),
         (5 * GIB, 4 * GIB, 0, False),
-        (FEWEST + GIB // 4, GIB // 4, 0, False),
-        (FEWEST + 2, 1, 0, True),
+        (MIN_FREED_BYTES + GIB // 4, GIB // 4, 0, False),
+        (MIN_FREED_BYTES + 2, 1, 0, True),
         (GIB, 2 * GIB, 0, False),
     ],
 )
@@ -79,7 +79,7 @@ def test_the_heap_of_a_small_process_is_not_measured() -> None:
     def count() -> int:
         raise AssertionError
 
-    assert not Returning(Heap(count, Process().give_back), lambda: FEWEST - 1, 0).look()
+    assert not Returning(Heap(count, Process().give_back), lambda: MIN_FREED_BYTES - 1, 0).look()
 
 
 def test_freed_arrays_leave_the_resident_memory() -> None:

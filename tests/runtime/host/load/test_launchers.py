@@ -11,7 +11,7 @@ from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices.callbacks import CallbackRecord
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, Gang, QueueLost
 from pathways.runtime.host.devices.layouts import Shards
-from pathways.runtime.host.load.callback_launches import MOST_QUICK_S, OneAtATime
+from pathways.runtime.host.load.callback_launches import MAX_QUICK_S, OneAtATime
 from pathways.runtime.host.load.launches import as_gang, elsewhere, starts_apart
 from pathways.runtime.host.run.fallible import Awaited, AwaitedOutcome, WatchedLaunch, failed
 from pathways.runtime.host.run.poison import Poison
@@ -99,7 +99,7 @@ def test_a_computation_with_callbacks_is_launched_when_the_launch_before_is_done
     assert not one.is_quick
     first.wait()
     assert one.is_quick
-    record.longest_s = MOST_QUICK_S
+    record.longest_s = MAX_QUICK_S
     assert not one.is_quick
     assert one(values, (0,), (0,), 8, False, True) == tokens[1:2]
     assert tokens[0].waits == 1 and first.is_over and values[1] is not first and values[1].errors is not first.errors

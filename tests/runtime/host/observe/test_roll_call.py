@@ -12,7 +12,7 @@ from support.plans_by_hand import run
 
 from pathways.dialect.diagnostics import Where
 from pathways.runtime.host.devices.callbacks import Inside, running
-from pathways.runtime.host.observe.roll_call import MOST_CALLED, hang, not_done, perhaps, unreachable
+from pathways.runtime.host.observe.roll_call import MAX_CALLED, hang, not_done, perhaps, unreachable
 from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.run.hung_launches import Stuck
 from pathways.runtime.host.run.runs_in_flight import Flight, Launch
@@ -59,22 +59,22 @@ def test_a_hang_without_a_launch_that_is_known_says_so() -> None:
 
 def test_launches_behind_a_hang_are_counted_and_limited() -> None:
     first, twice = Stuck(launch("f"), (0,)), Stuck(launch("g", 1), (0,))
-    others = [Stuck(launch(f"h{n}", 1), (0,)) for n in range(MOST_CALLED + 1)]
+    others = [Stuck(launch(f"h{n}", 1), (0,)) for n in range(MAX_CALLED + 1)]
     lines = hang(flight(), 0, 1, [first, twice, twice, *others]).calls.splitlines()
     assert lines[1] == "behind it waits g on the device of pod, 2 times"
-    assert lines[2:-1] == [f"behind it waits h{n} on the device of pod" for n in range(MOST_CALLED - 1)]
+    assert lines[2:-1] == [f"behind it waits h{n} on the device of pod" for n in range(MAX_CALLED - 1)]
     assert lines[-1] == "and 2 more"
-    most = hang(flight(), 0, 1, [first, *others[:MOST_CALLED]]).calls.splitlines()
-    assert len(most) == 1 + MOST_CALLED and "more" not in most[-1]
+    most = hang(flight(), 0, 1, [first, *others[:MAX_CALLED]]).calls.splitlines()
+    assert len(most) == 1 + MAX_CALLED and "more" not in most[-1]
 
 
 def test_a_suspected_hang_names_the_last_launches() -> None:
-    many = [launch(f"f{n}", 2, Where("model.py", n, "")) for n in range(MOST_CALLED + 2)]
+    many = [launch(f"f{n}", 2, Where("model.py", n, "")) for n in range(MAX_CALLED + 2)]
     found = perhaps(flight(*many), 0, 61.7)
     assert found.calls.splitlines() == [
-        f"f{n} was launched on all 2 devices of pod, and may not be done" for n in range(2, MOST_CALLED + 2)
+        f"f{n} was launched on all 2 devices of pod, and may not be done" for n in range(2, MAX_CALLED + 2)
     ]
-    assert found.seconds == "62" and found.where == Where("model.py", MOST_CALLED + 1, "") and found.run == 5
+    assert found.seconds == "62" and found.where == Where("model.py", MAX_CALLED + 1, "") and found.run == 5
     nothing = perhaps(flight(), 0, 1)
     assert nothing.calls == "nothing was launched yet" and nothing.where is None
 

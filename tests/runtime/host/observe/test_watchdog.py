@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
-from pathways.runtime.host.observe.watchdog import AFTERMATH, LONGEST_LOOK, Watchdog
+from pathways.runtime.host.observe.watchdog import DOOMED_RUN_TIMEOUT_S, MAX_POLL_INTERVAL_S, Watchdog
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights
 
 LIMIT = 10.0
@@ -40,8 +40,8 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         """Moves the clock and polls twice a second, as the watchdog's thread does."""
-        for _ in range(round(seconds / LONGEST_LOOK)):
-            self.now += LONGEST_LOOK
+        for _ in range(round(seconds / MAX_POLL_INTERVAL_S)):
+            self.now += MAX_POLL_INTERVAL_S
             self.cpu.process += self.busy
             self.cpu.devices += self.busy
             self.dog.look()
@@ -70,7 +70,7 @@ def test_a_run_of_many_steps_is_not_hung(world: World, capfd: pytest.CaptureFixt
     queues = DeviceQueue(), DeviceQueue()
     flight = world.start_run(0, *queues)
     for step in range(12):
-        world.pass_time(LIMIT - LONGEST_LOOK)
+        world.pass_time(LIMIT - MAX_POLL_INTERVAL_S)
         if step % 3 == 2:
             flight.moved = world.now
         else:
@@ -86,7 +86,7 @@ def test_a_run_without_progress_is_hung_only_after_the_limit(world: World) -> No
     queue.moved = world.now
     world.pass_time(LIMIT)
     assert world.lost == []
-    world.pass_time(LONGEST_LOOK)
+    world.pass_time(MAX_POLL_INTERVAL_S)
     assert world.lost == [7]
 
 
@@ -97,7 +97,7 @@ def test_progress_of_another_run_does_not_save_a_hung_run(world: World) -> None:
     for _ in range(4):
         world.pass_time(LIMIT / 4)
         others.moved = world.now
-    world.pass_time(LONGEST_LOOK)
+    world.pass_time(MAX_POLL_INTERVAL_S)
     assert world.lost == [1]
 
 
@@ -110,10 +110,10 @@ def test_a_busy_process_is_reported_at_doubling_intervals(world: World, capfd: p
     reported_at: list[float] = []
     begin = world.now
     while world.now < begin + 9 * LIMIT:
-        world.pass_time(LONGEST_LOOK)
+        world.pass_time(MAX_POLL_INTERVAL_S)
         others.moved = world.now
         if "PWC0902" in capfd.readouterr().err:
-            reported_at.append(world.now - begin - LONGEST_LOOK)
+            reported_at.append(world.now - begin - MAX_POLL_INTERVAL_S)
     assert world.lost == [] and reported_at == [LIMIT, 2 * LIMIT, 4 * LIMIT, 8 * LIMIT]
 
 
@@ -128,16 +128,16 @@ def test_devices_that_do_not_use_the_host_cpu_are_never_lost(capfd: pytest.Captu
 def test_other_still_runs_get_a_grace_period_after_a_hang(world: World) -> None:
     queues = [DeviceQueue() for _ in range(3)]
     flights = [world.start_run(number, queue) for number, queue in enumerate(queues)]
-    world.pass_time(LIMIT + LONGEST_LOOK)
+    world.pass_time(LIMIT + MAX_POLL_INTERVAL_S)
     assert world.lost == [0]
     world.end_run(flights[0])
-    queues[2].moved = world.now + LONGEST_LOOK  # this run makes progress, and has the full limit again
-    world.pass_time(AFTERMATH)
+    queues[2].moved = world.now + MAX_POLL_INTERVAL_S  # this run makes progress, and has the full limit again
+    world.pass_time(DOOMED_RUN_TIMEOUT_S)
     assert world.lost == [0]
-    world.pass_time(2 * LONGEST_LOOK)
+    world.pass_time(2 * MAX_POLL_INTERVAL_S)
     assert world.lost == [0, 1]
     world.end_run(flights[1])
-    world.pass_time(LIMIT - AFTERMATH - 4 * LONGEST_LOOK)
+    world.pass_time(LIMIT - DOOMED_RUN_TIMEOUT_S - 4 * MAX_POLL_INTERVAL_S)
     assert world.lost == [0, 1]
 
 

@@ -19,7 +19,7 @@ from pathways.api.process import process
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run import background
-from pathways.runtime.host.run.background import MOST_BACKGROUND, BackgroundRuns, Promise
+from pathways.runtime.host.run.background import MAX_BACKGROUND, BackgroundRuns, Promise
 
 X = np.arange(8, dtype=np.float32)
 
@@ -180,13 +180,13 @@ def test_a_call_waits_while_too_many_runs_of_its_client_are_in_the_background(mo
     def work() -> None:
         go.wait(60)
 
-    for number in range(MOST_BACKGROUND):
+    for number in range(MAX_BACKGROUND):
         runs.start(Promise(number, "p", client, False), work)
     runs.start(Promise(1000, "p", other, False), lambda: None)  # another client's run is not delayed
-    late = threading.Thread(target=runs.start, args=(Promise(MOST_BACKGROUND, "p", client, False), lambda: None))
+    late = threading.Thread(target=runs.start, args=(Promise(MAX_BACKGROUND, "p", client, False), lambda: None))
     late.start()
     assert waits.wait(60)
-    assert late.is_alive() and len(runs.of(client)) == MOST_BACKGROUND
+    assert late.is_alive() and len(runs.of(client)) == MAX_BACKGROUND
     go.set()
     late.join(60)
     monkeypatch.undo()

@@ -26,7 +26,7 @@ WHOLE = np.array([5, 6], np.int16).tobytes() + np.float32(0.5).tobytes()
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> ClientCalls:
-    monkeypatch.setattr(client_calls, "LOOK", 0.01)
+    monkeypatch.setattr(client_calls, "POLL_INTERVAL_S", 0.01)
     return ClientCalls()
 
 
@@ -82,7 +82,7 @@ def test_errors_of_the_client_are_raised_by_the_call(calls: ClientCalls) -> None
 
 
 def test_a_call_without_heartbeats_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_calls, "LOOK", 0.01)
+    monkeypatch.setattr(client_calls, "POLL_INTERVAL_S", 0.01)
     monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "0.05")
     calls = ClientCalls()
     answers(calls, lambda call: None)
@@ -91,7 +91,7 @@ def test_a_call_without_heartbeats_times_out(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_idle_call_times_out_and_a_computing_call_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_calls, "LOOK", 0.01)
+    monkeypatch.setattr(client_calls, "POLL_INTERVAL_S", 0.01)
     monkeypatch.setenv("PATHWAYS_HANG_TIMEOUT", "0.3")
     calls = ClientCalls()
 

@@ -47,7 +47,7 @@ def test_a_run_waits_for_all_runs_whose_results_it_takes() -> None:
 
 
 def test_a_cancelled_run_does_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "CANCEL_LOOK", 0.001)
+    monkeypatch.setattr(background, "CANCEL_POLL_INTERVAL_S", 0.001)
     made = promise(3)
     made.cancelled = True
     with pytest.raises(PathwaysError, match="PWC0518"):
@@ -103,7 +103,7 @@ def test_an_interrupt_before_the_thread_starts_leaves_no_run(monkeypatch: pytest
 
 
 def test_a_client_with_many_runs_waits_for_one_of_its_own_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "MOST_BACKGROUND", 2)
+    monkeypatch.setattr(background, "MAX_BACKGROUND", 2)
     runs, has_begun = BackgroundRuns(), list[bool]()
     work = Work(runs)
     work.start(promise(1), promise(2), promise(3, TWO), promise(4, TWO))  # no client has more than two

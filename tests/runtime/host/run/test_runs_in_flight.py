@@ -11,7 +11,7 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.run.dispatch import Dispatch
 from pathways.runtime.host.run.enqueuer import BodyEnds, Enqueuer
 from pathways.runtime.host.run.frame import Frame, Part
-from pathways.runtime.host.run.runs_in_flight import MOST_TIMES, Flight, Flights, Launch, Line
+from pathways.runtime.host.run.runs_in_flight import MAX_TIMES, Flight, Flights, Launch, Line
 
 
 class Token:
@@ -72,9 +72,9 @@ def test_launches_of_the_program_and_its_bodies_are_in_order_of_their_numbers() 
 
 def test_only_the_last_executions_of_a_body_are_remembered() -> None:
     found = flight()
-    for n in range(MOST_TIMES + 3):
+    for n in range(MAX_TIMES + 3):
         found.begin("body", n, [launch("h")])
-    assert [number for number, _ in found.parts()] == list(range(3, MOST_TIMES + 3))
+    assert [number for number, _ in found.parts()] == list(range(3, MAX_TIMES + 3))
 
 
 def test_a_run_moves_when_it_enqueues_and_when_any_of_its_devices_is_done() -> None:
