@@ -1,6 +1,5 @@
 """`pwc cluster`, `pwc status` and `pwc stack`: start, inspect and stop a shared cluster."""
 
-import json
 import time
 from pathlib import Path
 
@@ -8,6 +7,8 @@ import click
 
 from pathways.api.shared_cluster import start_on_ray, start_shared
 from pathways.cli.cluster_members import HOST_PORT, join_, keys_
+from pathways.cli.frozen_hosts import NO_ANSWER, stacks_of_frozen
+from pathways.cli.json_output import json_option, print_json
 from pathways.cli.top import INTERVAL, show_live, shows_live, top_
 from pathways.dialect.platforms import PLATFORMS
 from pathways.dialect.topology import parse_topology, write_topology
@@ -123,7 +124,7 @@ def start_(
 
 @click.command("status")
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@json_option
 def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) -> None:
     """Show islands and devices, who runs and waits there, and whose bytes lie there.
 
@@ -136,7 +137,7 @@ def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) 
     while True:
         said = ask(chosen, "status", known)
         if as_json:
-            click.echo(json.dumps({"version": 1} | said))
+            print_json(said)
         else:
             clients = ", ".join(f"{c['name']} {c['number']} (process {c['pid']})" for c in said["clients"])
             click.echo(read_status(said))
@@ -187,9 +188,16 @@ def remove_(island: str, now: bool, address: str | None, keys: Path | None) -> N
 
 @click.command("stack")
 def stack_(address: str | None, keys: Path | None) -> None:
-    """Show where each host is, now: the calls of all of its threads."""
-    said = ask(chosen_address(address), "stacks", chosen_keys(keys))
-    for host, text in said["hosts"].items():
+    """Show where each host is, now: the calls of all of its threads.
+
+    Of a frozen host of this machine, py-spy reads the stacks if it is installed.
+    """
+    chosen, known = chosen_address(address), chosen_keys(keys)
+    said = ask(chosen, "stacks", known)
+    hosts = dict(said["hosts"])
+    if known is None and NO_ANSWER in hosts.values():
+        hosts |= stacks_of_frozen(hosts, ask(chosen, "status", known))
+    for host, text in hosts.items():
         click.echo("\n".join(f"{host} | {line}" for line in text.splitlines()))
     for line in said["controller"]:
         click.echo(f"controller | {line}")

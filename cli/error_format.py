@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from pathways.cli.json_output import JSON_VERSION
 from pathways.dialect.diagnostics import PathwaysError
 
 _FORMAT = ContextVar("_FORMAT", default="text")
@@ -37,7 +38,11 @@ def show(error: PathwaysError) -> None:
     """Prints an error and the notes that were added to it."""
     notes: list[str] = list(getattr(error, "__notes__", ()))
     if _FORMAT.get() == "json":
-        row: dict[str, Any] = {"version": 1, "errors": [d.as_json() for d in error.diagnostics], "notes": notes}
+        row: dict[str, Any] = {
+            "version": JSON_VERSION,
+            "errors": [d.as_json() for d in error.diagnostics],
+            "notes": notes,
+        }
         click.echo(json.dumps(row), err=True)
         return
     click.echo(str(error), err=True)

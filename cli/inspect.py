@@ -1,6 +1,5 @@
 """`pwc inspect`: shows a plan on one screen, in full, or as JSON."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ import click
 
 from pathways.api.summary import channels, dcn_bytes, in_bodies, schedule_text, size, table
 from pathways.cli.errors import NoDump
+from pathways.cli.json_output import json_option, print_json
 from pathways.cli.overview import overview
 from pathways.dialect.call_labels import actions_of
 from pathways.dialect.diagnostics import PathwaysError, Where
@@ -41,7 +41,7 @@ Examples:
 @click.option("--schedule", is_flag=True, help="Print what each island does of a pipeline, in order.")
 @click.option("--memory", is_flag=True, help="Print the fullest device of each island: bytes by owner after each step.")
 @click.option("--all", "everything", is_flag=True, help="Print every argument, result, buffer and instruction.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@json_option
 def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, everything: bool, as_json: bool) -> None:
     """Show a plan on one screen: signature, islands, slices, transfers, what each island does; or all of it."""
     plan = open_plan(path)
@@ -54,7 +54,7 @@ def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, everythin
             check_memory_shown(plan, str(path))
             click.echo("\n".join(usage(plan, s) for s in plan.streams))
     elif as_json:
-        click.echo(json.dumps({"version": 1} | json_of(plan)))
+        print_json(json_of(plan))
     else:
         click.echo(describe_plan(plan) if everything else overview(plan, _port))
 

@@ -1,7 +1,6 @@
 """`pwc run`: runs a plan, or compiles and runs a source."""
 
 import contextlib
-import json
 import math
 import statistics
 import time
@@ -25,6 +24,7 @@ from pathways.api.tracing import trace as record
 from pathways.cli.errors import BadSource, Mismatch
 from pathways.cli.groups import ROWS, counted, grouped
 from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
+from pathways.cli.json_output import json_option, print_json
 from pathways.cli.source import load_program, lower_program
 from pathways.cli.source_spec import METAVAR, Source, read_spec
 from pathways.compiler.placement import POLICIES
@@ -65,7 +65,7 @@ Examples:
 @click.option("--cluster", metavar="SPEC", help="Run each island in a process of its own: islands=2,devices=4.")
 @click.option("--address", metavar="NAME", help="Run on a cluster that `pwc cluster start` has started.")
 @click.option("--all", "everything", is_flag=True, help="Print every result, however many there are.")
-@click.option("--json", "as_json", is_flag=True, help="Print results and timings as JSON.")
+@json_option
 def run(
     source: str,
     assignments: tuple[str, ...],
@@ -111,7 +111,7 @@ def run(
     if outputs is not None:
         _write(outputs, compiled.plan, results)
     if as_json:
-        _print_json(compiled.plan, results, timings, differences)
+        _print_row(compiled.plan, results, timings, differences)
     else:
         _print(compiled.plan, results, timings, differences, everything)
     if differences is not None and (worst := [d for d in differences if not d.close]):
@@ -200,11 +200,10 @@ def _host(array: Array) -> "np.ndarray[Any, Any]":
     return array.stored()
 
 
-def _print_json(
+def _print_row(
     plan: Plan, results: list[Array], timings: list[dict[str, float]], differences: list[Difference] | None
 ) -> None:
     row: dict[str, Any] = {
-        "version": 1,
         "program": plan.name,
         "results": {
             p.name: _as_json(_host(r), p.dtype) for p, r in zip(leaf_ports(plan.results), results, strict=True)
@@ -213,7 +212,7 @@ def _print_json(
     }
     if differences is not None:
         row["reference"] = [{"name": d.name, "difference": d.relative, "close": d.close} for d in differences]
-    click.echo(json.dumps(row))
+    print_json(row)
 
 
 def _print(

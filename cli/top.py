@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import select
 import sys
@@ -15,6 +14,7 @@ import click
 
 from pathways.api.progress_display import can_be_drawn_on
 from pathways.cli.errors import NoTerminal
+from pathways.cli.json_output import json_option, print_json
 from pathways.cli.top_figures import Said, TopFigures, top_figures
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.launch.reach import ask, chosen_address, chosen_keys
@@ -35,7 +35,7 @@ Examples:
 
 @click.command("top", epilog=_EXAMPLE)
 @click.option("--once", is_flag=True, help="Print one frame, after one interval; also where there is no terminal.")
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each frame.")
+@json_option
 @click.option("--interval", type=click.FloatRange(min=0, min_open=True), default=INTERVAL, show_default=True,
               metavar="SECONDS", help="Between two looks.")  # fmt: skip
 def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: Path | None) -> None:
@@ -53,7 +53,10 @@ def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: 
         show_live(look, chosen, interval)
         return
     for figures in looks(look, lambda: time.sleep(interval)):
-        click.echo(_as_json(figures) if as_json else _as_text(figures, chosen))
+        if as_json:
+            print_json(dataclasses.asdict(figures))
+        else:
+            click.echo(_as_text(figures, chosen))
         if once:
             return
 
@@ -66,10 +69,6 @@ def looks(look: Callable[[], Said], pause: Callable[[], object]) -> Iterator[Top
         now = look()
         yield top_figures(now, before)
         before = now
-
-
-def _as_json(figures: TopFigures) -> str:
-    return json.dumps({"version": 1} | dataclasses.asdict(figures))
 
 
 def _as_text(figures: TopFigures, address: str) -> str:

@@ -1,7 +1,6 @@
 """`pwc why`: explains the decisions in a plan."""
 
 import difflib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import click
 
 from pathways.cli.errors import NothingNamed
+from pathways.cli.json_output import json_option, print_json
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.plan.nouns import Decision
 from pathways.dialect.plan.open_plan import open_plan
@@ -32,7 +32,7 @@ MAX_SHOWN_RECORDS = 8
 @click.command("why", epilog=_EXAMPLE)
 @click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the decisions as JSON.")
+@json_option
 def why(path: Path, name: str | None, as_json: bool) -> None:
     """Say what decided a slice, a call, a transfer or a reshard, and what the runner-up would have cost."""
     plan = open_plan(path)
@@ -41,7 +41,7 @@ def why(path: Path, name: str | None, as_json: bool) -> None:
         near = _near(plan.decisions, name or "")
         raise PathwaysError(NothingNamed(name=name or "", known=", ".join(near) or "nothing: the plan is empty"))
     if as_json:
-        click.echo(json.dumps({"version": 1, "placement": plan.placement, "decisions": [_row(d) for d in found]}))
+        print_json({"placement": plan.placement, "decisions": [_row(d) for d in found]})
         return
     if name is None:
         click.echo(plan.placement)

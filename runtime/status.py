@@ -52,8 +52,8 @@ class Status:
                 devices = ", ".join(map(str, island.hung))
                 lines.append(f"  hung      device {devices}: its threads inside XLA stay until this process ends")
             if island.open_ports:
-                ports = f"{island.open_ports} of JAX's transfer server"
-                lines.append(f"  ports     {ports}: whoever reaches one can end its host (docs/clusters-of-machines.md)")
+                warning = "a process that reaches one can end its host (docs/clusters-of-machines.md)"
+                lines.append(f"  ports     {island.open_ports} of JAX's transfer server: {warning}")
             if island.reserved:
                 lines.append(f"  reserved by runs  {readable(island.reserved)}")
             lines += [f"  held by {client}  {readable(size)}" for client, size in sorted(island.held.items())]

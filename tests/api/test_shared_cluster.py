@@ -152,7 +152,7 @@ def test_a_transfer_server_listens_only_when_a_plan_moves_a_large_value() -> Non
             np.testing.assert_allclose(both(x)[0], want, rtol=1e-3)
             assert fresh.becomes(lambda said, ports=ports: [i["open_ports"] for i in said["islands"]] == [ports] * 2)
             shown = pwc_here("status", "--address", fresh.address)[1]
-            assert ("whoever reaches one can end its host" in shown) == bool(ports)
+            assert ("a process that reaches one can end its host" in shown) == bool(ports)
 
 
 def test_connecting_to_a_missing_cluster_is_refused() -> None:

@@ -1,0 +1,47 @@
+"""`pwc stack` shows the stacks of a frozen host by py-spy, or says how to see them."""
+
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+from support.processes import pwc_here
+from support.shared import shared_cluster
+
+from pathways.cli.frozen_hosts import NO_ANSWER, stacks_of_frozen
+
+
+def said(pid: int) -> dict[str, object]:
+    return {"islands": [{"hosts": [{"name": "pod", "pid": pid}, {"name": "well", "pid": 1}]}]}
+
+
+def test_only_hosts_without_an_answer_are_read_by_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text('#!/bin/sh\necho "Thread of $3"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = stacks_of_frozen({"pod": NO_ANSWER, "well": "Thread 1"}, said(77))
+    assert found == {"pod": f"{NO_ANSWER}; by py-spy:\nThread of 77"}
+
+
+def test_without_py_spy_or_a_process_the_text_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "pip install py-spy" in stacks_of_frozen({"pod": NO_ANSWER}, said(77))["pod"]
+    assert "not known" in stacks_of_frozen({"pod": NO_ANSWER}, said(0))["pod"]
+
+
+@pytest.mark.long("a shared cluster is started for it: 6 s")
+def test_the_stacks_of_a_stopped_host_are_asked_of_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text('#!/bin/sh\necho "Thread of $3"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with shared_cluster("islands=2,devices=1") as cluster:
+        pid = cluster.hosts()["island1"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            code, out, _ = pwc_here("stack", "--address", cluster.address)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert code == 0 and f"island1 | Thread of {pid}" in out and "island0 | Thread of" not in out
