@@ -1,4 +1,6 @@
-"""The command `pwc`: one thin module for each command. Logic belongs into `pathways.api` and below."""
+"""Implements `pwc`, the command line of this package, with one small module for each command. A module here only parses
+options and prints results. All other logic belongs into `pathways.api` and the layers below.
+"""
 
 from pathways.runtime import interrupts
 

@@ -1,4 +1,6 @@
-"""`pwc check`: runs every check that needs no devices."""
+"""Implements `pwc check`, which checks a source, a dump of IR, or a plan without any devices. It checks shapes,
+shardings, placement, memory and the order of execution. Users run it before they start a job.
+"""
 
 import click
 

@@ -1,4 +1,6 @@
-"""`pwc cluster`, `pwc status` and `pwc stack`: start, inspect and stop a shared cluster."""
+"""Implements `pwc cluster start`, `stop`, `add`, `remove` and `logs`, `pwc status` and `pwc stack`. With these commands
+users start a cluster that several processes share, inspect it, and stop it.
+"""
 
 import time
 from pathlib import Path
@@ -7,7 +9,7 @@ import click
 
 from pathways.api.shared_cluster import start_on_ray, start_shared
 from pathways.cli.cluster_members import HOST_PORT, join_, keys_
-from pathways.cli.frozen_hosts import NO_ANSWER, stacks_of_frozen
+from pathways.cli.frozen_hosts import stacks_of_frozen
 from pathways.cli.json_output import json_option, print_json
 from pathways.cli.top import INTERVAL, show_live, shows_live, top_
 from pathways.dialect.platforms import PLATFORMS
@@ -21,6 +23,7 @@ from pathways.runtime.launch.reach import ADDRESS, KEYS, ask, chosen_address, ch
 from pathways.runtime.status import read_status
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import Address, read_address
+from pathways.runtime.wire.client_messages import NO_ANSWER
 
 _EXAMPLE = """
 \b

@@ -1,4 +1,6 @@
-"""`pwc cluster keys` and `pwc cluster join`: clusters of several machines."""
+"""Implements `pwc cluster keys` and `pwc cluster join`, for clusters of several machines. The first creates TLS keys
+for the controller, hosts and clients. The second turns this machine into a host of a running cluster.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""The table of `--compare-schedules`: time, bubble and memory of each schedule, and remarks on misleading bubbles."""
+"""Formats the table that `pwc compile --compare-schedules` prints: step time, pipeline bubble and memory of each
+schedule. It adds a remark if a schedule is faster in spite of a larger bubble.
+"""
 
 from collections.abc import Sequence
 

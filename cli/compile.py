@@ -1,4 +1,6 @@
-"""`pwc compile`: compiles a source, or continues from a dump, up to a phase or to a plan."""
+"""Implements `pwc compile`, which compiles a Python source to a plan: a file with the compiled program. It also
+continues from a dump of IR, and can stop after any compilation phase.
+"""
 
 import time
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""`pwc diff`: compares two plans, first as a summary and then line by line."""
+"""Implements `pwc diff`, which compares two plan files. It prints a summary of what moved, was resharded or reordered,
+and then a textual diff.
+"""
 
 import difflib
 from collections import Counter

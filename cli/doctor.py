@@ -1,4 +1,6 @@
-"""`pwc doctor`: checks Python, JAX, plugins and devices, and runs small programs on them."""
+"""Implements `pwc doctor`, which checks the installation on this machine: Python, JAX, plugins and devices. It also
+compiles and runs small programs, and says what to do about each problem.
+"""
 
 import importlib.metadata
 import platform

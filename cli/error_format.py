@@ -1,4 +1,6 @@
-"""Prints errors: as text, or as one line of JSON for tools."""
+"""Implements the option `--error-format` and prints the errors of all commands: as text for people, or as one line of
+JSON for tools. `main.py` calls it when a command fails.
+"""
 
 import json
 from contextvars import ContextVar

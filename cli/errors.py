@@ -1,4 +1,6 @@
-"""Errors of the command line: sources, inputs, names, output."""
+"""Defines the errors of the command line: bad sources, inputs, names and output. The modules of `cli/` raise them, and
+`pwc explain` lists them.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,6 @@
-"""`--split-input-file` and `--verify-diagnostics` of `pwc opt`, with the syntax of mlir-opt."""
+"""Implements the options `--split-input-file` and `--verify-diagnostics` of `pwc opt`, with the syntax of `mlir-opt`.
+Tests of compiler passes use them: comments in the input state the errors that are expected.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,6 @@
-"""`pwc explain`: explains error codes and lists them."""
+"""Implements `pwc explain`, which explains an error code such as PWC0302, or the stability of a public name. Without an
+argument it lists all error codes.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

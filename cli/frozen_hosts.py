@@ -1,12 +1,14 @@
-"""Shows the stacks of hosts that do not answer, by py-spy. `pwc stack` calls it; it changes nothing in the hosts."""
+"""Reads the Python stacks of host processes that do not answer, by running `py-spy` on them. `pwc stack` calls it. It
+must not change anything in these processes.
+"""
 
 import shutil
 import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-NO_ANSWER = "it does not answer"
-"""The text of the controller in place of the stacks of a host that is frozen."""
+from pathways.runtime.wire.client_messages import NO_ANSWER
+
 PY_SPY_TIMEOUT_S = 20.0
 """Limits the time in which py-spy reads the stacks of one process."""
 
@@ -14,10 +16,10 @@ PY_SPY_TIMEOUT_S = 20.0
 def stacks_of_frozen(hosts: Mapping[str, str], status: Mapping[str, Any]) -> dict[str, str]:
     """Returns the stacks of the hosts that did not answer. `hosts` are the answers by name.
 
-    The hosts must be processes of this machine.
+    The controller must be on this machine. A process id of a host on another machine is never looked up here.
     """
-    pids = {host["name"]: host["pid"] for island in status["islands"] for host in island["hosts"]}
-    return {name: _stacks_of(pids.get(name, 0)) for name, text in hosts.items() if text == NO_ANSWER}
+    pids = {h["name"]: h["pid"] for island in status["islands"] for h in island["hosts"] if h["here"]}
+    return {name: _stacks_of(pids[name]) for name, text in hosts.items() if text == NO_ANSWER and name in pids}
 
 
 def _stacks_of(pid: int) -> str:

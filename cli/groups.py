@@ -1,6 +1,5 @@
-"""Shows arguments and results as trees that fit a screen. A row may be a whole subtree.
-
-`pwc inspect` and `pwc run` use it.
+"""Formats the arguments and results of a plan as trees that fit on a screen. A row may stand for a whole subtree of
+parameters. `pwc inspect` and `pwc run` use it.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Inputs of `pwc run`: from .npy and .npz files and the command line, or random."""
+"""Collects the argument values for `pwc run`: from .npy and .npz files, from `--input NAME=VALUE`, from the program's
+example arguments, or random ones.
+"""
 
 import io
 import json

@@ -1,4 +1,6 @@
-"""`pwc inspect`: shows a plan on one screen, in full, or as JSON."""
+"""Implements `pwc inspect`, which prints a plan file. It prints an overview of one screen, all instructions and
+buffers, a dump of the IR, or JSON.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,6 @@
-"""Options that `pwc compile` and `pwc opt` share: printing the IR, times and statistics, pass by pass."""
+"""Defines the options that `pwc compile` and `pwc opt` share for debugging compiler passes. They print the IR before or
+after a pass, the time of each pass, and op counts.
+"""
 
 import functools
 import tempfile

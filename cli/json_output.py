@@ -1,4 +1,6 @@
-"""The `--json` option of all commands that print figures. Every command with the option prints through this module."""
+"""Implements the option `--json` of all commands that print figures. These commands print their JSON object through
+this module, so that each object has a version field.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""`pwc`: the group of commands, which loads commands on demand and maps errors to exit codes."""
+"""Implements the top level of `pwc`: it imports the module of a command only when that command runs. It also turns
+exceptions into error messages and exit codes.
+"""
 
 from importlib import import_module
 from typing import Any

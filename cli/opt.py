@@ -1,4 +1,6 @@
-"""`pwc opt`: runs passes on a dump and prints the result."""
+"""Implements `pwc opt`, which runs chosen compiler passes on a dump of IR and prints the result. It is the counterpart
+of `mlir-opt`, for people who debug or write passes.
+"""
 
 import errno
 import sys

@@ -1,4 +1,5 @@
-"""Standard output and error of `pwc`: a command completes even if its reader has exited or the disk is full.
+"""Guards standard output and standard error of `pwc`. A command completes its work even if the reader of its output has
+exited, or the disk is full. `main.py` calls it around each command.
 
 Output that cannot be written is dropped, and the command continues: the plan is saved, and the exit code is that of the
 work. A reader that closed its end (`| head -1`) is not an error. A full disk is an error, reported once at the end.

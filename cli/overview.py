@@ -1,4 +1,6 @@
-"""The overview of a plan that `pwc inspect` prints by default: one screen for a plan of any size."""
+"""Formats the overview that `pwc inspect` prints by default. It fits on one screen for a plan of any size, because
+similar rows become one.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""`pwc passes`: lists the passes and the placements."""
+"""Implements `pwc passes`, which lists the compiler passes with their options, and the placement policies."""
 
 import inspect
 from dataclasses import fields

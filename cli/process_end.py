@@ -1,4 +1,6 @@
-"""Skips garbage collection of large objects if the process ends with the command."""
+"""Avoids slow garbage collection in commands that build large objects. If the process ends with the command, Python's
+collector never scans these objects (`gc.freeze`). `main.py` and `pwc viz` use it.
+"""
 
 import atexit
 import gc

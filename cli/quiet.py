@@ -1,4 +1,4 @@
-"""The option `--quiet`: disables the progress display, also in a terminal."""
+"""Defines the option `--quiet` of every command, which disables the progress display in a terminal."""
 
 from functools import partial
 

@@ -1,4 +1,6 @@
-"""`pwc run`: runs a plan, or compiles and runs a source."""
+"""Implements `pwc run`, which runs a plan file, or compiles a Python source and runs it at once. It prints or saves the
+results, and can compare them with a slow reference run.
+"""
 
 import contextlib
 import math

@@ -1,4 +1,6 @@
-"""`pwc search`: finds how to split a loss over machines."""
+"""Implements `pwc search`, which finds how to split the training step of a loss over machines. It prints the best
+splits and can write the best one to a file for `pwc compile --choice`.
+"""
 
 from pathlib import Path
 

@@ -1,6 +1,5 @@
-"""Imports a Python source and returns its program or loss.
-
-The commands that compile call it. Exceptions of user code become PWC0802.
+"""Imports the user's Python file or module, and returns the `pw.program` or the loss function that it defines. `pwc
+compile`, `run` and `search` call it. Exceptions of user code become the error PWC0802.
 """
 
 import importlib

@@ -1,4 +1,6 @@
-"""Parses the source argument of a command: a Python file or module with a program, a dump, or a plan."""
+"""Parses the source argument of a command, for example `model.py:step`. A source is a Python file or module with a
+program, a dump of IR, or a plan file.
+"""
 
 import contextlib
 import importlib.util

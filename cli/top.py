@@ -1,4 +1,6 @@
-"""`pwc top`, and `pwc status --watch` in a terminal: shows a running cluster."""
+"""Implements `pwc top`, and `pwc status --watch` in a terminal: a live view of a running cluster, like `top` for
+processes. It polls the cluster's controller and redraws the screen.
+"""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,6 @@
-"""Computes the figures of `pwc top` from two consecutive statuses of a cluster. Pure."""
+"""Computes the numbers that `pwc top` shows, from two consecutive status replies of a cluster's controller: for
+example, runs per second and each client's share of time. Pure functions.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Draws the screen of `pwc top`, through rich: tables of islands, of clients, and of running and waiting runs."""
+"""Draws the screen of `pwc top` with the library rich: tables of islands, of clients, and of running and waiting runs.
+`top.py` calls it for each refresh.
+"""
 
 from collections import Counter
 

@@ -1,4 +1,6 @@
-"""`pwc viz`: draws a plan, a source or a trace."""
+"""Implements `pwc viz`, which draws a plan, the program of a Python source, or runs recorded by `pw.trace`. The output
+is an HTML page, a picture, or text in the terminal.
+"""
 
 import shutil
 import sys

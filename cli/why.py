@@ -1,4 +1,6 @@
-"""`pwc why`: explains the decisions in a plan."""
+"""Implements `pwc why`, which explains decisions of the compiler that a plan file records. Examples are the devices of
+a slice, a transfer or a reshard, and the cost of the best alternative.
+"""
 
 import difflib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,8 @@
-"""The stability of every public name, command, option, environment variable and file format, in one table.
+"""Lists how stable each public name, command, option, environment variable and file format is. `pwc explain` and the
+documentation read this table.
 
-`pwc explain` and the pages of the reference read it; `docs/stability.md` says what the marks promise. A test compares
-the table with the code, so a new public name needs a row here.
+`docs/stability.md` says what the marks promise. A test compares the table with the code, so a new public name needs a
+row here.
 """
 
 from collections.abc import Mapping
@@ -73,16 +74,16 @@ def stability_of(asked: str) -> tuple[str, Stability] | None:
 
     Returns its full name and its stability, or None if no such thing is public.
     """
-    name = asked.removeprefix("pathways.").removeprefix("pw.").removeprefix("pwc ")
-    tables = (
-        (f"pw.{name}", NAMES, "name of Python"),
-        (f"pwc {name}", COMMANDS, "command"),
-        (f"pwc {name}", OPTIONS, "option"),
-        (name, VARIABLES, "environment variable"),
-        (name, FORMATS, "format"),
-    )
-    is_command = asked.startswith("pwc ")
-    for full, table, kind in tables:
-        if name in table and not (is_command and table is NAMES):
-            return full, Stability(table[name], kind)
-    return None
+    of_python = asked.removeprefix("pathways.").removeprefix("pw.")
+    of_pwc = asked.removeprefix("pwc ")
+    if of_python in NAMES and asked == of_pwc:
+        return f"pw.{of_python}", Stability(NAMES[of_python], "name of Python")
+    if asked != of_python:
+        return None
+    if of_pwc in OPTIONS:
+        return f"pwc {of_pwc}", Stability(OPTIONS[of_pwc], "option")
+    group = of_pwc.partition(" ")[0]
+    if group in COMMANDS and "-" not in of_pwc:
+        return f"pwc {of_pwc}", Stability(COMMANDS[group], "command")
+    tables = ((VARIABLES, "environment variable"), (FORMATS, "format"))
+    return next(((asked, Stability(table[asked], kind)) for table, kind in tables if asked in table), None)

@@ -1,6 +1,7 @@
-"""The state of a client: its name, its weight, and whether it is closed or suspended.
+"""Holds the state of a client, which is one of several users of the same devices: its name, its weight, and whether it
+is closed or suspended. The runtime checks the state before each run.
 
-Clients submit runs. `pw.Client` creates the states, and the runtime checks them before each run.
+`pw.Client` creates the states.
 """
 
 import contextvars
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _numbers = itertools.count()
+MAX_LABEL_CHARS = 256
+"""Longer names are cut, so that the number of the client stays part of its label."""
 
 
 @dataclass(eq=False)
@@ -34,7 +37,7 @@ class ClientState:
 
     @property
     def label(self) -> str:
-        return f"{self.name}#{self.number}" if self.number else self.name
+        return f"{self.name[:MAX_LABEL_CHARS]}#{self.number}" if self.number else self.name
 
 
 MAIN = ClientState("main")

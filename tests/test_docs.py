@@ -10,14 +10,23 @@ import pytest
 from support.pages import Block, blocks, matches, run_page
 from support.processes import run_python
 
+from pathways.cli.explain import catalogs
 from pathways.cli.main import main
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+GUIDES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+ERROR_PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs" / "errors").glob("*.md"))
+PAGES = [*GUIDES, *ERROR_PAGES]
 SKIP_REASONS = {
     "it installs",
     "a fragment, which the first hour runs",
     "it needs Shardy's own Python package",
+    "it needs Ray",
+    "it needs several machines",
+    "it needs another jaxlib",
+    "it takes minutes",
+    "it shows a mistake of this compiler",
+    "it needs a hostile process",
 }
 """Allowed reasons for not running a block."""
 
@@ -43,10 +52,28 @@ LANGUAGES = ("python", "console", "text", "toml", "sh", "yaml")
         "docs/reading-a-dump.md",
     ),
 )
-@pytest.mark.parametrize("page", [p for p in PAGES if any(b.language in ("python", "console") for b in blocks_of(p))])
+@pytest.mark.parametrize("page", [p for p in GUIDES if any(b.language in ("python", "console") for b in blocks_of(p))])
 def test_the_code_of_a_guide_runs(page: str) -> None:
     done = run_python("-m", "support.pages", str(ROOT / page), PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.long("each error code is provoked: 1 s each", keep=("2",))
+@pytest.mark.parametrize("hundred", sorted({page[-6] for page in ERROR_PAGES}))
+def test_the_program_of_an_error_page_prints_what_the_page_shows(hundred: str) -> None:
+    """The pages of a hundred codes run in one process, which imports JAX once."""
+    pages = [str(ROOT / page) for page in ERROR_PAGES if page[-6] == hundred]
+    done = run_python("-m", "support.pages", *pages, PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_error_code_has_a_page_with_its_mend() -> None:
+    codes = {error.code for error in catalogs()}
+    assert {Path(page).stem for page in ERROR_PAGES} == codes
+    for page in ERROR_PAGES:
+        text = (ROOT / page).read_text()
+        assert text.startswith(f"# {Path(page).stem}: ") and "\n## Mend it\n" in text, page
+        assert any(b.language in ("python", "console", "text") for b in blocks_of(page)), page
 
 
 def test_skipped_blocks_give_an_allowed_reason() -> None:

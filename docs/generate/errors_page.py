@@ -38,6 +38,7 @@ def _entry(error: type[Diagnostic]) -> Iterator[str]:
     for label, template in (("have", error.have), ("need", error.need), ("try", error.hint)):
         if template:
             yield f"* **{label}**: {_text(template)}"
+    yield f"* **example**: [a program that provokes it, and how to mend it](../errors/{error.code}.md)"
     yield f"* **exit**: {EXITS.format(value=error.exit.value, name=error.exit.name.lower())}\n"
 
 

@@ -1,1 +1,3 @@
-"""Client side of the runtime: loaded plans, their inputs and results, and suspended arrays."""
+"""Implements the client side of the runtime, in the process that calls programs. It loads plans, passes arguments,
+starts runs, and holds the resulting arrays.
+"""

@@ -1,4 +1,5 @@
-"""Binds the arguments of a run to the plan's slots: donated, shared, or copied first.
+"""Assigns the arguments of one call to the buffers that the plan expects. A donated argument is handed over, a shared
+one is only read, and others are copied first. `LoadedPlan` calls it for every run.
 
 `LoadedPlan` has one `Binder` per plan and one `Bound` per run.
 """

@@ -1,6 +1,5 @@
-"""Uniform access to arrays on devices of this process and on hosts in other processes.
-
-Loaded plans, suspension and `pw.Array` use these functions, so that they need not distinguish the two kinds.
+"""Provides the same functions for arrays on devices of this process and for arrays on hosts in other processes: fetch,
+copy, sharding. Loaded plans, suspended clients and `pw.Array` use them.
 """
 
 from typing import Any, TypeAlias

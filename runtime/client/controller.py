@@ -1,6 +1,7 @@
-"""The single controller of a process: machine, store, executables, and the order of all runs (paper, 4.3).
+"""Holds what all loaded plans of a process share: devices, stored arrays, compiled code, and the scheduler that puts
+all runs in one order (paper, section 4.3). The API creates one `Controller` for each process.
 
-The API creates one per process. Loaded plans, `suspend` and `pw.status` use it.
+Loaded plans, `suspend` and `pw.status` use it.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
-"""Applies JAX's debugging settings to runs: transfer guards, debug_nans and debug_infs.
+"""Runs a plan while JAX's debugging settings are on: transfer guards, `jax_debug_nans` and `jax_debug_infs`.
+`pathways/api/stages.py` calls it for each run with such a setting.
 
 A transfer guard covers arguments, which a call moves implicitly. Transfers inside a program are explicit. NaN and
-infinity are checked step by step (host/observe/numbers.py), also on the hosts of a cluster. Called by the API's stages.
+infinity are checked step by step (host/observe/numbers.py), also on the hosts of a cluster.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,7 @@
-"""The interface of engines, which run a loaded plan on devices of this process or on hosts in other processes.
+"""Defines the interface `Engine`, through which a loaded plan runs. One implementation uses devices of this process,
+the other uses hosts in other processes. `LoadedPlan` calls it for every run.
 
-`LoadedPlan` loads an engine and calls it for every run. `Input` calls `prepare_move` for arguments on other devices.
+`Input` calls `prepare_move` for arguments on other devices.
 """
 
 from collections.abc import Callable, Mapping, Sequence

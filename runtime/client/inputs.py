@@ -1,6 +1,5 @@
-"""Checks argument values against the plan's inputs and converts them to their stored form.
-
-Loaded plans and the API call it before values are copied to devices.
+"""Checks the argument values of a call against the types that the plan states, and converts them to the form in which
+devices store them. Loaded plans and the API call it before they copy values to devices.
 """
 
 from typing import Any

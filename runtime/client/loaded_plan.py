@@ -1,6 +1,5 @@
-"""Loads a plan on devices: validates and compiles it once, then runs it as a flat list of prepared calls.
-
-The API's stages call it. It binds arguments, waits for a scheduler slot, enqueues the run and returns handles.
+"""Loads a plan on devices: checks and compiles it once, so that each later call is cheap. A call binds its arguments,
+waits until the scheduler allows the run, enqueues all work, and returns futures. `pathways/api/stages.py` uses it.
 """
 
 import threading

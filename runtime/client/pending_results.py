@@ -1,6 +1,5 @@
-"""Results of a background run: handles that a client holds before the run has made the arrays.
-
-`LoadedPlan` creates them for runs that are not yet enqueued or that wait for host callbacks.
+"""Makes the results of a call whose computations are not enqueued yet, for example because a loop waits for data. The
+client holds handles that are filled later. `LoadedPlan` creates them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
-"""Slots and layouts of a loaded plan's inputs and results, computed once at load.
-
-`LoadedPlan` uses them in every run to place arguments and to describe results.
+"""Describes each argument and result of a loaded plan: its buffer, its devices and its sharding there. It is computed
+once when a plan is loaded. `LoadedPlan` uses it in every run.
 """
 
 from collections.abc import Callable

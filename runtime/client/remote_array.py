@@ -1,6 +1,7 @@
-"""Futures of arrays and runs on hosts in other processes, identified by numbers.
+"""Defines futures for arrays and runs on hosts in other processes. The client knows only their ids, and fetches values
+on request. The remote engine creates them.
 
-The remote engine creates them. `client/arrays.py` gives the rest of the client the same interface as for local arrays.
+`client/arrays.py` gives the rest of the client the same interface as for local arrays.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
-"""Writes arrays of snapshots to files and reads them back, on the hosts that have the devices or in this process.
-
-Called by `pw.save` and `pw.restore`.
+"""Writes the arrays of a snapshot to files and reads them back. The processes that have the devices do the work: hosts
+in a cluster, or else this process. `pw.save` and `pw.restore` call it.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""Stores buffers that outlive a run: opaque handles with reference counts per logical buffer, not per shard.
+"""Stores the arrays that clients hold between runs. It counts references to a logical array, not to its shards, and
+frees the memory with the last one. Loaded plans and the API use it.
 
-Loaded plans and the API hold buffers through it. Several handles may share a buffer: a value returned twice, an
-argument returned unchanged, or a constant. A shared buffer is never overwritten: donating it donates a copy.
+Several handles may share a buffer: a value returned twice, an argument returned unchanged, or a constant. A shared
+buffer is never overwritten: donating it donates a copy.
 """
 
 import _thread

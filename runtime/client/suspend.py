@@ -1,6 +1,5 @@
-"""Suspends and resumes a client: moves its arrays from device memory to the host or to disk, and back.
-
-Called by `pw.Client`. Other clients continue to run.
+"""Suspends and resumes a client: moves its arrays from device memory to host memory or disk, and back later. Other
+clients can use the memory meanwhile. `pw.Client` calls it.
 """
 
 import secrets

@@ -1,1 +1,3 @@
-"""Decides which run may enqueue on which island, and when: controller, admission and scheduling policies."""
+"""Decides which run may enqueue its work on which island, and when, so that many clients can share devices. It has the
+scheduler and the controller of a cluster. It uses neither JAX nor devices.
+"""

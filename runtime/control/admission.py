@@ -1,9 +1,8 @@
-"""Admits runs to the devices of this process: a client's thread waits for a scheduler slot, then enqueues its whole
-run.
+"""Schedules the runs of one process without a cluster. The thread that calls a program waits here until the scheduler
+allows its run, and then enqueues the whole run itself. `Controller` and `LoadedPlan` call it.
 
-`Controller` and `LoadedPlan` call it. There is no scheduler thread, since handing work to one takes 40 us. A thread
-posts an event and processes all posted events, unless another thread is already doing so. No thread waits for a lock,
-so a handle may be dropped anywhere.
+There is no scheduler thread, since handing work to one takes 40 us. A thread posts an event and processes all posted
+events, unless another thread is already doing so. No thread waits for a lock, so a handle may be dropped anywhere.
 """
 
 import threading

@@ -1,6 +1,7 @@
-"""Checks the messages that a client sends to islands through the controller, before they are queued.
+"""Checks the messages that a client sends to hosts through the controller of a cluster. A client may name only its own
+arrays and plans. The dispatcher calls it before it queues the messages.
 
-Called by the dispatcher. An invalid parcel is rejected as a whole.
+An invalid parcel is rejected as a whole.
 """
 
 from collections.abc import Iterable, Sequence

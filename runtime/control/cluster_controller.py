@@ -1,7 +1,8 @@
-"""The controller of a cluster: schedules the runs of many client processes on the cluster's hosts.
+"""Implements the controller of a cluster, to which all client and host processes connect. It schedules the clients'
+runs on the hosts. It must not use JAX.
 
-Runs on one event-loop thread, and must not use JAX. Large inputs and results do not pass through it: clients exchange
-them with the hosts directly.
+It runs on one event-loop thread. Large inputs and results do not pass through it: clients exchange them with the hosts
+directly.
 """
 
 import json
@@ -21,11 +22,12 @@ from pathways.runtime.control.island_changes import IslandChanges
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members, print_note
 from pathways.runtime.control.scheduling import SchedulingPolicy
-from pathways.runtime.control.sessions import ClientNumbers, ClientPeer, ClientSession, KnownPlan
+from pathways.runtime.control.sessions import ClientNumbers, ClientPeer, ClientSession
 from pathways.runtime.errors import ClientClosed
 from pathways.runtime.journal import last_events
 from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.client_messages import NO_ANSWER
 from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import decode, most_bytes, read_expected
 from pathways.runtime.wire.errors import BadMessage, NoCluster
@@ -49,10 +51,6 @@ FIRST_MESSAGE_TIMEOUT_S = 10.0
 """Time limit in seconds for the first message of a connecting process."""
 REUSE_LOOK_S = 1.0
 """Interval of checks whether a client number can be reused."""
-MAX_INTRODUCED = 1 << 16
-"""Maximum number of plans and named clients of a client process."""
-MAX_INTRODUCED_BYTES = 1 << 23
-"""Maximum bytes of the messages that introduce a client's plans. Decoded, they take about 25 times as much memory."""
 OF_CLIENTS = (m.Submit, m.Relayed, m.Hold, m.Cancel, m.Introduce, m.Retire, m.Loaded, m.Ask, m.ChangeIslands)
 """Message types that a client may send."""
 FIRST = (m.Hello, m.ComeIn, m.Ask, m.ChangeIslands)
@@ -263,24 +261,9 @@ class ClusterController:
             case m.Cancel():
                 self.dispatcher.cancel(message.run, read_diagnostic(message.cause))
             case m.Introduce():
-                session.introduced_bytes += size
-                many = len(session.plans) + len(session.inside) >= MAX_INTRODUCED
-                if (many or session.introduced_bytes > MAX_INTRODUCED_BYTES) and session.number:
-                    have = f"{len(session.plans):,} plans and {len(session.inside):,} clients of {session.label(0)}, "
-                    have += f"{session.introduced_bytes:,} bytes"
-                    raise PathwaysError(BadMessage(have_=have, rule="fewer, or plans that are unloaded"))
-                if message.plan < 0:
-                    session.inside[message.number] = message.name
-                elif message.plan <= session.last_plan:
-                    have = f"plan {message.plan} of {session.label(0)} after {session.last_plan}"
-                    raise PathwaysError(BadMessage(have_=have, rule="numbers of plans that rise"))
-                else:
-                    session.last_plan = message.plan
-                    session.plans[message.plan] = KnownPlan(
-                        message.name, message.branches, self.dispatcher.cost_of(message.digest), size=size
-                    )
+                session.introduce(message, size, self.dispatcher.cost_of)
             case m.Retire():
-                self.dispatcher.retire(session, message)
+                session.retire(message.number)
             case m.Loaded():
                 self.dispatcher.loaded(session, message)
             case m.Ask():
@@ -353,7 +336,7 @@ class ClusterController:
     def _stacks(self, answer: Callable[[Any], None]) -> None:
         """Answers with the stacks of all hosts when all have replied, or after two seconds."""
         ranks = list(all_ranks(self.members.all))
-        said = {rank.name: "it does not answer" for rank in ranks}
+        said = {rank.name: NO_ANSWER for rank in ranks}
         missing = {rank.name for rank in ranks if rank.peer is not None}
         told: list[bool] = []
 

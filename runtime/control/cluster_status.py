@@ -1,4 +1,6 @@
-"""Builds the status of a cluster that the controller sends to clients."""
+"""Builds the status of a cluster as a dictionary: islands, hosts, memory, running and waiting runs, clients. The
+controller calls it when `pwc status`, `pwc top` or a client asks for the status.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -59,7 +61,14 @@ def _said_of(session: ClientSession, runs: int, why: str) -> dict[str, Any]:
 
 
 def _hosts_of(member: Member) -> list[dict[str, Any]]:
-    """Returns the hosts of an island for `pwc status`. The process is 0 if it is not known."""
+    """Returns the hosts of an island for `pwc status`. The process is 0 if it is not known.
+
+    `here` tells whether it is a process of the controller's machine.
+    """
+    here = member.process is not None and member.process.is_here
     pids = list(member.process.pids) if member.process is not None else []
     pids += [0] * (len(member.ranks) - len(pids))
-    return [{"name": r.name, "pid": pid, "arrays": r.arrays} for r, pid in zip(member.ranks, pids, strict=True)]
+    return [
+        {"name": rank.name, "pid": pid, "here": here, "arrays": rank.arrays}
+        for rank, pid in zip(member.ranks, pids, strict=True)
+    ]

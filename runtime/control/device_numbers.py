@@ -1,4 +1,6 @@
-"""Numbers all devices of a cluster for the dispatcher. Clients use the numbers to report memory of runs and arrays."""
+"""Numbers the devices of a cluster. Clients use the numbers when they report how much memory their runs and arrays take
+on each device. The dispatcher reads the reports with it.
+"""
 
 from collections.abc import Container, Hashable, Sequence
 

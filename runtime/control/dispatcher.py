@@ -1,7 +1,8 @@
-"""Queues the runs of all clients of a cluster and sends each to its hosts when scheduled, in one order for all hosts.
+"""Queues the runs of all clients of a cluster. When the scheduler allows a run, it sends the run to the hosts, in the
+same order everywhere. The controller calls it.
 
-The controller calls it. It uses the scheduler of a single process (scheduling/), but no thread waits: an event returns
-the runs that begin, and their messages are sent before the next event is processed.
+It uses the scheduler of a single process (scheduling/), but no thread waits: an event returns the runs that begin, and
+their messages are sent before the next event is processed.
 """
 
 import secrets
@@ -149,9 +150,9 @@ class Dispatcher:
                     self._send_after(session, number, Behind(parcel.epoch, parcel.before))
                 return
         self._count_waiting(session, sum(parcel.size for parcel in parcels.values()))
-        session.runs += 1
-        if session.runs > MAX_RUNS_PER_CLIENT:
+        if session.runs >= MAX_RUNS_PER_CLIENT:
             raise PathwaysError(BadMessage(have_=f"{MAX_RUNS_PER_CLIENT:,} runs that have not ended", rule="fewer"))
+        session.count_run(request.client, 1)
         self.runs[message.run] = run
         for number in parcels:
             session.lines[number].append(run)
@@ -198,20 +199,20 @@ class Dispatcher:
         run = self.runs.get(message.run)
         if run is not None and run.session is session and run.life.state in ("behind", "in line"):
             self._count_waiting(session, _size_of(message))
-            run.holds.append(message)
+            run.holds.append((session.label(message.inside), message))
         else:
-            self._hold(session, message)
+            self._hold(session, session.label(message.inside), message)
 
-    def _hold(self, session: ClientSession, message: m.Hold) -> None:
-        held = session.held[session.label(message.inside)]
+    def _hold(self, session: ClientSession, label: str, message: m.Hold) -> None:
+        held = session.held[label]
         for number, size in self.devices.pairs(message.memory):
             if abs(held[number] + size) > MAX_HELD_BYTES:
-                have = f"{size:,} bytes more that {session.label(message.inside)} holds on device {number}"
+                have = f"{size:,} bytes more that {label} holds on device {number}"
                 raise PathwaysError(BadMessage(have_=have, rule=f"at most {MAX_HELD_BYTES:,} in all"))
             held[number] += size
-            said = sum(each[number] for each in session.held.values())
+            session.total[number] += size
             limit = self.ledger.limits.get(self.devices[number], MAX_HELD_BYTES)
-            more = max(0, min(said, limit)) - session.counted[number]
+            more = max(0, min(session.total[number], limit)) - session.counted[number]
             session.counted[number] += more
             if more:
                 self._begin(self.scheduler.hold((self.devices[number],), more))
@@ -274,9 +275,9 @@ class Dispatcher:
                 line.popleft()
             if line and isinstance(line[0], ClusterRun):
                 following[line[0]] = None
-        for held in run.holds:
+        for label, held in run.holds:
             session.waiting_bytes -= _size_of(held)
-            self._hold(session, held)
+            self._hold(session, label, held)
         run.holds.clear()
         for each in following:
             self._line_up(session, each)
@@ -325,17 +326,7 @@ class Dispatcher:
     def _remove(self, run: ClusterRun) -> None:
         """Removes a run that is complete or will not begin."""
         del self.runs[run.request.number]
-        run.session.runs -= 1
-        if (label := run.request.client) in run.session.retired and label not in self._labels_of(run.session):
-            run.session.forget(label)
-
-    def retire(self, session: ClientSession, message: m.Retire) -> None:
-        """Removes a client inside a client's process after its last run completes."""
-        session.retire(message.number, self._labels_of(session))
-
-    def _labels_of(self, session: ClientSession) -> set[str]:
-        """Returns the labels of a client's incomplete runs."""
-        return {run.request.client for run in self.runs.values() if run.session is session}
+        run.session.count_run(run.request.client, -1)
 
     def gone(self, member: Member, cause: Diagnostic) -> None:
         """Completes the partitions of a lost island's runs. Queued runs for the island are refused when scheduled."""
@@ -385,6 +376,7 @@ class Dispatcher:
         for number, size in session.counted.items():
             following += self.scheduler.hold((self.devices[number],), -size)
         session.held.clear()
+        session.total.clear()
         session.counted.clear()
         self._begin(n for n in following if n in self.runs)
 

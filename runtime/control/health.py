@@ -1,6 +1,7 @@
-"""Detects lost hosts, hangs and failed connections between hosts from their messages. Pure, except for one setting.
+"""Detects lost hosts, hangs and failed connections between hosts, from the messages that hosts send. The controller of
+a cluster calls it regularly; clients detect a lost controller with it.
 
-Used by `Members`; a client uses `Silence` for the controller.
+All functions are pure, except for one that reads a setting.
 """
 
 import itertools

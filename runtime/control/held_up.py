@@ -1,4 +1,6 @@
-"""Finds why queued runs of a cluster wait, and refuses runs that can never start. Called by the controller."""
+"""Finds why the queued runs of a cluster wait, for status reports. It also refuses runs that can never start, because
+their own client holds the memory that they need. The controller calls it.
+"""
 
 from collections.abc import Collection
 

@@ -1,7 +1,7 @@
-"""Adds and removes islands of a cluster while clients use it. Runs on the controller's event-loop thread.
+"""Adds islands to a running cluster and removes them, while clients use the cluster. The controller calls it on its
+event-loop thread when a client requests such a change.
 
-The controller calls it for `ChangeIslands` requests. A removed island keeps its number: an island re-added under its
-name gets the same number.
+A removed island keeps its number: an island re-added under its name gets the same number.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Checks which islands may be added to a cluster or removed. Used by `island_changes.py`. Pure."""
+"""Checks if a given island may be added to a running cluster or removed from it, and states the reason if not.
+`island_changes.py` calls it. Pure functions.
+"""
 
 import re
 from collections.abc import Container, Iterator

@@ -1,4 +1,6 @@
-"""The controller's records of islands and their hosts: state, connections and endpoints. Used by all of `control/`."""
+"""Holds the controller's records of the islands in a cluster and of their host processes: state, connection, addresses.
+All of `control/` uses them.
+"""
 
 import json
 import secrets

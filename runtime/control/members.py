@@ -1,8 +1,8 @@
-"""Starts the hosts of a cluster, connects them with each other, monitors them, and replaces lost ones.
+"""Starts the host processes of a cluster, connects them to each other, monitors them, and replaces lost ones. The
+controller of the cluster calls it.
 
-The controller calls it. The hosts of an island are a gang: if one is lost, all are replaced, since the others have
-threads in collectives that never end. Runs entirely on the controller's event-loop thread; replies of hosts are
-delivered to callbacks.
+The hosts of an island are a gang: if one is lost, all are replaced, since the others have threads in collectives that
+never end. Runs entirely on the controller's event-loop thread; replies of hosts are delivered to callbacks.
 """
 
 import hmac

@@ -1,4 +1,6 @@
-"""Connects a `Cluster` with its controller in the same process: passes messages as objects, and wakes no thread."""
+"""Connects a client with the controller of its cluster if both are in one process (`pw.cluster`). Messages are passed
+as Python objects, without a socket or another thread.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Sequence

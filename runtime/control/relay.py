@@ -1,9 +1,10 @@
-"""Forwards the decisions of one host of a run to all hosts of the run, in one order (runtime/host/run/decisions.py).
+"""Forwards the decision of a data-dependent loop or branch from the host that has the value to all hosts of the run.
+All of them receive the decisions in one order. The dispatcher makes one relay for each such run.
 
-The dispatcher creates one relay per run with data-dependent branches. A lost host decides nothing more. All other hosts
-then receive only the cause, so that none continues standalone. A run is cancelled in the same way. A decision to
-continue a loop is held back while another host is more than `AHEAD` iterations slower. Otherwise a fast host would send
-without limit values that a slow host has not received.
+`runtime/host/run/decisions.py` is the other end. A lost host decides nothing more. All other hosts then receive only
+the cause, so that none continues standalone. A run is cancelled in the same way. A decision to continue a loop is held
+back while another host is more than `AHEAD` iterations slower. Otherwise a fast host would send without limit values
+that a slow host has not received.
 
 Hosts that share an island *vote* on inbound values: a value is good if all hosts have received it. They follow
 decisions in one order, also when the run ends early: each loop that they reach is then ended by its name.

@@ -1,23 +1,33 @@
-"""The controller's records of a cluster's clients, their plans, and their ordered queues of messages to islands.
+"""Holds the controller's records of the clients of a cluster: their plans, their runs, and the messages to islands that
+must be sent in order. The controller and the dispatcher use them.
 
-Used by the controller and the dispatcher. A client's runs are sent to an island in the order of submission. Messages
-that must follow a run (for example, a freed array) wait for it. No client waits for another client's messages.
+A client's runs are sent to an island in the order of submission. Messages that must follow a run (for example, a freed
+array) wait for it. No client waits for another client's messages.
 """
 
 import secrets
 from collections import Counter, defaultdict, deque
-from collections.abc import Container
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.control.client_parcels import IslandParcel
 from pathways.runtime.control.member import Rank
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.states import RUN, SESSION, Life
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.ids import MAX_CLIENTS
 from pathways.runtime.wire.load_proofs import new_key
+
+MAX_INTRODUCED = 1 << 16
+"""Maximum number of plans and named clients of a client process."""
+MAX_INTRODUCED_BYTES = 1 << 23
+"""Maximum bytes of the messages that introduce a client's plans. Decoded, they take about 25 times as much memory."""
+UNNAMED = -1
+"""The number of no client. Its label stands for closed clients whose arrays are not all freed."""
 
 
 class ClientPeer(Protocol):
@@ -35,6 +45,13 @@ class Behind(NamedTuple):
 
     epoch: int
     frame: bytes
+
+
+class InsideClient(NamedTuple):
+    """A client inside of a client's process, and the bytes of the message that introduced it."""
+
+    name: str
+    size: int
 
 
 @dataclass(eq=False, slots=True)
@@ -96,8 +113,8 @@ class ClusterRun:
     """Numbers of the hosts that have not completed the run."""
     relay: Relay | None = None
     life: Life = field(default_factory=lambda: Life(RUN))
-    holds: list[m.Hold] = field(default_factory=list[m.Hold])
-    """Reports of bytes of the run's arrays, counted when the run begins."""
+    holds: list[tuple[str, m.Hold]] = field(default_factory=list[tuple[str, m.Hold]])
+    """Reports of bytes of the run's arrays, with the label of their client. They count when the run begins."""
 
 
 @dataclass(eq=False)
@@ -116,8 +133,8 @@ class ClientSession:
         default_factory=lambda: defaultdict(deque[ClusterRun | Behind])
     )
     """Runs and frames that were not sent yet, by island number."""
-    inside: dict[int, str] = field(default_factory=dict[int, str])
-    """Names of the clients inside the process, by number."""
+    inside: dict[int, InsideClient] = field(default_factory=dict[int, InsideClient])
+    """Clients inside the process, by number."""
     plans: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
     last_plan: int = -1
     """Number of the last plan. Numbers must rise: if one was reused after an unload, old proofs would be valid."""
@@ -129,35 +146,72 @@ class ClientSession:
     """Bytes of all queued messages."""
     held: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter[int]))
     """Bytes on devices, by label and device, as the client reports them."""
+    total: Counter[int] = field(default_factory=Counter[int])
+    """Bytes by device that all clients of the process report as held."""
     counted: Counter[int] = field(default_factory=Counter[int])
     """Bytes on each device that the scheduler counts for this client."""
     had: dict[str, Had] = field(default_factory=lambda: defaultdict(Had))
     """Usage by label; removed with the client."""
 
+    runs_of: Counter[str] = field(default_factory=Counter[str])
+    """Incomplete runs by label. Without it, each closed client would cost a search of all runs of the cluster."""
     retired: set[str] = field(default_factory=set[str])
     """Labels of clients inside the process that were closed before all of their runs completed."""
 
-    def retire(self, number: int, in_use: Container[str]) -> None:
-        """Removes a client inside the process. `in_use` are the labels of incomplete runs."""
-        label = self.label(number)
-        if self.inside.pop(number, None) is not None:
-            if label in in_use:
-                self.retired.add(label)
-            else:
-                self.forget(label)
+    def introduce(self, message: m.Introduce, size: int, cost_of: Callable[[str], Cost]) -> None:
+        """Adds a plan, or a client inside the process; the message has `size` bytes. Raises PWC0911 for too many."""
+        self.introduced_bytes += size
+        many = len(self.plans) + len(self.inside) >= MAX_INTRODUCED
+        if (many or self.introduced_bytes > MAX_INTRODUCED_BYTES) and self.number:
+            have = f"{len(self.plans):,} plans and {len(self.inside):,} clients of {self.label(0)}, "
+            have += f"{self.introduced_bytes:,} bytes"
+            raise PathwaysError(BadMessage(have_=have, rule="fewer, or plans that are unloaded"))
+        if message.plan < 0:
+            before = self.inside.get(message.number)
+            self.introduced_bytes -= 0 if before is None else before.size
+            self.inside[message.number] = InsideClient(message.name, size)
+        elif message.plan <= self.last_plan:
+            have = f"plan {message.plan} of {self.label(0)} after {self.last_plan}"
+            raise PathwaysError(BadMessage(have_=have, rule="numbers of plans that rise"))
+        else:
+            self.last_plan = message.plan
+            cost = cost_of(message.digest)
+            self.plans[message.plan] = KnownPlan(message.name, message.branches, cost, size=size)
 
-    def forget(self, label: str) -> None:
-        """Removes the usage of a client inside the process."""
+    def retire(self, number: int) -> None:
+        """Removes a client inside the process after its last run. An unknown number is ignored."""
+        label = self.label(number)
+        if (found := self.inside.pop(number, None)) is None:
+            return
+        self.introduced_bytes -= found.size
+        if self.runs_of[label]:
+            self.retired.add(label)
+        else:
+            self._forget(label)
+
+    def count_run(self, label: str, more: int) -> None:
+        """Counts a run that was submitted (1) or has completed (-1)."""
+        self.runs += more
+        self.runs_of[label] += more
+        if not self.runs_of[label]:
+            del self.runs_of[label]
+            if label in self.retired:
+                self._forget(label)
+
+    def _forget(self, label: str) -> None:
+        """Removes the usage of a client inside the process. Bytes that it still holds count for unnamed clients."""
         self.retired.discard(label)
         self.had.pop(label, None)
-        if label in self.held and not any(self.held[label].values()):
-            del self.held[label]
+        held = self.held.pop(label, None)
+        if held is not None and any(held.values()):
+            self.held[self.label(UNNAMED)].update(held)
 
     def label(self, inside: int) -> str:
         """Returns the label of a client inside the process. It is unique among all client processes."""
         if not self.number:  # the only client process of its cluster
-            return self.inside.get(inside, "main")
-        return f"{self.inside.get(inside, 'client')} of {self.name} {self.number}"
+            return self.inside[inside].name if inside in self.inside else "main"
+        name = self.inside[inside].name if inside in self.inside else "client"
+        return f"{name} of {self.name} {self.number}"
 
     def expected_by(self, rank: Rank) -> m.Expect:
         """Creates the message that announces this client to a host."""

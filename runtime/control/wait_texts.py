@@ -1,6 +1,5 @@
-"""Formats the reason why a run waits: runs before it, or memory that others hold. Pure.
-
-Used for local runs (`Controller`) and for runs of a cluster (`held_up.py`).
+"""Formats why a run waits, as text: other clients' runs are first, or memory is missing. Status reports of a process
+and of a cluster use it. Pure functions.
 """
 
 from collections import Counter

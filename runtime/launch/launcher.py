@@ -1,4 +1,6 @@
-"""The interface between a controller and launchers, which start hosts on this machine or through Ray."""
+"""Defines the interface of a launcher: it starts the host processes of an island, watches and kills them. The
+controller of a cluster calls it. There are launchers for this machine and for Ray.
+"""
 
 import abc
 from collections.abc import Sequence
@@ -14,6 +16,11 @@ class Started(abc.ABC):
     @abc.abstractmethod
     def pids(self) -> Sequence[int]:
         """Returns their process ids by rank; 0 for an unknown process."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the hosts are processes of the controller's machine."""
+        return False
 
     @property
     def comes_by_itself(self) -> bool:

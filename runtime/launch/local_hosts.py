@@ -1,4 +1,6 @@
-"""Starts hosts as processes on the controller's machine. Called by the controller."""
+"""Starts the host processes of an island on the same machine as the controller, watches them and kills them. The
+controller calls it when the cluster starts, and again after a host is lost.
+"""
 
 import subprocess
 import threading
@@ -43,6 +45,10 @@ class LocalHosts(Started):
             if (code := process.poll()) is not None:
                 return why_ended(code, log)
         return ""
+
+    @property
+    def is_here(self) -> bool:
+        return True
 
     @property
     def is_gone(self) -> bool:

@@ -1,4 +1,6 @@
-"""Addresses at which the processes of a cluster listen (a Unix socket, HOST:PORT or both), and their socket options."""
+"""Parses and formats the addresses of processes in a cluster: a Unix socket, HOST:PORT, or both. It also sets the
+options of their sockets.
+"""
 
 import contextlib
 import os

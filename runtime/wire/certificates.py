@@ -1,9 +1,9 @@
-"""Creates a cluster's own certificate authority and the certificates of its members, in folders private to this user.
+"""Creates the TLS certificates of a cluster: its own authority, and a key for the controller, each host and each
+client. Each has a folder that only this user can read. `pwc cluster keys` calls it.
 
-`pwc cluster keys` calls this module; `tls.py` reads the folders. The authority's folder can create members, so it must
-not leave the machine where it was created. A member's folder is copied to the member's machine over a trusted channel:
-a process that has the folder is that member. Creating keys needs the package `cryptography`; reading the folders does
-not.
+`tls.py` reads the folders. The authority's folder can create members, so it must not leave the machine where it was
+created. A member's folder is copied to the member's machine over a trusted channel: a process that has the folder is
+that member. Creating keys needs the package `cryptography`; reading the folders does not.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Messages that clients exchange with a shared controller and with the hosts of its islands.
+"""Defines the messages that clients exchange with the controller and the hosts of a cluster. `messages.py` exports
+them.
 
 The controller and the hosts check every message of a client (`fields.py`) before they act on it.
 """
@@ -18,6 +19,8 @@ from pathways.runtime.wire.fields import (
 )
 from pathways.runtime.wire.message import Message
 
+NO_ANSWER = "it does not answer"
+"""Stands for the stacks of a host that is frozen, in the answer to `Ask` for `stacks`."""
 MAX_CARRIED_BYTES = 1 << 16
 """Arguments up to this size in total are sent together with the run that takes them."""
 WEIGHT = 1 << 20

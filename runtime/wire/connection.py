@@ -1,6 +1,5 @@
-"""A blocking stream of messages, used to connect, to authenticate, or for a single request.
-
-Processes that keep the stream hand it over to their event loop (`peer.py`).
+"""Sends and receives messages on one socket, and blocks while it does. Processes use it to connect and authenticate, or
+for a single request. Afterwards the socket may be passed to the event loop (`peer.py`).
 """
 
 import contextlib

@@ -1,4 +1,6 @@
-"""Identifies the process at the other end: by the system for Unix sockets (Linux), or by its certificate."""
+"""Identifies the process at the other end of a connection: by the operating system for Unix sockets, or by its TLS
+certificate. Controllers and hosts call it when a process connects.
+"""
 
 import socket
 import struct

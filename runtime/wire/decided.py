@@ -1,6 +1,5 @@
-"""Messages about the branches of a run: a decided value, or that nothing more will be decided.
-
-The hosts of a run exchange them through the controller.
+"""Makes the messages about the decisions of a data-dependent loop or branch that several hosts execute: a value was
+decided, or none will be. The hosts of a run exchange them through the controller.
 """
 
 from pathways.dialect.diagnostic_json import write_diagnostic

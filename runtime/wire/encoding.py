@@ -1,7 +1,8 @@
-"""Encodes and decodes messages. A payload is MessagePack; the bytes of a field `blob` follow it unpacked.
+"""Converts messages between processes to bytes (MessagePack) and back, and checks the types of all fields. All
+connections use it. Large array data in a field `blob` is not copied.
 
-`decode` checks the types of all fields, so code that handles messages never sees malformed ones. `check_fields`
-(fields.py) checks the values that a client may send.
+Code that handles messages thus never sees malformed ones. The bytes of a `blob` follow the payload unpacked.
+`check_fields` (fields.py) checks the values that a client may send.
 """
 
 import struct

@@ -1,4 +1,6 @@
-"""Errors of communication between processes: a lost process, a version mismatch, an unsupported request, keys, Ray."""
+"""Defines the errors of communication between processes: a lost process, different versions, invalid keys, a missing
+cluster, problems with Ray. `pwc explain` lists them.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

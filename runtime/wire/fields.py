@@ -1,8 +1,8 @@
-"""Types of message fields, with rules for their values: ownership of ids, ranges of numbers, lengths of texts.
+"""Defines field types for messages that also restrict values: an id must belong to the sending client, a number has a
+range, a text a maximum length. Controllers and hosts check each message of a client against them.
 
-Messages declare their fields with these types. Controllers and hosts call `check_fields` on every message of a client
-before they act on it. A client chooses the ids of its run before any host knows them, so it could name another
-client's.
+Messages declare their fields with these types. The receiver calls `check_fields` before it acts on a message. A client
+chooses the ids of its run before any host knows them, so it could name another client's.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
-"""Frames over a stream: size of the payload, kind of the message, payload. No pickle.
+"""Splits a byte stream into frames, and writes frames. A frame is one message: its size, its kind, its bytes. It never
+uses pickle, because a message may come from another user. `peer.py` and `connection.py` call it.
 
-`peer.py` and `connection.py` read and write frames. A frame that is too large for its kind, or incomplete, fails only
-its own connection.
+A frame that is too large for its kind, or incomplete, fails only its own connection.
 """
 
 import socket

@@ -1,4 +1,6 @@
-"""The identity of a process in its cluster, as written in its certificate: `pathways://CLUSTER/ROLE/NAME`."""
+"""Defines the identity of a process in a cluster, as its TLS certificate states it: `pathways://CLUSTER/ROLE/NAME`. The
+role is controller, host or client. TLS connections check it.
+"""
 
 import re
 from collections.abc import Mapping

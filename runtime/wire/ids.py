@@ -1,6 +1,8 @@
-"""Ids of arrays, plans and runs: 64 bits, whose upper 16 bits are the number of the client that chose the id.
+"""Allocates ids of arrays, plans and runs. An id is a 64-bit number that contains the number of its client, so that
+clients choose ids without asking each other.
 
-In a cluster with one client, the client's number is 0. Ids received from a client are checked (`fields.py`).
+The upper 16 bits are the client's number; it is 0 in a cluster with one client. Ids received from a client are checked
+(`fields.py`).
 """
 
 import threading

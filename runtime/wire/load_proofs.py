@@ -1,4 +1,5 @@
-"""Proofs that a host has loaded a plan: created by the host, presented by the client, checked by the controller.
+"""Makes and checks proofs that a host has loaded a certain plan. The host makes a proof, the client passes it on, and
+the controller of a shared cluster checks it. Without it, a wrong run could block other clients.
 
 A run on only some islands of its plan would wait for values that no host sends. So would a run whose hosts have loaded
 different plans. Runs of other clients would wait after it. A branch whose decision the controller does not forward

@@ -1,8 +1,8 @@
-"""Runs the sockets and timers of a process in one event loop.
+"""Runs the event loop of a process: handles all of its sockets and timers on one thread. Controllers, hosts and clients
+each have one.
 
-Controllers, hosts and clients each have one loop. Only `Loop.run` waits, for the first of all sockets and timers. Other
-threads send messages themselves, and also process events of an in-process controller (`Loop.call`). Waking the loop's
-thread takes longer than a small run.
+Only `Loop.run` waits, for the first of all sockets and timers. Other threads send messages themselves, and also process
+events of an in-process controller (`Loop.call`). Waking the loop's thread takes longer than a small run.
 """
 
 import contextlib

@@ -1,4 +1,5 @@
-"""Base class of all messages, the five messages that processes of different versions exchange, and their versions.
+"""Defines the base class of messages between processes. It also defines the five messages that processes of different
+versions can exchange, for example to report that their versions differ.
 
 A message is a frozen msgspec struct; `decode` (encoding.py) checks its annotations. Declaring a class makes it a
 message. Its kind, one byte in a frame, is its position among all declarations: the five of this file come first and

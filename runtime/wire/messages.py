@@ -1,6 +1,5 @@
-"""The messages between clients, the controller and hosts.
-
-This module declares the messages to and from hosts, and exports those of `message.py` and `client_messages.py`.
+"""Defines the messages to and from hosts, and exports all other messages. All code that sends or handles messages
+imports them from here.
 """
 
 from pathways.runtime.wire.client_messages import *  # noqa: F403  # so that each message is a name of this module

@@ -1,4 +1,5 @@
-"""Message streams of a loop. Data for a peer that does not read is queued, and delays no other stream.
+"""Sends and receives messages on one connection of the event loop, without blocking. If the other process does not
+read, messages to it are queued, and other connections are not delayed.
 
 `receive` is called only on the loop's thread, `on_end` on any thread that holds the loop's lock. Any thread may post.
 """

@@ -1,7 +1,8 @@
-"""Connections between machines: mutual TLS 1.3 over TCP, only among members of one cluster.
+"""Sets up TLS for connections between machines of a cluster. Each end must show a certificate of the same cluster, for
+the role that the other end expects. Controllers, hosts and clients use it.
 
-Each end checks the other's certificate, which the cluster's own authority must have signed for the expected role. A
-host's certificate does not admit a client. System authorities and host names are not used.
+The version is TLS 1.3. The cluster's own authority signs the certificates. A host's certificate does not admit a
+client. System authorities and host names are not used.
 """
 
 import contextlib

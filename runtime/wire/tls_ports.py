@@ -1,6 +1,7 @@
-"""Listens on TCP ports between machines, and connects to them: both ends prove by TLS that they are cluster members.
+"""Listens on a TCP port for processes on other machines, and connects to such ports. Both ends prove by TLS that they
+belong to the cluster. Controllers, hosts and clients use it.
 
-Controllers, hosts and clients use it. A slow handshake must not delay other connections.
+A slow handshake must not delay other connections.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
-"""A stream socket under TLS, for a loop with many sockets on one thread, or for one thread that waits.
+"""Provides a stream socket under TLS that never blocks inside TLS, so that the event loop can serve many of them. It
+can also be used by one thread that waits. `tls_ports.py` creates these sockets.
 
-`tls_ports.py` creates these sockets. TLS works on memory buffers: unsent and incomplete data stays there.
+TLS works on memory buffers: unsent and incomplete data stays there.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
-"""Creates keys and certificates as bytes (PEM, EC P-256).
+"""Generates the keys and X.509 certificates of a cluster, as bytes in PEM format. `certificates.py` calls it for `pwc
+cluster keys`, and writes the bytes to files.
 
-`certificates.py` imports it on demand: it is the only module that needs `cryptography`.
+It is imported on demand, because no other module needs the package `cryptography`.
 """
 
 from datetime import datetime, timedelta

@@ -9,11 +9,13 @@ import pytest
 from support.processes import pwc_here
 from support.shared import shared_cluster
 
-from pathways.cli.frozen_hosts import NO_ANSWER, stacks_of_frozen
+from pathways.cli.frozen_hosts import stacks_of_frozen
+from pathways.runtime.wire.client_messages import NO_ANSWER
 
 
 def said(pid: int) -> dict[str, object]:
-    return {"islands": [{"hosts": [{"name": "pod", "pid": pid}, {"name": "well", "pid": 1}]}]}
+    hosts = [{"name": "pod", "pid": pid, "here": True}, {"name": "well", "pid": 1, "here": True}]
+    return {"islands": [{"hosts": [*hosts, {"name": "far", "pid": 2, "here": False}]}]}
 
 
 def test_only_hosts_without_an_answer_are_read_by_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +23,7 @@ def test_only_hosts_without_an_answer_are_read_by_py_spy(tmp_path: Path, monkeyp
     program.write_text('#!/bin/sh\necho "Thread of $3"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = stacks_of_frozen({"pod": NO_ANSWER, "well": "Thread 1"}, said(77))
+    found = stacks_of_frozen({"pod": NO_ANSWER, "well": "Thread 1", "far": NO_ANSWER}, said(77))
     assert found == {"pod": f"{NO_ANSWER}; by py-spy:\nThread of 77"}
 
 

@@ -47,6 +47,9 @@ def test_a_name_of_python_is_found_by_each_spelling(asked: str) -> None:
 def test_a_command_is_found_by_its_full_name_and_what_is_not_public_is_not_found() -> None:
     assert stability_of("pwc cluster") == ("pwc cluster", ("beta", "command"))
     assert stability_of("pwc compile --emit") == ("pwc compile --emit", ("experimental", "option"))
+    assert stability_of("pwc cluster start") == ("pwc cluster start", ("beta", "command"))
+    assert stability_of("pw.compile") is None and stability_of("pathways.check") is None
+    assert stability_of("pwc nothing") is None and stability_of("PATHWAYS_NOTHING") is None
     assert stability_of("plan.bin") == ("plan.bin", ("beta", "format"))
     assert stability_of("pw.Scheduler") is None
     for marks in (NAMES, COMMANDS, OPTIONS, VARIABLES, FORMATS):

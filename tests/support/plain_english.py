@@ -19,7 +19,7 @@ _RATIO = re.compile(r"SHARE|RATIO|FACTOR|SLOWDOWN|POSITIONS|WEIGHT")
 """Constants that relate two numbers of bytes or seconds."""
 _UNITS = {
     re.compile(r"\b[Ss]econds?\b"): re.compile(r"_(S|MS|US|NS|MINUTES|SECONDS|PER_S|PER_BYTE)$|_S_PER_|_TIMEOUT$"),
-    re.compile(r"\b[Bb]ytes?\b"): re.compile(r"BYTES|_SIZE$|_LIMIT$|_PER_BYTE|_S_PER_BYTE|_S$"),
+    re.compile(r"\b[Bb]ytes?\b"): re.compile(r"BYTES|_SIZE$|_LIMIT$|_PER_BYTE$"),
 }
 _CODE = re.compile(r"`[^`]*`|\[[^\]]*\]\([^)]*\)|https?://\S+")
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n\s*[*|-] ")
@@ -90,18 +90,29 @@ def constants_without_unit(source: str) -> Iterator[tuple[int, str]]:
     """Yields numeric constants whose docstring says that they are seconds or bytes, and whose name does not."""
     body = ast.parse(source).body
     for before, statement in itertools.pairwise(body):
-        if not (isinstance(before, ast.Assign) and isinstance(before.targets[0], ast.Name)):
+        target = _target(before)
+        if target is None:
             continue
         if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
             continue
-        name, text = before.targets[0].id, statement.value.value
-        if not isinstance(text, str) or not name.isupper() or _RATIO.search(name) or not _is_number(before.value):
+        (name, value), text = target, statement.value.value
+        if not isinstance(text, str) or not name.isupper() or _RATIO.search(name) or not _is_number(value):
             continue
         first = text.split(".")[0]
-        for said, unit in _UNITS.items():
-            if said.search(first) and not unit.search(name):
-                yield before.lineno, name
-                break
+        units = [unit for said, unit in _UNITS.items() if said.search(first)]
+        if units and not any(unit.search(name) for unit in units):
+            yield before.lineno, name
+
+
+def _target(statement: ast.stmt) -> tuple[str, ast.expr] | None:
+    """Returns the name and the value of an assignment to one name, annotated or not."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name, value
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            return name, value
+        case _:
+            return None
 
 
 def _is_number(node: ast.AST) -> bool:

@@ -1,1 +1,3 @@
-"""Client side of a cluster: its islands, their hosts, and the connection to its controller."""
+"""Implements the client side of a cluster, whose devices belong to host processes: connections to the controller and to
+the hosts, and arrays and runs there.
+"""

@@ -1,7 +1,5 @@
-"""The client's view of a cluster, whose controller schedules runs in this process or in its own process.
-
-`pw.connect` and `Cluster` use it. Runs, and messages ordered with them, go to the controller. Plans and inputs go to
-the hosts, which return the results.
+"""Represents a cluster to which this process is connected as a client. Runs go to the cluster's controller, which
+schedules them. Plans and arguments go directly to the hosts, which return results. `pw.connect` and `Cluster` use it.
 """
 
 import contextlib
@@ -352,9 +350,10 @@ class Attached(HostedIslands):
         for host in list(self.hosts.values()):
             host.free_now()
             host.lose_late(time.monotonic())
+        closed = self._inside.take_closed()  # before the bytes, so that none of theirs is reported later
         if held := self._held_since():
             self._post(*held)
-        self._inside.tell_retired()
+        self._inside.tell_retired(closed)
 
     def _held_for_run(self) -> list[m.Message]:
         """Returns `_held_since` if runs may wait for memory; otherwise `_tend` reports the bytes a little later."""

@@ -1,6 +1,7 @@
-"""Runs host callbacks of this process's programs when a host requests them, each in its own thread.
+"""Runs a Python function of this process (`jax.pure_callback` and similar) when a computation on a host in another
+process calls it. Each call has its own thread, and the result is sent back. `RemoteHost` calls it.
 
-Called by `RemoteHost` on the loop's thread, which must not wait for a callback.
+The event-loop thread, which calls it, must not wait for a callback.
 """
 
 import json

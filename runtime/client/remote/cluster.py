@@ -1,6 +1,5 @@
-"""Starts a cluster for one client: the controller runs in this process, and each island in processes of its own.
-
-Called by `pw.cluster`.
+"""Starts a cluster that only this process uses. The controller runs in this process, and the hosts of each island in
+processes of their own. `pw.cluster` calls it.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
-"""Records the runs of a cluster: events of the controller and of each host, with all times on one clock.
-
-Called by `pw.trace`.
+"""Records when the controller and each host of a cluster work on which run. It converts the clocks of all processes to
+one. `pw.trace` uses it to write one file for the whole cluster.
 """
 
 import sys

@@ -1,4 +1,6 @@
-"""Sends requests to a controller and waits for its answers. Used by `Attached`."""
+"""Sends requests, such as for the status, to the controller of a cluster, and waits for the answers. `Attached` uses
+it.
+"""
 
 import itertools
 import json

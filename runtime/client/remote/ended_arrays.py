@@ -1,4 +1,6 @@
-"""Collects freed arrays and unloaded plans until their hosts are notified. Used by `RemoteIsland`."""
+"""Collects the ids of arrays and plans that a client no longer needs, until one message tells the hosts to free them.
+`RemoteIsland` uses it.
+"""
 
 import contextlib
 from collections import deque

@@ -1,6 +1,5 @@
-"""The interface of machines whose islands run on hosts in other processes.
-
-`Attached` implements it. The remote engine, the recorder and the API use it to reach hosts and to start runs.
+"""Defines the interface of a machine whose devices belong to hosts in other processes. Engines, recorders and the API
+start runs and reach hosts through it. `Attached` implements it.
 """
 
 import abc
@@ -44,7 +43,7 @@ class RemoteDevice:
 
 
 MAX_CARRIED_IN_LINE_BYTES = 1 << 24
-"""Limit on the argument bytes carried by all queued runs of a client: a quarter of the controller's MAX_WAITING."""
+"""Limit on the argument bytes in all queued runs of a client: a quarter of the controller's MAX_WAITING_BYTES."""
 
 
 class RunParcel(NamedTuple):
@@ -106,7 +105,7 @@ class Hosts(Machine, abc.ABC):
         """Returns the maximum argument bytes sent together with a run. Larger arguments are sent directly to the host
         first.
 
-        The controller disconnects a client whose queued messages exceed its MAX_WAITING.
+        The controller disconnects a client whose queued messages exceed its MAX_WAITING_BYTES.
         """
         return min(self.carried_bytes, MAX_CARRIED_IN_LINE_BYTES // (MAX_RUNS_PER_ISLAND * max(1, len(self.hosts))))
 

@@ -1,10 +1,11 @@
-"""Numbers the clients inside this process for its controller. Used by `Attached`."""
+"""Numbers the `pw.Client`s of this process for the controller of a cluster, which schedules each of them separately.
+`Attached` uses it.
+"""
 
-import contextlib
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.fields import named
@@ -35,11 +36,13 @@ class InsideClients:
         """Records that a client was closed. Any thread may call it."""
         self._closed.append(label)
 
-    def tell_retired(self) -> None:
-        """Notifies the controller of closed clients. Changes of their held bytes must be reported before."""
-        with contextlib.suppress(IndexError):
-            while True:
-                label = self._closed.popleft()
-                with self._telling:
-                    if (number := self._numbers.pop(label, None)) is not None:
-                        self._post(m.Retire(number))
+    def take_closed(self) -> list[str]:
+        """Takes the clients that were closed. What they held must be reported before `tell_retired`."""
+        return [self._closed.popleft() for _ in range(len(self._closed))]
+
+    def tell_retired(self, closed: Sequence[str]) -> None:
+        """Notifies the controller of closed clients."""
+        for label in closed:
+            with self._telling:
+                if (number := self._numbers.pop(label, None)) is not None:
+                    self._post(m.Retire(number))

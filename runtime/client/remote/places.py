@@ -1,6 +1,5 @@
-"""Connects a client to a cluster's controller, and describes the endpoints of the cluster's hosts.
-
-Used by `Attached` and `pw.connect`.
+"""Registers this process as a client with the controller of a cluster. It also reads the addresses of the cluster's
+hosts, which the controller sends. `Attached` and `pw.connect` use it.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""Runs plans on hosts in other processes: one message per host and run in each direction.
+"""Runs loaded plans on hosts in other processes. A run is one message to each host and one back, however large the plan
+is. `engine.py` makes one for each loaded plan.
 
-`load_engine` creates an engine per loaded plan. No array passes through it, except arguments from this process.
+No array passes through it, except arguments from this process.
 """
 
 import secrets

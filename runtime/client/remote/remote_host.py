@@ -1,6 +1,5 @@
-"""The client's connection to one host in another process: requests, arguments, and messages about runs.
-
-`RemoteIsland` has one `RemoteHost` per host of the island.
+"""Holds the client's connection to one host process of a cluster. Plans, arguments, requests and notices about runs go
+through it. `RemoteIsland` has one for each of its hosts.
 """
 
 import itertools

@@ -1,8 +1,7 @@
-"""The hosts of one island, used as one: messages go to all hosts, and an operation completes when all have completed
-it.
+"""Lets the client use all host processes of one island as one. A message goes to all of them, and an operation
+completes when all have completed it. `Attached` creates it.
 
-`Attached` creates the islands, and the remote engine uses them. If one host is lost, all hosts of the island are
-replaced: the others have threads in collectives that never end.
+If one host is lost, all hosts of the island are replaced: the others have threads in collectives that never end.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
-"""Moves arrays between hosts in other processes, from the result of one program to the input of another.
+"""Moves arrays from host to host in a cluster, if one program passes a result to a program on other devices. The values
+do not pass through the client. `client/engine.py`, suspended clients and snapshots call it.
 
-Called by `client/engine.py`, suspension and snapshots. A move is a plan without computations (dialect/plan/move.py):
-the source host offers the pieces, and the target host pulls and joins them. No piece passes through this process.
+A move is a plan without computations (dialect/plan/move.py): the source host offers the pieces, and the target host
+pulls and joins them.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Limits the runs of a client that are in progress on each island of a shared cluster. Used by `Attached`."""
+"""Limits how many runs of this client may be in progress on each island of a shared cluster. Further calls wait.
+`Attached` uses it.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping

@@ -1,6 +1,5 @@
-"""Creates the messages that submit runs and report held memory, and decides when a submission may be delayed.
-
-Used by `Attached`.
+"""Makes the messages with which a client asks the controller of a cluster to schedule a run. If enough runs are in
+progress, messages are delayed, so that one write sends several. `Attached` uses it.
 """
 
 import contextlib

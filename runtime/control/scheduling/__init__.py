@@ -1,4 +1,5 @@
-"""Scheduling policies: decide which run is next on an island. Pure: no clock, no threads, no devices.
+"""Holds the scheduler and its policies, which decide whose run is next on an island. They use no clock, threads or
+devices, so they can be tested alone.
 
 The scheduler calls the policies. Each policy has its own file.
 """

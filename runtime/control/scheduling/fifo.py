@@ -1,4 +1,4 @@
-"""The `fifo` policy: first come, first served."""
+"""Implements the scheduling policy `fifo`: runs start in the order in which clients submit them."""
 
 from typing import ClassVar
 

@@ -1,4 +1,5 @@
-"""Finds the scheduling policy that a user names: a built-in one, a class in a file, or an entry point.
+"""Finds the scheduling policy that the user names: a built-in one, a class in a Python file, or an entry point. A
+controller calls it when it starts.
 
 An error in a user's policy must not reach the host or client whose event called the policy. After its first error,
 which is printed, runs are served first come, first served.

@@ -1,6 +1,5 @@
-"""Counts memory on devices that have a limit: held by clients, and reserved by runs. Pure.
-
-The scheduler owns it; controllers read it.
+"""Counts the bytes that clients hold, and that running programs have reserved, on devices with a memory limit. The
+scheduler starts a run only if its memory is free.
 """
 
 from collections.abc import Hashable, Mapping

@@ -1,4 +1,6 @@
-"""The scheduler's description of a run, and the interface of a scheduling policy."""
+"""Defines what the scheduler knows about a run: its client, islands and memory. It also defines the interface of a
+scheduling policy.
+"""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field

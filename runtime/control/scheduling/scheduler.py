@@ -1,7 +1,9 @@
-"""Schedules the runs of all islands: decides when a run may enqueue on devices. Pure: events in, starts out.
+"""Decides when each run may enqueue its work on devices. It keeps one order of runs on all islands, shares devices
+among clients, and respects memory limits. It has no threads: each event returns the runs that may start now.
 
-`Turns` (local devices) and the dispatcher (clusters) call it. Each island has a queue of waiting runs. All queues have
-the same order (the policy's rank), so that programs over several islands start in the same order everywhere.
+`Turns` calls it in a process without a cluster, and the dispatcher in the controller of a cluster. Each island has a
+queue of waiting runs. All queues have the same order (the policy's rank), so that programs over several islands start
+in the same order everywhere.
 
 The first run in a queue starts under three conditions: no other run is enqueuing on the island, other clients have not
 too much in flight, and its memory is free. Until then the runs after it wait too, so that no run starves. A run over

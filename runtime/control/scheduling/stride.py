@@ -1,5 +1,5 @@
-"""The `stride` policy: proportional share (stride scheduling: Waldspurger and Weihl, 1995; paper, section 5.2, Figure
-9).
+"""Implements the scheduling policy `stride`, which gives each client device time in proportion to its weight
+(Waldspurger and Weihl, 1995; paper, section 5.2). It is the default.
 
 A client's pass is its used time divided by its weight. The client with the lowest pass goes next. A new or returning
 client starts at the current pass, so that no client accumulates time by waiting.

@@ -1,4 +1,6 @@
-"""The scheduler's queues of waiting runs, one per island, by rank. Finding the first takes constant time."""
+"""Implements the scheduler's queues of waiting runs: one for each island, sorted by the rank that the policy gives. The
+first run of a queue is found in constant time.
+"""
 
 import bisect
 from collections import Counter

@@ -1,1 +1,3 @@
-"""Devices: the PJRT layer, island binding, compiled code, transfers, and limits on executions in flight."""
+"""Uses the devices of this process through PJRT: creates and assigns devices, compiles code, moves arrays, and limits
+how many computations are in flight.
+"""

@@ -1,6 +1,5 @@
-"""The compiler's Analyzer: compiles computations with XLA on this host and reads how much memory they need.
-
-`pathways/api/process.py` creates it for the compiler. It never runs a computation.
+"""Compiles computations with XLA to read how much memory they need, without running them. The compiler calls it through
+`pathways/api/process.py`, if this process has devices.
 """
 
 from pathways.dialect.platforms import platform_named

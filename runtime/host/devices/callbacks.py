@@ -1,4 +1,5 @@
-"""Wraps host callbacks (`jax.pure_callback` and similar), so that the watchdog sees them and exceptions are kept.
+"""Wraps the Python functions that computations call (`jax.pure_callback` and similar). While one runs, the watchdog
+sees it, and an exception that it raises is kept for the user.
 
 `host/run/fallible.py` creates the wrappers; the watchdog and hang reports read the callbacks that are running.
 

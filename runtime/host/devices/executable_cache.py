@@ -1,4 +1,5 @@
-"""Caches compiled code by module and devices, for all plans of a process, and loads ready code if it exists.
+"""Compiles each module once for all plans of a process, and keeps the executable. It loads code from the plan or from a
+folder on disk, if that exists, in place of compiling.
 
 The controller and each host have one `Executables`. The loader (`host/load/`) and transfers get all code from it.
 

@@ -1,6 +1,7 @@
-"""Returns the memory of freed arrays to the system, if devices use the memory of this process (CPU).
+"""Returns the memory of freed arrays to the operating system, on platforms whose devices use the memory of this process
+(CPU). A thread does this once a second. `pjrt.py` and `group.py` start it.
 
-`pjrt.py` and `group.py` start it before they create devices. It needs glibc 2.33 or later; without it, it does nothing.
+It needs glibc 2.33 or later; without it, it does nothing.
 
 glibc keeps freed memory in arenas, and each thread allocates from one arena. XLA allocates arrays in all of its threads
 and frees them in others. So a training step whose plan states 2.2 GiB held 6 GiB on 2 cores, and 11 GiB on 16

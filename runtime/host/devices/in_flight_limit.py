@@ -1,8 +1,9 @@
-"""Limits the executions in flight on a device, counted over all programs.
+"""Limits how many computations are enqueued on a device and not done yet, over all programs. A thread that wants to
+enqueue more waits here. Launchers (`host/load/launches.py`) call it before each computation.
 
-Launchers (`host/load/launches.py`) ask a `Gang` before each execution. The limit is set per platform
-(`dialect/platforms.py`). A device runs its executions in order, so one token shows that several are done. The number
-that share a token depends on their duration: each slow execution has its own, so that the watchdog sees progress.
+The limit is set per platform (`dialect/platforms.py`). A device runs its executions in order, so one token shows that
+several are done. The number that share a token depends on their duration: each slow execution has its own, so that the
+watchdog sees progress.
 """
 
 import time
@@ -17,8 +18,8 @@ from pathways.runtime.monitor import Gate
 
 TOKEN_STRIDE = 8
 """Maximum number of executions that share one token. It is lower if the platform's limit is at most this number."""
-QUICK, SLOW = 0.05, 0.5
-"""Seconds. A wait shorter than QUICK lets more executions share a token; after one longer than SLOW, none share."""
+QUICK_WAIT_S, SLOW_WAIT_S = 0.05, 0.5
+"""A wait shorter than the first lets more executions share a token. After one longer than the second, none share."""
 FEW = 16
 """Fewer tokens than this are all kept, since that is cheaper than to search for them in the device queues."""
 _ENDLESS = 1 << 30
@@ -144,7 +145,7 @@ class Gang:
             raise QueueLost
         now = time.monotonic()
         queue.done(oldest, now)
-        if now - begin > SLOW:
+        if now - begin > SLOW_WAIT_S:
             self._stride = 1
-        elif now - begin < QUICK and self._stride < self._most:
+        elif now - begin < QUICK_WAIT_S and self._stride < self._most:
             self._stride = min(self._most, 2 * self._stride)

@@ -1,7 +1,7 @@
-"""The embedded resource manager: binds the abstract islands of a plan to the physical devices of this process.
+"""Assigns devices of this process to the islands that a plan names, and tracks lost devices. On CPU it creates devices
+on demand. It must not enqueue any work.
 
-The controller (`client/controller.py`) and each host process (`host/serve.py`) have one `Machine`. This module never
-enqueues work.
+The controller (`client/controller.py`) and each host process (`host/serve.py`) have one `Machine`.
 
 On CPU, devices are created on demand. When they run out, another PJRT client is added, so that later plans never
 disturb earlier ones. On other platforms, islands are disjoint groups of the host's devices. Programs that name the same

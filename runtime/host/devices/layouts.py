@@ -1,6 +1,7 @@
-"""Layouts of a plan's arrays on the devices of this process.
+"""Finds the devices and the JAX sharding of each array of a plan, on the devices of this process. The loader
+(`host/load/`) does this once for each plan.
 
-The loader (`host/load/`) resolves each layout of a plan once; engines use the result to place arguments and constants.
+Engines use the result to place arguments and constants.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,5 @@
-"""Serializes the values of an array for another process: the whole array, or only the shards of this process.
-
-`host/host.py` calls it when the values of an array are requested.
+"""Copies the values of an array to bytes, to send them to a client: the whole array, or the shards that this process
+has. `host/host.py` calls it for each fetch.
 """
 
 import json

@@ -1,5 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""The runtime's compat module for PJRT: the only module that calls jaxlib's runtime API. The whole runtime uses it.
+"""Wraps jaxlib's PJRT runtime: devices, compilation, execution, copies. No other module of the runtime may call
+jaxlib's runtime API.
 
 Each name below is private or half-private. The public fallback for execution is `jax.stages.Compiled.__call__`, which
 is 10-20 % slower and does not accept a plan's modules. Several of these calls kill the process if they are misused. So

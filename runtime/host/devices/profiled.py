@@ -1,4 +1,5 @@
-"""Extracts from a profile of XLA's profiler when each device worked on which launch. Pure; called by `pjrt.py`.
+"""Reads from a profile of XLA's profiler when each device worked on which computation. `pjrt.py` calls it for
+`pw.trace`. Pure functions.
 
 On CPU, an event of a device's work states launch and device. On GPU, each device has its own plane for its kernels.
 A kernel carries the number of the driver call that started it. That driver call lies inside the event of an execution,

@@ -1,6 +1,7 @@
-"""Writes arrays on devices of this process to files, shard by shard, and reads them back onto any devices.
+"""Writes arrays on devices of this process to files, shard by shard, and reads them back onto any devices. Snapshots
+(`pw.save`) call it, in a client or on a host.
 
-Snapshots call it: `client/saved_buffers.py` in a client, `host/snapshots.py` on a host.
+`client/saved_buffers.py` calls it in a client, and `host/snapshots.py` on a host.
 """
 
 from collections.abc import Callable, Sequence

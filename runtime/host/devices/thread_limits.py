@@ -1,6 +1,5 @@
-"""Counts the threads that this process may still start. XLA ends the process if it cannot start one of its threads.
-
-`islands.py` calls it before it creates devices.
+"""Counts the threads that this process may still start. XLA ends the process if it cannot start a thread. `islands.py`
+calls it before it creates CPU devices.
 """
 
 import contextlib

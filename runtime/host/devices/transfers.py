@@ -1,7 +1,7 @@
-"""Prepares transfers of arrays to another mesh or sharding, as asynchronous copies, cuts and joins on devices.
+"""Prepares how an array moves to other devices or to another sharding: asynchronous copies, slices and concatenations
+on devices. The loader calls it once for each transfer of a plan.
 
-The loader calls it (`host/load/steps.py`, `host/load/edges.py`). A transfer never passes through host memory and never
-waits.
+A transfer never passes through host memory and never waits.
 
 If every target shard is the source shard at the same position, a transfer is one batched copy. Otherwise each source
 device cuts the pieces that other devices need, with one small program per device. One batched copy moves the pieces,

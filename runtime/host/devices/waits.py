@@ -1,6 +1,5 @@
-"""Waits for work on a device; a wait also ends if the device is lost.
-
-The in-flight limit, runs (`host/run/`) and the transfer server use it.
+"""Blocks until a computation on a device is done, or until the device is counted as lost. The in-flight limit, runs
+(`host/run/`) and transports call it.
 
 PJRT's own wait for a token ends only when the execution does. It ignores Ctrl-C and an abandoned execution. So a helper
 thread waits for the token, and the calling thread waits for the helper or for the loss.

@@ -8,8 +8,9 @@ import pytest
 from support.fake_cluster import PLAN, FakeCluster, refused
 
 from pathways.dialect.diagnostic_json import read_diagnostic
+from pathways.runtime.control import sessions
 from pathways.runtime.control.held_up import reasons_to_wait, refuse_hopeless
-from pathways.runtime.control.sessions import ClientSession
+from pathways.runtime.control.sessions import ClientSession, Cost, InsideClient
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import frame_bytes
 from pathways.runtime.wire.errors import HostLost
@@ -198,7 +199,7 @@ def test_the_bytes_that_a_client_holds_count_up_to_the_limit_of_the_device() -> 
     for message, counted in ((m.Hold(0, (0, 70)), 70), (m.Hold(0, (0, 1000)), 100), (m.Hold(0, (0, -1030)), 40)):
         cluster.dispatcher.hold(client, message)
         assert held[device] == counted
-    client.inside[0] = "named later"
+    client.inside[0] = InsideClient("named later", 0)
     cluster.dispatcher.hold(client, m.Hold(0, (0, -40)))
     assert held[device] == 0
     cluster.dispatcher.hold(client, m.Hold(0, (0, -40)))
@@ -238,7 +239,7 @@ def test_runs_have_transfer_numbers_of_the_controllers_own() -> None:
 def test_a_client_inside_of_a_process_is_forgotten_when_its_last_run_has_ended() -> None:
     cluster = FakeCluster(1)
     client = cluster.client()
-    client.inside |= {0: "ann", 1: "bob"}
+    client.inside |= {0: InsideClient("ann", 0), 1: InsideClient("bob", 0)}
     cluster.submit(client, 1, [0])
     cluster.submit(client, 2, [0])
     ann = client.label(0)
@@ -247,9 +248,48 @@ def test_a_client_inside_of_a_process_is_forgotten_when_its_last_run_has_ended()
     cluster.collect_messages()
     cluster.end(0)
     assert set(client.had) == {ann}
-    cluster.dispatcher.retire(client, m.Retire(0))
+    client.retire(0)
     assert set(client.had) == {ann} and set(client.inside) == {1}, "one of its runs has not ended"
     cluster.end(0)
-    cluster.dispatcher.retire(client, m.Retire(1))
-    cluster.dispatcher.retire(client, m.Retire(7))
+    client.retire(1)
+    client.retire(7)
     assert not client.had and not client.inside and not client.held and not client.retired
+
+
+def test_bytes_that_a_closed_client_holds_count_for_unnamed_clients_until_they_are_freed() -> None:
+    cluster = FakeCluster(1, memory=100)
+    client, device = cluster.client(), ("island0", 0)
+    client.inside[0] = InsideClient("ann", 0)
+    cluster.dispatcher.hold(client, m.Hold(0, (0, 60)))
+    client.retire(0)
+    assert list(client.held) == [client.label(sessions.UNNAMED)] and cluster.dispatcher.ledger.held[device] == 60
+    cluster.dispatcher.hold(client, m.Hold(0, (0, -60)))  # with the number of a client that was retired
+    assert not any(any(held.values()) for held in client.held.values()) and not cluster.dispatcher.ledger.held[device]
+
+
+def test_bytes_of_a_queued_run_count_for_the_client_that_reported_them() -> None:
+    cluster = FakeCluster(1, memory=100)
+    one, other = cluster.client(), cluster.client()
+    one.inside |= {0: InsideClient("ann", 0), 1: InsideClient("bob", 0)}
+    for number in range(1, 6):
+        cluster.submit(other, number, [0])
+    waiting = cluster.submit(one, 1, [0])
+    cluster.dispatcher.hold(one, m.Hold(1, (0, 20), waiting))
+    bob = one.label(1)
+    one.retire(1)
+    cluster.collect_messages()
+    while cluster.pending[0]:
+        cluster.end(0)
+        cluster.collect_messages()
+    assert one.held[bob] == {0: 20}
+
+
+def test_a_client_may_introduce_and_retire_clients_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_INTRODUCED", 4)
+    monkeypatch.setattr(sessions, "MAX_INTRODUCED_BYTES", 100)
+    client = FakeCluster(1).client()
+    for number in range(50):
+        client.introduce(m.Introduce(number, -1, f"client{number}", None, ""), 30, lambda digest: Cost())
+        client.introduce(m.Introduce(number, -1, "again", None, ""), 30, lambda digest: Cost())
+        client.retire(number)
+    assert not client.inside and client.introduced_bytes == 0

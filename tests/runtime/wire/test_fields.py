@@ -35,8 +35,8 @@ EMPTY: dict[Any, Any] = {
 }  # fmt: skip
 BEHIND_RUNS = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
 OF_CLIENTS = {
-    m.ComeIn, m.Attach, m.ChangeIslands, m.Introduce, m.Submit, m.Relayed, m.Hold, m.Cancel, m.Ask, m.RunPlan,
-    m.Calling, m.Returned, *BEHIND_RUNS, *MAY,
+    m.ComeIn, m.Attach, m.ChangeIslands, m.Introduce, m.Retire, m.Loaded, m.Submit, m.Relayed, m.Hold, m.Cancel, m.Ask,
+    m.RunPlan, m.Calling, m.Returned, *BEHIND_RUNS, *MAY,
 }  # fmt: skip
 OWNED = [(cls, n) for cls in encoding.MESSAGES for n, rule in rules_of(cls) if isinstance(rule, Owned)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.clusters import PATIENCE
+from support.clusters import PATIENCE, becomes, this_cluster
 from support.processes import start_python
 
 import pathways as pw
@@ -18,8 +18,7 @@ from pathways.api.process import process_policy
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.client.remote.cluster import Cluster
-from pathways.runtime.control import cluster_controller, members
-from pathways.runtime.control.sessions import ClientSession
+from pathways.runtime.control import members, sessions
 from pathways.runtime.launch.local_hosts import LocalLauncher
 
 HANGS = "import threading; threading.Event().wait()"
@@ -97,25 +96,12 @@ def test_an_interrupt_while_a_cluster_ends_leaves_no_folder(monkeypatch: pytest.
 
 
 def test_a_process_may_have_any_number_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_controller, "MAX_INTRODUCED", 8)
-    retired: list[str] = []
-    gone = threading.Event()
-    forget = ClientSession.forget
-
-    def forgotten(session: ClientSession, label: str) -> None:
-        forget(session, label)
-        retired.append(label.partition("#")[0])
-        if len(retired) == 20:
-            assert not session.had and not session.inside, "the controller keeps nothing of closed clients"
-            gone.set()
-
-    monkeypatch.setattr(ClientSession, "forget", forgotten)
+    monkeypatch.setattr(sessions, "MAX_INTRODUCED", 8)
     with pw.cluster(islands=1, devices=1):
         for number in range(20):
             with pw.Client(f"client{number}"):
                 assert float(pw.program(lambda x: x + 1)(np.float32(1))) == 2.0
-        assert gone.wait(PATIENCE)
-    assert retired == [f"client{number}" for number in range(20)]
+        assert becomes(lambda: not this_cluster().ask("status")["clients"][0]["had"]), "it is kept after its close"
 
 
 def test_a_run_that_waits_for_memory_does_not_wait_for_its_own_results() -> None:

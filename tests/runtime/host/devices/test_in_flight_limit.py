@@ -7,8 +7,8 @@ import pytest
 from pathways.runtime.host.devices import in_flight_limit
 from pathways.runtime.host.devices.in_flight_limit import (
     FEW,
-    QUICK,
-    SLOW,
+    QUICK_WAIT_S,
+    SLOW_WAIT_S,
     TOKEN_STRIDE,
     DeviceQueue,
     Gang,
@@ -62,7 +62,7 @@ def test_executions_share_fewer_tokens_where_few_may_be_in_flight(most: int, str
 def test_every_execution_has_a_token_until_waits_are_quick(clock: Clock) -> None:
     queue = DeviceQueue()
     gang = Gang([queue])
-    results = [Result(clock, QUICK / 2) for _ in range(200)]
+    results = [Result(clock, QUICK_WAIT_S / 2) for _ in range(200)]
     dues = [launch(gang, result) for result in results]
     assert dues[:9] == [True] * 9 and max(queue.flying, queue.since) <= 16
     assert [n for _, n in queue.tokens][-1] == 8  # eight share one in the end
@@ -75,7 +75,7 @@ def test_no_more_executions_are_in_flight_than_the_limit(clock: Clock) -> None:
         gang = Gang([queue])
         seen = 0
         for _ in range(100):
-            launch(gang, Result(clock, QUICK / 2))
+            launch(gang, Result(clock, QUICK_WAIT_S / 2))
             seen = max(seen, queue.flying)
         assert seen <= most and queue.flying == sum(n for _, n in queue.tokens) + queue.since
 
@@ -84,14 +84,14 @@ def test_slow_executions_each_have_a_token_again(clock: Clock) -> None:
     queue = DeviceQueue()
     gang = Gang([queue])
     for _ in range(100):
-        launch(gang, Result(clock, QUICK / 2))
+        launch(gang, Result(clock, QUICK_WAIT_S / 2))
     dues: list[bool] = []
     for _ in range(60):
-        dues.append(launch(gang, Result(clock, 2 * SLOW)))
+        dues.append(launch(gang, Result(clock, 2 * SLOW_WAIT_S)))
     assert not all(dues[:8]) and all(dues[-8:]) and queue.moved == clock.now
 
 
-@pytest.mark.parametrize("seconds", [QUICK, SLOW])
+@pytest.mark.parametrize("seconds", [QUICK_WAIT_S, SLOW_WAIT_S])
 def test_waits_between_quick_and_slow_change_nothing(clock: Clock, seconds: float) -> None:
     clock.now = 0.0  # so that the sums below are exact
     gang = Gang([DeviceQueue()])
