@@ -1,1 +1,3 @@
-"""Compiles JAX programs to the pw dialect, then to plans. Never imports the runtime."""
+"""Compiles JAX programs to plans. A plan holds StableHLO modules, and a list of instructions for each island of
+devices. The code here must never import the runtime, which executes plans.
+"""

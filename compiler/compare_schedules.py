@@ -1,6 +1,5 @@
-"""Compiles a program again with other options, up to the plan, and compares the results.
-
-The driver calls it to list all schedules, and to add advice to an out-of-memory error (PWC0302).
+"""Compiles the same program again with every pipeline schedule, or with other options, and collects the results. The
+driver calls it for `--compare-schedules`, and for advice in out-of-memory errors.
 """
 
 from collections.abc import Iterator, Sequence

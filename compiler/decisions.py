@@ -1,4 +1,5 @@
-"""Records the reason for every slice, call, transfer and reshard of a compiled program, for the plan.
+"""Collects the reason for each decision of the compiler: placement, transfers, reshards and calls. The reasons are
+stored in the plan, where `pwc why` reads them.
 
 `compiler/export.py` calls it on IR of phase `plan`. Slices and transfers carry the reason and the runner-up that their
 passes wrote. A call follows its own shardings or the location of its operands. Equal decisions at several steps

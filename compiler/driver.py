@@ -1,4 +1,6 @@
-"""Compiles IR of any phase to a plan, and dumps IR on the way. The command line and the API share it."""
+"""Runs the compiler from IR of any phase up to the plan, and can dump the IR of each phase. The command line and the
+Python API call it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

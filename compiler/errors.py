@@ -1,4 +1,6 @@
-"""Errors of the compiler: each states the fault in the user's program, mesh, placement or options, and the remedy."""
+"""Defines the errors of the compiler. Each states what is wrong in the user's program, mesh, placement or options, and
+what to do about it. `pwc explain` lists them.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

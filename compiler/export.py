@@ -1,4 +1,6 @@
-"""Extracts the `Plan` that the runtime loads from a module of phase `plan`. The driver and the verifier call it."""
+"""Converts IR of the last phase, `plan`, to the `Plan` data that the runtime loads. The driver calls it at the end of a
+compilation, and the verifier to check a plan.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,6 +1,7 @@
-"""Converts instructions of a plan to ops of the IR and back, by the names of their fields.
+"""Converts the instructions of a plan to ops of the compiler's IR and back, by the names of their fields. The pass
+`plan-islands` writes the ops, and `export.py` reads them.
 
-The pass plan-islands writes ops, and `compiler/export.py` reads them. A new instruction needs no code here.
+A new instruction needs no code here.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,5 @@
-"""Observes the passes: prints IR, counts changed ops, and saves the files that reproduce a failure.
-
-`compiler/pass_manager.py` notifies the instruments around every pass.
+"""Defines observers of compiler passes. They print the IR, count changed ops, or save the files that reproduce a
+failure. The pass manager notifies them before and after every pass.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""Defines the order of the passes and runs them: apply, verify, notify the instruments. The driver calls it."""
+"""Defines the order of the compiler passes and runs them. After each pass it verifies the IR and notifies the
+observers. The driver calls it for every compilation.
+"""
 
 import time
 from collections.abc import Sequence

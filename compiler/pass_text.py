@@ -1,6 +1,5 @@
-"""Parses lists of passes: `propagate-shardings,place{policy=pinned},my_order.py:Backwards`.
-
-`pwc compile` and `pwc opt` call it.
+"""Parses a list of passes that a user writes on the command line:
+`propagate-shardings,place{policy=pinned},my_order.py:Backwards`. `pwc compile` and `pwc opt` call it.
 """
 
 import inspect

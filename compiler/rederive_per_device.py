@@ -1,6 +1,5 @@
-"""Derives the one-device modules of an untrusted plan again. `pathways/api/stages.py` calls it on a loaded plan.
-
-Only the whole modules define the behavior of a plan. One-device modules in the file are not trusted.
+"""Builds the one-device modules of a loaded plan again, if another user wrote the plan. Such modules in a file could
+contain anything, so they are not trusted. `pathways/api/stages.py` calls it.
 """
 
 from dataclasses import replace

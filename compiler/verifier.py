@@ -1,6 +1,5 @@
-"""Verifies the IR: the rules of the dialect and, in phase `plan`, those of the plan in the IR.
-
-`compiler/pass_manager.py` calls it after every pass, and `compiler/driver.py` for a dump.
+"""Verifies the IR of a program against the rules of its phase. The pass manager calls it after every pass, and the
+driver for every dump that it reads.
 """
 
 from collections.abc import Iterator

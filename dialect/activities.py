@@ -1,6 +1,6 @@
-"""Records the long-running activities of this process, with progress counts. A progress display may follow them.
+"""Records the work of this process that may take long, such as tracing or compiling, with progress counts. Compiler and
+runtime report here, and the progress display reads it. This module must not know any display.
 
-Compiler and runtime report work here that may take long. This module only keeps state and must not know any display.
 An activity costs less than a microsecond if no display follows.
 """
 

@@ -1,6 +1,7 @@
-"""Limits how far a host may run ahead of other hosts in a loop.
+"""Defines how many iterations of a data-dependent loop a host may run ahead of the slowest host. Memory planning and
+the controller of a cluster use this limit.
 
-plan/part.py counts memory with this limit. The controller's relay and the clients hold hosts back by it.
+`plan/part.py` counts memory with this limit, and `runtime/control/relay.py` holds hosts back by it.
 """
 
 AHEAD = 1

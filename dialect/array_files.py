@@ -1,9 +1,9 @@
-"""Reads and writes the arrays of a snapshot: one folder for each array, one file for each chunk.
+"""Reads and writes the large arrays of a `pw.save` snapshot, in Zarr format: one folder for each array, one file for
+each chunk. Clients and hosts call it, each for the shards that it holds.
 
-`pw.save`, `pw.restore`, hosts and clients call it; several processes may write regions of one array at the same time.
-The format is Zarr 3, as TensorStore writes it: uncompressed, with a checksum for each chunk. A chunk that is missing,
-truncated or changed is an error and never reads as zeros. Element types that numpy does not know are stored as
-integers of their size.
+Several processes may write regions of one array at the same time. The format is Zarr 3, as TensorStore writes it:
+uncompressed, with a checksum for each chunk. A chunk that is missing, truncated or changed is an error and never reads
+as zeros. Element types that numpy does not know are stored as integers of their size.
 """
 
 import importlib

@@ -1,10 +1,10 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
-"""MLIR without JAX: reads the modules of a plan, here and in the vetting process, where importing JAX is too slow.
+"""Wraps jaxlib's MLIR bindings without importing JAX. The checks of the modules in a plan use it. They also run in a
+separate process, where importing JAX would be too slow.
 
-The checks in `plan/modules` use it. It is a compat module of this layer, like `mlir.py`, and must not import JAX.
-`jax.extend.mlir` is the public API of the same names, but it imports all of JAX. That takes five times as long as all
-work of the vetting process. `jax.interpreters.mlir.make_ir_context` fills its contexts with
-`_jax_mlir_ext.register_dialects`, too.
+It is a compat module of this layer, like `mlir.py`, and must not import JAX. `jax.extend.mlir` is the public API of the
+same names, but it imports all of JAX. That takes five times as long as all work of the vetting process.
+`jax.interpreters.mlir.make_ir_context` fills its contexts with `_jax_mlir_ext.register_dialects`, too.
 """
 
 from typing import Any, TypeAlias

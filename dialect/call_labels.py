@@ -1,8 +1,9 @@
-"""Reads and writes the labels of calls as text: actions of a pipeline, and the parts of a merged call.
+"""Reads and writes the text labels of calls in IR and plans. A label states the pipeline action of a call, such as
+`2F3`: stage 2, forward, microbatch 3. A merged call lists the labels of the calls in it.
 
-The compiler writes the labels; hosts, viz and `pwc inspect` read them. An action is written as in PyTorch's pipelining:
-`2F3` is stage 2, forward, microbatch 3. F is forward and B backward. I is the part of a backward that computes the
-gradient of the stage's input. W is the part that computes the gradients of its weights.
+The compiler writes the labels; hosts, viz and `pwc inspect` read them. Actions are written as in PyTorch's pipelining.
+F is forward and B backward. I is the part of a backward that computes the gradient of the stage's input. W is the part
+that computes the gradients of its weights.
 
 A part is `2F3 stage model.py:12 step`, or `- add` without a pipeline and a line. Names have no blanks. A file name may
 have some, so the function of the line comes last.

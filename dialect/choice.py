@@ -1,4 +1,5 @@
-"""Reads and writes choice.toml, which states how a loss is split over machines.
+"""Reads and writes the file choice.toml, which states how a loss is split over machines: pipeline stages, devices,
+microbatches, schedule.
 
 `pwc search` writes the file, and `pwc compile --choice` and `pw.pipeline` read it. An example:
 

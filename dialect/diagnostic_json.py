@@ -1,6 +1,5 @@
-"""Serializes diagnostics as JSON, so that an error keeps its code, texts and user line in another process.
-
-The controller, hosts and clients of the runtime send errors to each other in this form.
+"""Serializes errors as JSON, so that an error keeps its code, its texts and the user's source line in another process.
+The controller, hosts and clients of a cluster send errors in this form.
 """
 
 import json

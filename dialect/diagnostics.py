@@ -1,4 +1,5 @@
-"""Base classes of user-facing errors: a code, the user's source line, and the texts have / need / try.
+"""Defines the base classes of all errors that users see. An error has a code, the user's source line, and three texts:
+what is there, what is needed, what to try.
 
 Every layer raises `PathwaysError` with diagnostics of its own catalog, `*/errors.py`. This module must not import JAX:
 host controllers run without it.

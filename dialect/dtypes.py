@@ -1,4 +1,5 @@
-"""Element types: JAX's names, MLIR's spelling, and sizes in bytes. All layers use it.
+"""Converts element types between JAX's names, MLIR's spelling and numpy, and knows their sizes. It also defines
+`ArrayType`, the shape and element type of an array. All layers use it.
 
 A `dtype` string is the result of `str(aval.dtype)`: `float32`, `bfloat16`, `float8_e4m3fn`, `int4`, `bool`, `key<fry>`,
 `float0`. A PRNG key is stored as its data: `key<fry>[n]` is `uint32[n, 2]`.

@@ -1,6 +1,5 @@
-"""Error catalog of the dialect layer: IR text, topology files, plan files, keys and settings.
-
-Modules of this layer and of the layers above raise these errors. `pwc explain` prints the catalog.
+"""Defines the errors of the dialect layer: invalid IR, topology files, plan files, keys and settings. All layers raise
+them, and `pwc explain` lists them.
 """
 
 from dataclasses import dataclass
@@ -291,6 +290,6 @@ class NoShardy(Diagnostic):
     title: ClassVar[str] = "this jaxlib has no MPMD dialect of Shardy's"
     have: ClassVar[str] = "jaxlib {version}: {problem}"
     need: ClassVar[str] = "a jaxlib with jaxlib._sdy_mpmd, as those of 0.10 to 0.12 from the package index are"
-    hint: ClassVar[str] = "pip install --force-reinstall jaxlib; only programs in Shardy's form need it"
+    hint: ClassVar[str] = "pip install --force-reinstall jaxlib=={version}; only programs in Shardy's form need it"
     version: str
     problem: str

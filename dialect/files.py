@@ -1,4 +1,5 @@
-"""Writes files atomically, for all layers: after a full disk or a kill, the old file is still there.
+"""Writes files atomically: after a full disk or a killed process, the old file is still complete. All layers write
+their files through this module.
 
 A file is written in the same folder under an unpredictable name, and renamed after all its bytes are on the disk. A
 path that is not a regular file (a terminal, a pipe, /dev/stdout) is written to directly.

@@ -1,4 +1,5 @@
-"""Manages the array folder that lies beside a snapshot file and that the file names.
+"""Manages the folder with the large arrays of a snapshot, which lies beside the file that `pw.save` writes. It creates
+the folder, locks it while a process reads or writes, and removes it when no file names it.
 
 `pw.save`, `pw.restore` and the hosts call it. The folder is written first. The file is replaced atomically at the end,
 so it never names an incomplete folder. A folder that no file names is removed.

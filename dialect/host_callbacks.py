@@ -1,8 +1,9 @@
-"""Registry of host callbacks: the Python functions that computations of this process call, by number.
+"""Keeps the Python functions behind `jax.pure_callback` and similar calls in a table, by number. Front ends add the
+functions of a program, and the runtime looks them up to run them.
 
-The front ends register functions, and the runtime finds them by number to run them. A module holds only the index of a
-callback; the computation holds the numbers of its functions. These numbers mean nothing in another process. So a plan
-with callbacks cannot be saved, and its dumps can be compiled in this process only.
+A module holds only the index of a callback; the computation holds the numbers of its functions. These numbers mean
+nothing in another process. So a plan with callbacks cannot be saved, and its dumps can be compiled in this process
+only.
 
 Contexts and plans that name a number keep its function registered. It is removed together with the last of them.
 """

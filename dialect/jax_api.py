@@ -1,7 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-"""JAX's public functions, declared as `Any` for the type checker, because JAX's own stubs are partial.
+"""Exports JAX's public functions as `Any`, because JAX's own type stubs are partial and a type checker would reject
+correct code. The front ends, the API and the runtime import them from here.
 
-Front ends, API and runtime import JAX's functions from here. It must not contain private names of JAX.
+It must not contain private names of JAX.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,9 +1,9 @@
-"""The custom calls that JAX itself emits, one set for each platform. platforms.py and the plan checks use them.
+"""Lists the custom calls (native code by name) that JAX itself emits, one set for each platform. A plan may contain
+only these: the checks of loaded plans refuse all others.
 
-A custom call names native code. XLA finds the name among all functions registered in the process. Some names of XLA
-itself kill the process if they are used in a way that JAX does not (`TopK`, `SliceToDynamic`, `__onednn$...`). So a
-plan may use only the names listed here. They were collected from `jax/_src`, `jax/experimental` and `jaxlib` of jax
-0.10 to 0.12.
+XLA finds the name of a custom call among all functions registered in the process. Some names of XLA itself kill the
+process if they are used in a way that JAX does not (`TopK`, `SliceToDynamic`, `__onednn$...`). So a plan may use only
+the names listed here. They were collected from `jax/_src`, `jax/experimental` and `jaxlib` of jax 0.10 to 0.12.
 
 Host callbacks are left out on purpose. So are `CustomSPMDPartitioning` and `InspectSharding`, which contain addresses
 of the process that wrote them.

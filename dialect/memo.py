@@ -1,7 +1,7 @@
-"""Caches values read from MLIR's attributes and types, and from JAX's objects, because both are slow to read.
+"""Provides decorators that cache what is read from MLIR attributes and types, and from JAX objects, because both are
+slow to read. The dialect, the front ends and viz use them.
 
-The dialect, the front ends and viz decorate readers with it. MLIR caches are per thread, so that no thread clears or
-fills those of another.
+MLIR caches are per thread, so that no thread clears or fills those of another.
 """
 
 import threading

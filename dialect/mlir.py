@@ -1,5 +1,6 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
-"""MLIR through jaxlib's bindings: contexts, parsing and printing. Compiler and dialect use MLIR through this module.
+"""Wraps jaxlib's MLIR bindings: makes contexts, parses and prints modules, reads source locations. Compiler and dialect
+use MLIR only through this module and `bare_mlir.py`, which needs no JAX.
 
 It is the compat module of this layer. `jax.extend.mlir` is the public API of `ir`, `passmanager` and the `func`, `sdy`
 and `stablehlo` dialects. Two functions have no public API. The first makes a context with all of JAX's dialects, as JAX

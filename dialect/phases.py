@@ -1,4 +1,6 @@
-"""The compilation phases of a program, in order. Dump file names and the module attribute `pw.phase` contain them."""
+"""Names the compilation phases of a program, in order: from `trace`, the output of a front end, to `plan`. Dump file
+names and the module attribute `pw.phase` contain these names.
+"""
 
 from enum import StrEnum
 

@@ -1,6 +1,7 @@
-"""Arrays in pieces: several buffers of a program that form one array of the user, cut along an axis.
+"""Describes arrays of the user that a program stores in several buffers, called pieces, cut along one axis. The JAX
+front end decides which arguments and results are stored in this way, and the API joins them again.
 
-The front end decides which arguments and results are in pieces. IR and plans record the pieces, and the API joins them.
+IR and plans record the pieces.
 """
 
 import json

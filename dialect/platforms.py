@@ -1,7 +1,8 @@
-"""The differences between platforms, one row each. Compiler, hosts and `pwc` read them from here.
+"""Lists what differs between platforms (CPU, GPU, TPU), one row for each. Compiler, hosts and `pwc` read the rows; no
+other module may contain facts about a platform.
 
-No other module may contain facts about a platform. A new platform is a new row in `PLATFORMS`. A row has an empty
-`tried` if it was never run. `pwc doctor` prints the row of this host.
+A new platform is a new row in `PLATFORMS`. A row has an empty `tried` if it was never run. `pwc doctor` prints the row
+of this host.
 """
 
 from collections.abc import Mapping

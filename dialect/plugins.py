@@ -1,6 +1,5 @@
-"""Loads a user's plugin: an attribute of a Python file (`my.py:NAME`), or an entry point of `pathways.passes`.
-
-The compiler finds passes and placement policies with it, and the controller finds scheduling policies.
+"""Loads a plugin of the user: an object in a Python file (`my.py:NAME`), or an entry point in the group
+`pathways.passes`. The compiler loads passes and placement policies with it, and controllers load scheduling policies.
 """
 
 import functools

@@ -1,4 +1,5 @@
-"""Makes untrusted text safe to show: escapes characters that a terminal would execute or hide.
+"""Escapes characters in untrusted text that a terminal would execute or hide. It is called for names and messages from
+plans before they are shown.
 
 Names, files and messages of a plan may come from any source. `codec.py` escapes them when it reads a plan, and
 `diagnostics.py` when it prints a message.

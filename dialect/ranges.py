@@ -1,6 +1,7 @@
-"""Formats lists of devices as short text, `0:2048`, `3,1,0`, `4:8,0:4`, with exclusive stops; and parses it.
+"""Formats a list of device numbers as short text, such as `0:2048` or `3,1,0`, and parses it. IR and plans store
+devices in this form, which keeps them small for many devices.
 
-IR and plans store devices in this form, so that their size does not grow with the number of devices.
+The stop of a range is exclusive, as in Python.
 """
 
 import re

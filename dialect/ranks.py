@@ -1,8 +1,8 @@
-"""The hosts of an island: their names, the devices of each, and the pieces sent between two of them. Pure.
+"""Describes the hosts of an island that has more than one: their names, the devices of each, and the pieces of an array
+that two of them exchange. Controller, hosts and clients call it. Pure functions.
 
-Controller, hosts, clients and launchers call it. The devices of an island are split evenly among its hosts, in order.
-Each host is a *rank* of the island. A single host has the name of its island. If `pod` has several hosts, rank 1 is the
-host `pod/1`.
+The devices of an island are split evenly among its hosts, in order. Each host is a *rank* of the island. A single host
+has the name of its island. If `pod` has several hosts, rank 1 is the host `pod/1`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
-"""Computes a reshard: the piece of each source shard that goes to each target device. A pure function of two shardings.
+"""Computes a reshard: which piece of each source shard must be sent to which target device. Hosts compute it when they
+load a plan. It is a pure function of two shardings.
 
-Hosts compute this table when they load a plan, and `pwc inspect` when it shows one. The table must not be stored in IR
-or plans. Their size does not depend on the number of shards (DESIGN: one node a sharded computation).
+The table must not be stored in IR or plans. Their size does not depend on the number of shards (DESIGN: one node a
+sharded computation).
 """
 
 import heapq

@@ -1,6 +1,7 @@
-"""Rewrites the source locations in an MLIR module: renames files, and drops stack lines that are not to be stored.
+"""Rewrites the source locations in an MLIR module, so that plans do not contain paths of this machine. It renames
+files, and drops stack lines of libraries. The front ends call it after lowering.
 
-The front ends call it after lowering, with the file names that sources.py assigns.
+The new names come from `sources.py`.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,6 @@
-"""Figures of a program's schedule. The compiler stores them in IR and plans; `pwc inspect` and viz show them."""
+"""Defines the figures of a pipeline schedule: its name, its idle time (bubble) and its estimated duration. The compiler
+stores them in IR and plans; `pwc inspect` and viz show them.
+"""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Converts shardings and meshes to Shardy's attributes, `#sdy.sharding<@m0, [{"x"}, {}]>`, and back.
+"""Converts shardings and meshes to attributes of Shardy (`#sdy.sharding<@m0, [{"x"}, {}]>`) and back. The compiler and
+the checks of plan modules call it.
 
-The compiler and the checks of plan modules call it. The bindings return plain attributes: each must be cast to its
-class before it is read.
+The bindings return plain attributes: each must be cast to its class before it is read.
 """
 
 from dataclasses import dataclass

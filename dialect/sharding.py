@@ -1,4 +1,5 @@
-"""Shardings as plain data, and the arithmetic of shards. Compiler, plans and runtime share them.
+"""Represents meshes and shardings as plain data, like `jax.sharding.NamedSharding` but without devices, and computes
+the shards. Compiler, plans and runtime share it.
 
 A `MeshSpec` names devices by their *position in the slice*. So a sharding stays valid when its slice is bound to other
 devices. `Sharding` is `jax.sharding.NamedSharding` without JAX devices.

@@ -1,8 +1,9 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownMemberType=false
-"""Imports Shardy's MPMD dialect and its partitioner from jaxlib: a compat module of this layer.
+"""Imports Shardy's MPMD dialect and its partitioner, which are private parts of jaxlib. The MPMD front end and `pwc
+compile --emit` call it.
 
-The MPMD front end and the emitters call it. Neither module has a public API. `jaxlib.mlir._mlir_libs._sdyMpmd`
-registers the dialect. `jaxlib._sdy_mpmd` has the phases of the partitioner, and the lowering to IFRT IR.
+It is a compat module of this layer. Neither module has a public API. `jaxlib.mlir._mlir_libs._sdyMpmd` registers the
+dialect. `jaxlib._sdy_mpmd` has the phases of the partitioner, and the lowering to IFRT IR.
 
 `_sdy_mpmd` is built for Google's source tree, where jaxlib is inside jax: its import needs `jax.jaxlib._jax`. During
 the import, that name is an alias of jaxlib's own module, and it is removed afterwards. Otherwise jaxlib's core would be

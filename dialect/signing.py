@@ -1,4 +1,5 @@
-"""Signs files with an HMAC-SHA256 code, made with a key that only this user has.
+"""Signs files with a key that only this user has (HMAC-SHA256), and checks such signatures. Compiled executables of
+other users are not loaded, and plans of other users are checked more carefully.
 
 The executable cache and plan files use it. Compiled executables are native code and cannot be checked, so hosts load
 only those that this user signed. Plans are data and are checked. A plan with this user's mark was written by this

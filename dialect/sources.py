@@ -1,9 +1,9 @@
-"""Assigns the names that source files have in IR and plans: relative, so that equal programs give equal bytes.
+"""Chooses the names that the user's source files have in IR and plans. The names are relative, so that equal programs
+give equal bytes on all machines. The front ends call it.
 
-The front ends call it. A file's name is relative to the folder above its package, or to the folder of the program's
-own file. A file elsewhere gets the name of its folder, or of its package, as prefix. Files of installed packages have
-no name, and their lines are not stored. During a compilation, the MLIR context also maps each name to the path on this
-machine, for messages.
+A file's name is relative to the folder above its package, or to the folder of the program's own file. A file elsewhere
+gets the name of its folder, or of its package, as prefix. Files of installed packages have no name, and their lines are
+not stored. During a compilation, the MLIR context also maps each name to the path on this machine, for messages.
 """
 
 import os

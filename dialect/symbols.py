@@ -1,4 +1,6 @@
-"""Makes unique symbol names for MLIR modules. The front ends and the emitters call it."""
+"""Makes a symbol name for an MLIR module that is not used there yet. Front ends and emitters call it when they add
+functions or modules.
+"""
 
 from collections.abc import Callable
 

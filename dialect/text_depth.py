@@ -1,8 +1,8 @@
-"""Checks the nesting depth of MLIR text before it is parsed. MLIR's parser recurses, and deep text kills the process.
+"""Checks how deep MLIR text is nested before MLIR parses it, because MLIR's parser recurses, and deep text kills the
+process. `mlir.py` calls it for every text from outside.
 
-mlir.py calls it for every text from outside. It makes one pass over the text, knows strings, comments and aliases, and
-does not recurse. An alias counts with its expansion at each use: a chain of aliases may expand to far more than the
-text.
+It makes one pass over the text, knows strings, comments and aliases, and does not recurse. An alias counts with its
+expansion at each use: a chain of aliases may expand to far more than the text.
 """
 
 import re

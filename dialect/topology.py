@@ -1,7 +1,8 @@
-"""The machines that a plan is compiled for: islands of hosts with devices, and the links between them.
+"""Describes the machines that a plan is compiled for: islands (devices with fast links), the hosts of each island, and
+the network between islands. All layers use it.
 
-All layers use it. A spec is `islands=2,hosts=2,devices=4,kind=cpu,memory=16GiB`, with `devices` per host. A TOML file
-has the same keys, and its islands may differ. `PRESETS` have names, such as `paper-c`.
+A spec is `islands=2,hosts=2,devices=4,kind=cpu,memory=16GiB`, with `devices` per host. A TOML file has the same keys,
+and its islands may differ. `PRESETS` have names, such as `paper-c`.
 
     dcn_gbps = 12.5            # bytes/s between islands, in GB/s
 

@@ -1,8 +1,8 @@
-"""Pytree structures as data: dicts, lists, tuples, None, named tuples, registered classes by name.
+"""Represents pytree structures as plain data, without pickle. The structures of a program's arguments and results are
+stored in IR and plans, and the API rebuilds results with them.
 
-The front end reads them from JAX, IR and plans store them, and the API rebuilds results with them. A plan names
-classes, and reading one must never import them. A class that the process has not already imported becomes a dict, if
-its children have names, or a tuple.
+A plan names classes, and reading one must never import them. A class that the process has not already imported becomes
+a dict, if its children have names, or a tuple.
 """
 
 import json

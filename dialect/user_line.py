@@ -1,7 +1,8 @@
-"""Finds the user's line: the innermost stack frame outside of this package, of JAX and of Python's standard library.
+"""Finds the user's source line for an error: the innermost stack frame outside of this package, JAX and Python's
+standard library. Code in all layers calls it.
 
-Code in all layers calls `caller` to raise an error at that line. A thread that works for a call that has already
-returned has another stack. It passes the line of that call to `on_behalf_of`.
+A thread that works for a call that has already returned has another stack. It passes the line of that call to
+`on_behalf_of`.
 """
 
 import contextlib

@@ -1,4 +1,6 @@
-"""The versions of pathways, jax and jaxlib, read from package metadata without importing any of them."""
+"""States the versions of pathways, jax and jaxlib. It reads them from package metadata and must not import jax, which
+is slow. Plan files and messages between processes contain them.
+"""
 
 from importlib.metadata import version
 

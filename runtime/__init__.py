@@ -1,1 +1,3 @@
-"""Executes plans and returns results. Called by `pathways.api`; never imports the compiler."""
+"""Executes plans (compiled programs) on devices and returns the results. `pathways.api` calls it. The code here must
+never import the compiler.
+"""

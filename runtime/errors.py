@@ -1,4 +1,4 @@
-"""Errors of the runtime: inputs that do not match the plan, plans that do not fit the machine, and failed runs."""
+"""Defines the runtime's errors: wrong inputs, plans that do not fit, failed runs. `pwc explain` lists them."""
 
 from dataclasses import dataclass
 from typing import ClassVar

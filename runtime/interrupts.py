@@ -1,8 +1,9 @@
-"""Delays Ctrl-C while it would interrupt an unfinished update of shared state.
+"""Delays Ctrl-C until an update of shared state is complete. Otherwise the interrupt could leave a lock held or a count
+wrong. The whole runtime marks critical functions with the decorator `uninterrupted`.
 
 Python may raise KeyboardInterrupt between any two instructions of the main thread. An interrupt inside a scheduler
 event or a reference count update leaves a lock held or a queue slot occupied, and blocks every client. The API installs
-the handler. All of the runtime marks its critical functions with `uninterrupted`.
+the handler.
 """
 
 import _thread

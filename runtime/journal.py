@@ -1,7 +1,5 @@
-"""An event log of the process, kept in memory: the last runs and hosts that began, were enqueued, completed or were
-lost.
-
-Hosts, controllers and clients add events. Reports of hangs and of internal errors print them.
+"""Keeps the last events of the process in memory: runs and hosts that began, completed or were lost. Hosts, controllers
+and clients add events. Reports of hangs and of internal errors print them.
 """
 
 import time

@@ -1,4 +1,5 @@
-"""Primitives that wait for one event (`Gate`) or for changes of state guarded by a lock (`Monitor`).
+"""Provides two primitives for waiting threads: `Gate`, for one event, and `Monitor`, for changes of state that a lock
+guards. The whole runtime waits through them.
 
 All of the runtime uses them instead of `threading.Condition`. A Condition is written in Python, so Ctrl-C may interrupt
 it between any two lines, and leave its lock held or released twice. That blocks an event loop, and with it all islands.

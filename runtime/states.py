@@ -1,7 +1,8 @@
-"""State machines of runs, buffers, islands, clients and streams: one transition table each. Pure.
+"""Defines the allowed states and transitions of runs, buffers, islands, clients and connections, in one table each. The
+modules that own these objects report events here. An event that is not allowed raises an error.
 
-The modules that own these objects (scheduler, store, sessions, peers, hosts) report events to `Life.turn`. An event
-that the table does not allow in the current state is a bug of this package: it raises, and the state does not change.
+These modules are the scheduler, the store, sessions, peers and hosts. An event that is not allowed is a bug of this
+package, and the state does not change.
 """
 
 from collections.abc import Mapping

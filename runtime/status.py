@@ -1,4 +1,5 @@
-"""The status of a process: islands, their queues, and bytes held by each client. Prints as a table.
+"""Builds the table that `pw.status()` returns: the islands of this process or cluster, the programs that run and wait
+there, and the bytes that each client holds.
 
 `pw.status()` and `pwc status` show it, for devices of this process or as received from a cluster's controller.
 """

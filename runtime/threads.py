@@ -1,4 +1,4 @@
-"""Starts threads and reports if the interpreter refuses to start one. Used by all of the runtime."""
+"""Starts threads, and reports an error if that fails. The whole runtime starts its threads here."""
 
 import threading
 from collections.abc import Callable

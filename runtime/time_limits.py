@@ -1,4 +1,6 @@
-"""Reads time limits in seconds from environment variables, for heartbeats, watchdogs and host callbacks."""
+"""Reads time limits in seconds from environment variables, such as PATHWAYS_HOST_TIMEOUT. Heartbeats, watchdogs and
+host callbacks use them.
+"""
 
 import contextlib
 import os

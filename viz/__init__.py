@@ -1,4 +1,3 @@
-"""Draws plans and their recorded runs: HTML pages, drawings, text, and files for other viewers.
-
-The `visualize` methods of the API and `pwc viz` use it.
+"""Draws plans and recorded runs, as HTML pages, pictures, text, and files for other viewers. The `visualize` methods of
+the API and `pwc viz` use this package.
 """

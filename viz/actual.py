@@ -1,4 +1,6 @@
-"""Reads recorded runs from the file that `pw.trace` and `pwc run --trace` write."""
+"""Reads recorded runs from the file that `pw.trace` and `pwc run --trace` write, so that they can be drawn below the
+planned schedule.
+"""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Errors of drawing: unknown file types, missing packages, invalid traces, missing data."""
+"""Defines the errors of drawing: an unknown file type, a missing package, an invalid trace file, or nothing to draw."""
 
 from dataclasses import dataclass
 from typing import ClassVar

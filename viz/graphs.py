@@ -1,4 +1,5 @@
-"""The dataflow of a program at each phase: calls, and the values passed between them. Pure.
+"""Builds the dataflow graph that a picture shows, for each compilation phase of a program: its calls, and the values
+that they pass on. Pure functions.
 
 A transfer is not a node but an attribute of its edge: destination, route and bytes of the value.
 """

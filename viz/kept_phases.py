@@ -1,4 +1,6 @@
-"""Builds the dataflow of the phases whose dumps a plan contains."""
+"""Builds the dataflow graphs of earlier compilation phases from the IR dumps in a plan file. `pwc viz` and
+`Compiled.visualize` call it for plans that have dumps.
+"""
 
 from pathways.compiler.collector import collector_paused
 from pathways.dialect.ir.program import ProgramIR

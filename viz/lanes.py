@@ -1,4 +1,6 @@
-"""The rows of a drawn schedule: for each island, groups of devices with the same tasks. Pure."""
+"""Groups the devices of each island that execute the same tasks, so that a drawn schedule has one row for all of them.
+Pure functions.
+"""
 
 from dataclasses import dataclass
 

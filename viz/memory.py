@@ -1,4 +1,6 @@
-"""Live bytes of the devices of an island over the steps of a plan, by owner. Pure."""
+"""Computes, for a picture, the live bytes of each device over the instructions of a plan, and what the bytes are for.
+Pure functions.
+"""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,6 @@
-"""Records the dataflow of a program at each phase of its compilation."""
+"""Compiles a program and keeps its dataflow graph after each compilation phase. `pwc viz` and the `visualize` methods
+call it for programs that they can compile.
+"""
 
 from dataclasses import dataclass, field
 

@@ -1,6 +1,7 @@
-"""`Picture`: the drawing of a program, shown in a notebook or saved to a file.
+"""Defines `Picture`, which the `visualize` methods of the API return. A notebook displays it, and `save` writes a file
+whose suffix chooses the format.
 
-The API and `pwc viz` create it through `pictures.py` and `pathways.api.pictures`.
+`pwc viz` creates one, too, through `pictures.py`.
 """
 
 from collections.abc import Callable

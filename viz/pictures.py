@@ -1,6 +1,5 @@
-"""Builds pictures of plans and of traces, with notes on what they cannot show.
-
-Called by the API and by `pwc viz`.
+"""Makes a `Picture` from a plan or from a recorded trace, with notes on what it cannot show. The `visualize` methods of
+the API and `pwc viz` call it.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Simulates the tasks of a plan without delays: their times, and the cause of each gap. Pure."""
+"""Simulates a plan in the best case: each task starts as soon as its operands are ready and its devices are free.
+Pictures show the result as the planned schedule, with the cause of each gap. Pure functions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

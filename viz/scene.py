@@ -1,4 +1,6 @@
-"""The input of a drawing: program, plan and recorded runs. Views are computed lazily."""
+"""Holds everything that a picture shows: the program, its plan and recorded runs. Graphs and schedules are computed
+when a writer in `render/` needs them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
-"""The tasks of a plan and their dependencies: computations, transfers, branches. Pure.
+"""Lists the tasks of a plan (computations, transfers, branches) and which tasks each waits for. Drawings and
+simulations of the schedule start from this list. Pure functions.
 
 Only the program's own streams have tasks: the work of a branch depends on data.
 """

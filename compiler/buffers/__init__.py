@@ -1,1 +1,3 @@
-"""Plans the buffers of a program: lifetimes, the owner of each, and the instruction streams that use them."""
+"""Plans the memory of a program: how long each buffer lives, what it belongs to, and which instructions use it. The
+last passes of the compiler call this package.
+"""

@@ -1,4 +1,5 @@
-"""Finds, for each value, the step that makes it, its last use, and whether that use may overwrite it. Pure.
+"""Finds when each value of a program is made and when it is used for the last time. It also finds if that last use may
+overwrite (donate) the buffer. Buffer planning calls it. Pure functions.
 
 `streams.py` and the pass `plan_islands` use it.
 """

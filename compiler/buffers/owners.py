@@ -1,4 +1,6 @@
-"""Attributes the memory of each value to an owner, in the user's own words. `streams.py` uses it."""
+"""Names what the memory of each value is for, in words that the user knows: parameters, activations of a microbatch,
+gradients. `streams.py` stores these names in the plan, for memory reports.
+"""
 
 import re
 from dataclasses import replace

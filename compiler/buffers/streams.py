@@ -1,4 +1,5 @@
-"""Plans the streams of all islands, in the plan's data types: slots, births and deaths, donation, instructions. Pure.
+"""Makes the list of instructions that each island executes. It also gives every value a buffer, and decides when the
+buffer is freed or donated. The pass `plan-islands` calls it. Pure functions.
 
 The pass `plan_islands` calls `plan_streams`; `rematerialize` calls `device_peaks`.
 """

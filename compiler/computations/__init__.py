@@ -1,1 +1,3 @@
-"""Transformations and analyses of one computation (a StableHLO module): inline, merge, split, propagate, count."""
+"""Analyzes and transforms single StableHLO modules: inlines, merges and splits them, propagates shardings, counts
+flops. The compiler passes call this package. One module is one computation of a program.
+"""

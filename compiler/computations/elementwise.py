@@ -1,4 +1,6 @@
-"""Elementwise operations of StableHLO, and of CHLO, JAX's own dialect."""
+"""Lists the elementwise operations of StableHLO, and of CHLO, JAX's own dialect. Analyses of this folder look
+operations up in it.
+"""
 
 _STABLEHLO = """
 abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential

@@ -1,4 +1,5 @@
-"""Counts the floating-point operations of a StableHLO module on the IR. Placement and cost estimates use it.
+"""Counts the floating-point operations of a StableHLO module by reading its IR. Placement and the cost estimates of
+schedules call it during compilation.
 
 `lowered.cost_analysis()` is not used: it counts the body of a loop once, and changes with the version of XLA. It also
 needs JAX's own lowering, which a dump does not have. Here the body of a loop is counted once per iteration, if the IR

@@ -1,4 +1,5 @@
-"""Inlines all functions that a computation calls. Other modules of this folder use it.
+"""Returns a copy of a StableHLO module in which all function calls are inlined. `localize.py`, `split.py` and
+`temporaries.py` call it first.
 
 MLIR's own `inline` pass inlines no call, because jaxlib does not register the extension that it needs.
 """

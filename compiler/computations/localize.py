@@ -1,9 +1,10 @@
-"""Rewrites a computation for one device, if its devices need no data from each other.
+"""Rewrites a sharded StableHLO module as a module for one device, if no device needs data of another. The pass
+`per_device` calls it, because it is cheaper to start such devices one by one.
 
 Starting a gang costs more than starting its devices one by one (seven times on CPU). A gang is only worth it if the
-devices meet in a collective. The pass `per_device` calls `localize`. From the shardings of the arguments, it derives
-the sharding of every value, as long as each operation needs only local shards. It then writes the computation again,
-for one device and its shards. If this fails, as with any collective, the result is None.
+devices meet in a collective. From the shardings of the arguments, `localize` derives the sharding of every value, as
+long as each operation needs only local shards. It then writes the computation again, for one device and its shards. If
+this fails, as with any collective, the result is None.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,5 @@
-"""Merges several computations into one: a module whose @main calls the computations of its parts.
-
-The pass `merge_calls` uses it.
+"""Merges several StableHLO modules into one, whose @main calls the others. The pass `merge_calls` uses it to turn
+consecutive calls on the same devices into one executable.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Runs Shardy's propagation on a clone of one computation, and reads back only the shardings of @main's signature.
+"""Runs Shardy's sharding propagation inside one StableHLO module. It works on a copy, and returns only the shardings of
+@main's arguments and results. The pass `propagate_shardings` calls it.
 
-The pass `propagate_shardings` uses it. Two guards prevent a crash of the process, or a module that does not compile.
-The pipeline runs on the nested module itself, which has a @main. It never runs on the original, which would keep
-`sdy.reshard` ops.
+Two guards prevent a crash of the process, or a module that does not compile. The pipeline runs on the nested module
+itself, which has a @main. It never runs on the original, which would keep `sdy.reshard` ops.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Reads the signature of a computation from the IR: types, shardings, and the axes of its mesh.
+"""Reads the types and shardings of @main's arguments and results from a StableHLO module, and the axes of its mesh.
+Code that writes plans or Shardy's MPMD text calls it.
 
 `export.py`, `emit/mpmd_text.py` and the pass `per_device` use it.
 """

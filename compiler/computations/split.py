@@ -1,7 +1,7 @@
-"""Splits a computation in two by its results: the first half makes some results, the second half the others.
+"""Splits one StableHLO module in two: the first makes some of the results, the second makes the others. The pass
+`split_backward` uses it to separate input gradients from weight gradients.
 
-The pass `split_backward` uses it. Values that both halves need are computed in the first half and passed on. Cheap
-operations are computed again instead.
+Values that both halves need are computed in the first half and passed on. Cheap operations are computed again instead.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,5 @@
-"""Finds the temporary memory of executables, without arguments and results: asks XLA, or estimates it.
+"""Finds how much temporary memory the executable of a computation needs, besides arguments and results. It asks XLA if
+devices are available, and estimates otherwise. Passes that plan memory call it.
 
 The passes `rematerialize` and `plan_islands` call it.
 """

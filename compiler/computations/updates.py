@@ -1,8 +1,9 @@
-"""Finds results of a computation that are updated arguments, such as a new parameter or a running sum.
+"""Finds results of a computation that are an updated argument, such as a new parameter or a running sum. Such a result
+can overwrite its argument in place. Buffer planning uses this to choose donations.
 
-`buffers/liveness.py` uses it for donation. XLA writes such a result over its argument in place. If XLA only knows that
-the argument's memory is free, it takes any result of the same size for it. For example, a new parameter takes an old
-moment. XLA then first copies the data that would be overwritten before it is read.
+XLA writes such a result over its argument in place. If XLA only knows that the argument's memory is free, it takes any
+result of the same size for it. For example, a new parameter takes an old moment. XLA then first copies the data that
+would be overwritten before it is read.
 """
 
 from collections import Counter

@@ -1,1 +1,3 @@
-"""Writes programs for other compilers: as a module of Shardy's MPMD dialect, and as IFRT IR."""
+"""Writes a compiled program in the formats of other compilers: Shardy's MPMD dialect, and IFRT IR. `pwc compile --emit`
+uses this package.
+"""

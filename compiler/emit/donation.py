@@ -1,8 +1,9 @@
-"""Finds the operands that a fragment may overwrite: values that nothing reads after any of its calls.
+"""Finds the operands that a function of the emitted MPMD module may overwrite. No call of the function may leave such
+an operand for a later reader. `mpmd_text.py` calls it.
 
-`mpmd_text.py` uses it. Shardy states donation on the called function, so it must hold for all calls. If a result has
-the operand's type and sharding, the result takes the operand's buffer (`tf.aliasing_output`). Otherwise only the memory
-is free (`jax.buffer_donor`).
+Shardy states donation on the called function, so it must hold for all calls. If a result has the operand's type and
+sharding, the result takes the operand's buffer (`tf.aliasing_output`). Otherwise only the memory is free
+(`jax.buffer_donor`).
 """
 
 from collections.abc import Sequence

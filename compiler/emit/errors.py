@@ -1,4 +1,6 @@
-"""Errors of writing a program for Shardy."""
+"""Defines the errors of `pwc compile --emit`: programs that Shardy's MPMD dialect cannot express, or that Shardy
+refuses.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,6 @@
-"""The forms in which `pwc compile --emit` writes a program for other compilers. The driver calls `form_text`."""
+"""Lists the output formats of `pwc compile --emit`: Shardy's MPMD dialect, and IFRT IR. The driver calls `form_text` to
+write a program in one of them.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias

@@ -1,4 +1,5 @@
-"""Writes computations as the functions that `mpmd.fragment_call` runs. `mpmd_text.py` uses it.
+"""Writes each computation of a program as MLIR functions in the emitted MPMD module, which `mpmd.fragment_call` runs.
+`mpmd_text.py` calls it.
 
 A function is a computation's @main; its helpers become functions, too. All functions of a module share its symbols.
 Meshes with the same axes share one symbol, since two equal meshes under two names do not compile.

@@ -1,6 +1,5 @@
-"""Checks emitted programs with Shardy: its verifier reads the MPMD text, and its lowering makes IFRT IR of it.
-
-`forms.py` lists both modules as forms of `--emit`.
+"""Parses emitted MPMD text, checks it with Shardy's own verifier, and can lower it to IFRT IR. `forms.py` calls it for
+`pwc compile --emit`.
 """
 
 from collections.abc import Callable, Mapping

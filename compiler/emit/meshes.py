@@ -1,8 +1,9 @@
-"""Maps a program's meshes to meshes in Shardy's form: each has a name, and no two share a device.
+"""Converts the meshes of a program to the form that Shardy's MPMD dialect needs. There, each mesh has a name, and no
+two meshes share a device. `mpmd_text.py` calls it.
 
-`mpmd_text.py` calls `name_meshes`. A slice may have several meshes in this compiler. Meshes over the same devices
-become one mesh whose axes are fine enough for all of them. For example, with axes x=4 and data=2, model=2, a split over
-x becomes a split over data and model. Other meshes cannot share devices.
+A slice may have several meshes in this compiler. Meshes over the same devices become one mesh whose axes are fine
+enough for all of them. For example, with axes x=4 and data=2, model=2, a split over x becomes a split over data and
+model. Other meshes cannot share devices.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,9 @@
-"""Writes a program of phase `schedule` as a module of Shardy's MPMD dialect, as Shardy writes it after its last phase.
+"""Writes a compiled program as text of Shardy's MPMD dialect, in the form that Shardy's own partitioner produces.
+`ifrt.py` calls it for `pwc compile --emit`. Its input is IR of phase `schedule`, in which everything has an order.
 
-`ifrt.py` calls `mpmd_text`. Calls become `mpmd.fragment_call`s in the order of the program, and moves become
-`mpmd.transfer`s. Values are `!mpmd.mesh_tensor`s with closed shardings. Unused arguments are left out, as Shardy does.
-A constant is a call without operands, before its first use.
+Calls become `mpmd.fragment_call`s in the order of the program, and moves become `mpmd.transfer`s. Values are
+`!mpmd.mesh_tensor`s with closed shardings. Unused arguments are left out, as Shardy does. A constant is a call without
+operands, before its first use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,5 @@
-"""Refuses programs with features that Shardy's MPMD dialect cannot express, with the user's lines.
-
-`mpmd_text.py` calls `check_sayable` first.
+"""Raises an error, with the user's source line, for a program that Shardy's MPMD dialect cannot express. Examples are
+Python callbacks and control flow on data. `mpmd_text.py` calls it first.
 """
 
 from collections.abc import Iterator

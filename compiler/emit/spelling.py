@@ -1,4 +1,6 @@
-"""Writes parts of Shardy's syntax: quoted names, axes, shardings, types of values on meshes."""
+"""Formats parts of Shardy's textual syntax: quoted names, mesh axes, shardings, and types of values on meshes. The
+other modules of this folder use it to write MPMD text.
+"""
 
 import re
 

@@ -1,8 +1,8 @@
-"""Builds a module of phase `trace` for any front end: calls of StableHLO computations over meshes on slices.
+"""Builds the compiler's first IR for any front end. The IR of a program is a graph of calls of StableHLO modules, each
+on a mesh of virtual devices. The JAX and MPMD front ends call it.
 
-The front ends in `jax/` and `mpmd/` call `ProgramBuilder`; the driver compiles the module from there. The builder
-chooses symbols, result types and the order of the module. It stores equal computations once per function. The verifier
-reports parts that do not match, at the source line that the front end gave.
+The builder chooses symbols, result types and the order of the module. It stores equal computations once per function.
+The verifier reports parts that do not match, at the source line that the front end gave.
 """
 
 from collections.abc import Iterable, Sequence

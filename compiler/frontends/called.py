@@ -1,6 +1,5 @@
-"""Parses the computations that a front end passes to the builder: StableHLO modules, compared by content.
-
-`draft.py` calls it, once for each source. It checks each module and computes its digest.
+"""Parses and checks each StableHLO module that a front end passes to the program builder. Modules with equal content
+become one. `draft.py` calls it.
 """
 
 import hashlib

@@ -1,6 +1,5 @@
-"""Holds a program's module while it is built: slices, meshes, symbols and types, and the computations of each function.
-
-`builder.py` uses it. All functions of a program share one draft.
+"""Holds the unfinished IR of a program while a front end builds it: slices, meshes, symbols, types and computations.
+`builder.py` uses one draft for all functions of a program.
 """
 
 import re

@@ -1,6 +1,5 @@
-"""Finds inbound values: values that a mesh takes and that live on another mesh.
-
-`propagate_shardings.py` calls it, and propagates shardings over the moves between meshes.
+"""Finds the inbound values of each mesh: values that it uses and that another mesh makes. `propagate_shardings.py`
+calls it, so that shardings also spread from mesh to mesh.
 """
 
 from collections.abc import Sequence

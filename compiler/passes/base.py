@@ -1,6 +1,5 @@
-"""Defines the base class of passes: a frozen dataclass whose fields are its options, around a plain function.
-
-`compiler/pass_manager.py` runs passes; users derive their own from `Pass`.
+"""Defines the base class of compiler passes. A pass is a frozen dataclass whose fields are its options. The pass
+manager runs passes, and users derive their own from this class.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,6 @@
-"""Defines the pass insert-transfers: a use on another mesh, or in another sharding, goes through a pw.transfer."""
+"""Defines the pass `insert-transfers`. It inserts an explicit transfer if a value is used on another mesh, or in
+another sharding, than the one in which it is made.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast

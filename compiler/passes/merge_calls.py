@@ -1,4 +1,6 @@
-"""Defines the pass merge-calls: calls of a slice, between which no other slice waits, become one executable."""
+"""Defines the pass `merge-calls`. It merges consecutive calls on the same devices into one executable, if no other
+devices wait for a result in between. Each call costs time to start, so fewer calls are faster.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

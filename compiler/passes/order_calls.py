@@ -1,4 +1,6 @@
-"""Defines the pass order-calls: the order is that of the program, a pipeline schedule, or a user's table."""
+"""Defines the pass `order-calls`. It puts all calls and transfers of a program into one order: that of the program, of
+a pipeline schedule, or of a user's table.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Defines the pass place: a policy binds every slice to an island and to devices of that island."""
+"""Defines the pass `place`. It calls a placement policy, which binds every slice of virtual devices to devices of one
+island. It writes the result and the reasons into the IR.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Defines the pass plan-islands: every value gets a buffer, and every island its instruction stream."""
+"""Defines the pass `plan-islands`. It gives every value a buffer, and writes the list of instructions of each island.
+It raises an error if a device lacks memory.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias

@@ -1,4 +1,6 @@
-"""Defines the pass propagate-shardings: every value gets the user's sharding, or Shardy's."""
+"""Defines the pass `propagate-shardings`. It decides the sharding of every value: the user's, or the one that Shardy's
+propagation finds. Shardings spread inside computations and between them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,6 @@
-"""Defines the pass rematerialize: activations that do not fit are dropped, and computed again right before use."""
+"""Defines the pass `rematerialize`. If the activations of a pipeline do not fit in memory, it drops them and computes
+them again right before the backward pass.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

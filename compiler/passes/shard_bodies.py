@@ -1,4 +1,5 @@
-"""Decides the locations at which values enter and leave bodies of control flow. `propagate_shardings.py` calls it.
+"""Decides the mesh and the sharding of each value that enters or leaves the body of a loop or branch.
+`propagate_shardings.py` calls it for control flow that depends on data.
 
 All bodies of one operation use the same locations.
 """

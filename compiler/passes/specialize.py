@@ -1,4 +1,6 @@
-"""Specializes computations: one for each signature that calls use. `propagate_shardings.py` calls it."""
+"""Makes one copy of a computation for each combination of argument and result shardings with which it is called.
+`propagate_shardings.py` calls it when these shardings are known.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,6 +1,5 @@
-"""Defines the pass split-backward, which cuts a backward call into two parts.
-
-The first part makes the gradient of the input, which other stages wait for. The second makes those of the weights.
+"""Defines the pass `split-backward`. It cuts each backward call of a pipeline in two: input gradients, which other
+stages wait for, and weight gradients. Zero-bubble schedules need it.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,6 @@
-"""Placement policies: `place(graph, topology) -> Placement`, pure functions, one file each. The pass place calls them.
+"""Holds the placement policies, one file for each. A policy decides on which island, and on which devices there, each
+slice of virtual devices runs. A policy is a pure function, `place(graph, topology) -> Placement`, which the pass
+`place` calls.
 
 Import everything that your own policy needs from here: see docs/writing-a-placement-pass.md.
 """

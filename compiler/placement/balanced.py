@@ -1,9 +1,10 @@
-"""`balanced`: cuts slices in program order into one contiguous run an island, by dynamic programming over makespan.
+"""Implements the placement policy `balanced`, for chains of pipeline stages. Each island gets consecutive stages.
+Dynamic programming over the cut positions minimizes the estimated time of a run.
 
-This policy is for a chain of stages. A state is the number of placed slices and the set of islands used. For each state
-the Pareto front of (path, load, fill) is kept. `path` is all work and all transfers one after the other. `load` is the
-busiest slice or link. `fill` is the used fraction of the fullest island. The shared cost model compares complete
-splits; it also models concurrent work. Of equal splits, the one that fills islands least wins.
+A state is the number of placed slices and the set of islands used. For each state the Pareto front of (path, load,
+fill) is kept. `path` is all work and all transfers one after the other. `load` is the busiest slice or link. `fill` is
+the used fraction of the fullest island. The shared cost model compares complete splits; it also models concurrent work.
+Of equal splits, the one that fills islands least wins.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Defines the binding of a slice, which a placement policy decides. It then holds for every program of the process."""
+"""Defines a binding: the island and the devices on which a slice of virtual devices runs. A placement policy decides it
+once, and it then holds for every program of the process.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,6 @@
-"""Lists the calls and moves of a program for placement. A body of control flow counts as if it ran once."""
+"""Lists the calls and moves of a program with the sources of their operands, as input for placement policies. The body
+of a loop or branch counts as if it ran once. `problem.py` calls it.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence

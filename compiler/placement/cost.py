@@ -1,4 +1,5 @@
-"""The cost model that all policies share: a lower bound of the time of one run, which a linear program can state.
+"""Estimates the time of one run for a given placement, from flops and bytes. All placement policies share this cost
+model. The estimate is a lower bound, simple enough for a linear program.
 
 `seconds` is the largest of three bounds. They are the critical path of calls and transfers; the work of the busiest
 slice, whose devices do one thing at a time; and the traffic of the busiest island's link to the others. `cost` adds a

@@ -1,4 +1,6 @@
-"""Makes the topology if the user names none, on a platform that creates devices on demand."""
+"""Makes a topology if the user states none, on a platform that can create devices on demand (simulated CPU devices).
+The pass `place` calls it.
+"""
 
 import itertools
 

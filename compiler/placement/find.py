@@ -1,4 +1,5 @@
-"""Finds a policy by name and calls it. The pass place uses this module.
+"""Finds the placement policy that the user names, and calls it. Errors of a user's own policy are reported at its
+source line. The compiler pass `place` uses this module.
 
 A policy is built in, comes from a file (`my_place.py:pack`), or is an entry point in `pathways.passes`.
 """

@@ -1,4 +1,5 @@
-"""`layout`: the user's text assigns stages to islands: `embed*1 block*4 | block*4 head`.
+"""Implements the placement policy `layout`: the user assigns pipeline stages to islands in a short text, `embed*1
+block*4 | block*4 head`.
 
 Each item is a slice, named by a function that runs on it, with the number of consecutive slices like it. `|` starts the
 next island of the topology. Slices are taken in the order of their first calls. `+` may stand for a space.

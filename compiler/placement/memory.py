@@ -1,4 +1,6 @@
-"""Computes the minimum memory of each slice, which placement policies respect: the values before and after a run."""
+"""Computes a lower bound of the memory that each slice of virtual devices needs: the values that live there before and
+after a run. Placement policies must not exceed the memory of a device.
+"""
 
 from pathways.dialect.ir.places import same_place
 from pathways.dialect.ir.program import ProgramIR

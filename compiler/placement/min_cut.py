@@ -1,4 +1,5 @@
-"""`min-cut`: least traffic between islands, under memory and balance, by local search from several starts.
+"""Implements the placement policy `min-cut`: it minimizes the bytes sent between islands, by local search. It respects
+memory and keeps the islands about equally full.
 
 Each round takes the best move of a slice to another island, or the best exchange of two slices, until none reduces the
 traffic. An island may hold a quarter more than its share of all requested devices, or as many as `spread` gives it.

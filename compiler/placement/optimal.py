@@ -1,4 +1,5 @@
-"""`optimal`: the least cost under the shared model, by a mixed-integer program on HiGHS (scipy).
+"""Implements the placement policy `optimal`: it finds the least cost under the shared cost model, as a mixed-integer
+program that the solver HiGHS (scipy) solves.
 
 Binary x[s, i] puts slice s on island i. Continuous z[a, b] says that two slices that exchange data are on different
 islands. The run time T has the same lower bounds as in the cost model: the start times of calls along every edge, the

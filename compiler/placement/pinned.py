@@ -1,4 +1,6 @@
-"""`pinned`: chooses nothing. Every slice names its island, and takes the first free devices there."""
+"""Implements the placement policy `pinned`, which decides nothing itself. The user names an island for every slice, and
+the slice gets the first free devices there.
+"""
 
 from typing import Any
 

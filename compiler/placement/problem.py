@@ -1,4 +1,5 @@
-"""Defines the input and the answer of placement policies. The pass place builds the input and checks the answer.
+"""Defines what a placement policy receives and returns: a graph of calls with flops and bytes, and the devices chosen
+for each slice. The pass `place` builds the graph and checks the answer.
 
 The graph is a `networkx.DiGraph` of calls in program order. Each node has `slice` (a symbol), `name`, `flops` (over all
 its `devices`) and `bytes` (of its results). It also has `gathered` (made of loose operations) and `where` (the user's

@@ -1,4 +1,6 @@
-"""Estimates alternatives to a placement: for each slice the best single change, under the shared cost model."""
+"""Estimates the best alternative to a placement: for each slice of virtual devices, the best other island. The pass
+`place` stores it in the plan, where `pwc why` shows it.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,5 @@
-"""`spread`: the paper's first policy (section 4.1), which balances the load over islands.
+"""Implements the placement policy `spread`, the default. It balances the load over islands, as the first policy of the
+Pathways paper does (section 4.1).
 
 Each virtual device becomes one physical device.
 """

@@ -1,6 +1,5 @@
-"""Recognizes pipelines, orders their work by one of several schedules (one file each), and estimates the cost.
-
-The passes find-pipeline and order-calls use this package, and so does `compiler/search`.
+"""Recognizes pipelines in programs, orders their work by a schedule such as GPipe or 1F1B, and estimates the time. Each
+schedule has its own file. Compiler passes and `compiler/search` use this package.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,5 @@
-"""Computes one order of all calls and transfers: every slice keeps its row, other nodes go where they fit. Pure.
-
-The pass order-calls applies this order.
+"""Computes one order of all calls and transfers of a program. A pipeline follows its schedule, and all other work goes
+where it fits. The pass `order-calls` applies the order. Pure functions.
 """
 
 import heapq

@@ -1,4 +1,6 @@
-"""Reads and writes the schedule of a program in the IR: the dictionary `pw.schedule` of the module."""
+"""Reads and writes the name and the cost figures of a program's schedule in the IR, as the module attribute
+`pw.schedule`. Compiler passes write it, and plans copy it.
+"""
 
 from dataclasses import fields
 from typing import Any

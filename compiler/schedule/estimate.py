@@ -1,4 +1,6 @@
-"""Estimates a schedule: its bubble for equal stages, and for the flops and bytes of the program on its machines."""
+"""Estimates the idle time (bubble) and the duration of a scheduled program. It does so for equal stages, and for the
+flops and bytes of the program on its machines. The pass `order-calls` calls it.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,6 @@
-"""GPipe (Huang et al., 2019): all microbatches forward, then all backward. It keeps every activation until then."""
+"""Implements the GPipe schedule (Huang et al., 2019): all microbatches run forward, and then all run backward. It keeps
+every activation until then, so it needs much memory.
+"""
 
 from pathways.compiler.schedule.table import Pipeline, Table
 from pathways.dialect.call_labels import Action

@@ -1,4 +1,5 @@
-"""Interleaved 1F1B (Narayanan et al., 2021, section 2.2): a slice holds several chunks of the model.
+"""Implements the interleaved 1F1B schedule (Narayanan et al., 2021, section 2.2). Each slice of devices holds several
+parts of the model, so pipeline bubbles are shorter.
 
 Stage s is on slice s mod S. The bubble shrinks by the number of chunks. With one chunk it is 1F1B.
 """

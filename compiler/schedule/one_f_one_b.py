@@ -1,4 +1,6 @@
-"""1F1B (PipeDream-flush; Narayanan et al., 2021): the fewest microbatches in flight that keep the last stage busy."""
+"""Implements the 1F1B schedule (PipeDream-flush; Narayanan et al., 2021). One backward follows each forward. It keeps
+only as many microbatches in memory as the last stage needs to stay busy.
+"""
 
 from pathways.compiler.schedule.table import Pipeline, Table, one_stage_a_slice
 from pathways.dialect.call_labels import Action

@@ -1,4 +1,5 @@
-"""Finds the pipeline in a program for the pass find-pipeline: the stage, microbatch and direction of each call.
+"""Finds the pipeline in a program: the stage, the microbatch and the direction of each call. The pass `find-pipeline`
+calls it. It reads only the dataflow.
 
 Names are not used. An unrolled loop, from `lax.scan` or written by hand, leaves placed calls that are alike. They run
 the same computation on the same slice, on the same arguments or on results of calls that are alike. As many alike as

@@ -1,4 +1,6 @@
-"""Defines the input and the output of schedules: a pipeline of stages on slices, and a table of actions."""
+"""Defines what a pipeline schedule receives and returns. It receives the stages and the slices of virtual devices that
+run them. It returns a table of actions, such as forward of microbatch 3, with one row for each slice.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

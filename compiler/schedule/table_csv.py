@@ -1,4 +1,5 @@
-"""Reads and writes tables as CSV files in the form of PyTorch's pipelining.
+"""Reads and writes a pipeline schedule as a CSV file, in the format of PyTorch's pipelining. Users can thus write a
+schedule of their own, or inspect the one that was used.
 
 A row is a slice. Cells are like 0F3; an empty cell is idle time.
 """

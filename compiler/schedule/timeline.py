@@ -1,4 +1,5 @@
-"""Computes the times of an ordered program as a longest path: starts, bubbles, and the least possible bubble.
+"""Simulates an ordered program to find when each call starts, and how long devices wait (bubbles). Schedules,
+estimates, search and viz use it.
 
 All functions are linear in calls and dependencies: none tests whether a path leads from one call to another.
 """

@@ -1,4 +1,5 @@
-"""Zero bubble H1 (Qi et al., 2024): weight gradients fill gaps, with no more microbatches in flight than 1F1B has.
+"""Implements the zero-bubble schedule H1 (Qi et al., 2024). The backward pass is split in two, and weight gradients
+fill the gaps of 1F1B. It needs no more activations in memory than 1F1B.
 
 A backward is two actions: I, which the stage before waits for, and W, which no stage waits for. The schedule is
 simulated in unit times. A free slice takes a ready F if its number in flight allows it, else a ready I, else a ready W.

@@ -1,4 +1,6 @@
-"""Enumerates splits: stages x data x model on the islands of a topology, microbatches and schedules. Pure."""
+"""Enumerates the splits of a loss that fit a topology. A split states stages x data x model devices, microbatches and a
+schedule. `pw.search` then predicts the time of each. Pure functions.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Computes the flops that backward repeats because of the user's `jax.checkpoint`. `profile.py` calls it."""
+"""Computes the flops that a backward pass repeats because the user wrapped parts of the loss in `jax.checkpoint`.
+`profile.py` adds them to its cost estimates.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,6 @@
-"""Finds the cut for each number of stages: once for the least time, and again for memory if that cut does not fit."""
+"""Finds the best cut of a loss into each number of pipeline stages, for `pw.search`. If the fastest cut does not fit in
+memory, it looks for one that does. Results are cached.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,6 @@
-"""Writes the split of parameters as patterns of their paths: one pattern for all layers that are alike."""
+"""Writes how parameters are split as patterns of their pytree paths, so that all similar layers share one line.
+`pw.search` writes these lines to choice.toml.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

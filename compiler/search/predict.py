@@ -1,4 +1,6 @@
-"""Predicts the time of a step: simulates the schedule's table with the seconds of each stage. Pure."""
+"""Predicts the time of a training step for one split, without compiling it: simulates the pipeline schedule with
+estimated seconds for each stage. `rank.py` calls it for many splits. Pure functions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
-"""Measures the cost of a loss at each position of a cut, for any number of rows, from few traces.
+"""Estimates the cost of each part of a loss for any number of examples, from traces with two or three batch sizes.
+`pw.search` reads it for every split that it considers.
 
 Flops and bytes of most losses grow linearly with the rows of the batch. So a loss is traced with two numbers of rows.
 Numbers in between are interpolated, and a third trace checks this. A loss that compares the rows of its batch with each

@@ -1,4 +1,5 @@
-"""Splits parameters over the model axis, and finds the products that then are sums over its devices.
+"""Decides how parameters are split over model-parallel devices, and finds the matrix products whose results must then
+be summed over devices. `profile.py` calls it for `pw.search`.
 
 The method is Megatron's (Shoeybi et al., 2019), applied to the jaxpr. A product with a parameter splits the dimension
 that it makes (its columns), and the following values are split. The next product on that path splits the dimension that

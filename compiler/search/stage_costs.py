@@ -1,4 +1,5 @@
-"""Computes the cost of each stage of a split: seconds of forward, backward and sending, and memory.
+"""Estimates the cost of each pipeline stage of a split: seconds of forward, backward and communication, and bytes of
+memory. `rank.py` calls it for `pw.search`.
 
 * Work: flops / (devices x flop/s x efficiency), and a fixed time for each call.
 * Model axis: a ring adds up products over it: 2 (n - 1) / n of the bytes on each device. Backward adds up as much

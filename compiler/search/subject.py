@@ -1,4 +1,6 @@
-"""Describes the loss that the search splits: it can be traced with any number of rows in its batch."""
+"""Wraps the loss and the example arguments that a user gives to `pw.search`, so that the loss can be traced with any
+batch size. No array values are used.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

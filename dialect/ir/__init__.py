@@ -1,1 +1,3 @@
-"""The intermediate representation: ops of the `pw` dialect, programs made of them, and the rules of each phase."""
+"""Defines the compiler's IR. It has the ops of the MLIR dialect `pw`, functions that read and write programs, and the
+rules that IR must obey in each phase.
+"""

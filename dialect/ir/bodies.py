@@ -1,6 +1,5 @@
-"""Checks the functions of a computation: each has a body of one block, and none calls itself, even indirectly.
-
-wellformed.py and the MPMD front end call it. Passes of Shardy and XLA abort the process if these rules are broken.
+"""Checks the functions inside a StableHLO module: each has a body of one block, and none calls itself. MLIR or XLA
+would abort the process otherwise. `wellformed.py` and the MPMD front end call it.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
-"""Declares MLIR ops in Python, one class an op. A declaration gives the op's view, builder, verifier and reference row.
+"""Provides a way to declare MLIR ops as Python classes, with one field for each attribute. A declaration gives the op's
+attribute access, construction, verification and documentation. `pw.py` declares the `pw` dialect with it.
 
-pw.py declares the `pw` dialect with it. jaxlib has no IRDL, so these ops are unregistered in C++: MLIR stores, prints
-and parses them, and everything else about them is in Python. MLIR's own Python-defined dialects use the same style: a
-class with one field for each operand, attribute or result. Never attach a trait or an interface to such an op: that
-crashes the process.
+jaxlib has no IRDL, so these ops are unregistered in C++: MLIR stores, prints and parses them, and everything else about
+them is in Python. MLIR's own Python-defined dialects use the same style: a class with one field for each operand,
+attribute or result. Never attach a trait or an interface to such an op: that crashes the process.
 """
 
 from collections.abc import Callable, Iterable, Sequence

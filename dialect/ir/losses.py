@@ -1,6 +1,5 @@
-"""Reads and writes the module attribute `pw.losses`: how the losses of a program combine over microbatches.
-
-The pipeline front end writes it, and the compiler copies it to the plan's decisions.
+"""Reads and writes the module attribute `pw.losses`. It states, for each loss of a program, how the losses of
+microbatches are combined. `pw.pipeline` writes it, and the plan's decisions include it.
 """
 
 from collections.abc import Sequence

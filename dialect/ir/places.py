@@ -1,6 +1,5 @@
-"""Computes the devices of a program's values, the cost of moving one, and its slot on its island.
-
-The verifier, placement and the passes that insert transfers and plan buffers call it.
+"""Finds the island and the devices on which values of a placed program lie. It also computes the bytes and the route of
+a move, and numbers the buffers of each island. Compiler passes, placement and the verifier call it.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,5 @@
-"""Generates the dialect's reference page from the op declarations: `python -m pathways.dialect.ir.reference`.
-
-`make reference` calls it.
+"""Generates the reference page of the `pw` dialect, docs/dialect.md, from the declarations of its ops. `make reference`
+runs it.
 """
 
 import inspect

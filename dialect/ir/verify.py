@@ -1,6 +1,5 @@
-"""Verifies a program against the rules of its phase. A broken rule raises PWC0701 at the op's user line.
-
-The pass manager calls it after every pass, and the front ends after they build a program.
+"""Checks the IR of a program against the rules of its compilation phase. The compiler calls it after every pass, and
+front ends call it after they build a program. An error names the user's source line.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,7 @@
-"""Checks the rules of phase `plan` in the IR: everything that instructions name exists, so that a plan can be made.
+"""Checks the rules of the last compilation phase, `plan`, in the IR: each name in an instruction refers to something
+that exists. `verify.py` calls it before a plan is made.
 
-verify.py calls it. Slots, donation and channels are checked in the plan itself (dialect/plan/check.py).
+Slots, donation and channels are checked in the plan itself (dialect/plan/check.py).
 """
 
 from collections import Counter

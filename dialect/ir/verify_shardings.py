@@ -1,4 +1,5 @@
-"""Checks the rules of shardings. verify.py calls it.
+"""Checks the shardings in the IR of a program: each is possible for its array, and a call and its computation state the
+same. `verify.py` calls it.
 
 There are rules for shardings written before propagation, for those of every value from phase `shard` on, and for those
 of computations. XLA chooses a layout itself if a computation states none, and plans are made from the computations. So

@@ -1,7 +1,8 @@
-"""Checks that an untrusted module can be read as a program: every op and attribute matches its declaration.
+"""Checks that an MLIR module from a file or a front end has only known ops, each with the attributes that it declares.
+Other code can then read it safely. The compiler calls it for dumps, and for computations that a front end passes in.
 
-The compiler calls it for dumps and called modules; the rules of phases (verify.py) rely on it. IR of our own passes is
-built through the declarations, but a dump may contain anything.
+The rules of phases (`verify.py`) rely on it. IR of our own passes is built through the declarations, but a dump may
+contain anything.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,5 @@
-"""Derives from a plan the order in which inbound values reach a host, as far as the plan determines it. Pure.
-
-Hosts call it when they load their partition, and use the result while a run waits for inbound values.
+"""Derives from a plan in which order the values of other hosts reach a host. Hosts call it when they load a plan, and
+use the order while a run waits for such values. Pure functions.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,9 +1,9 @@
-"""Validates a plan before any device is used: everything that PJRT does not check, or that crashes it. Pure.
+"""Validates a plan before any device is used: slots of buffers, types, device order, donation. PJRT does not check
+these, or crashes. Hosts, clients, `pwc check` and the compiler call it. Pure functions.
 
-Hosts, clients, `pwc check` and the compiler's verifier call it. PJRT compares byte sizes only, and crashes on wrong
-device sets, argument counts and donated inputs. So this module compares slots, types, layouts, device order and
-donation with the signatures of computations. A rule may rely on the rules before it, so the first broken rule ends the
-check. Afterwards everything that a plan names is known to exist.
+PJRT compares byte sizes only, and crashes on wrong device sets, argument counts and donated inputs. So this module
+compares slots, types, layouts, device order and donation with the signatures of computations. A rule may rely on the
+rules before it, so the first broken rule ends the check. Afterwards everything that a plan names is known to exist.
 """
 
 from collections import Counter

@@ -1,4 +1,5 @@
-"""Checks that the operands and results of branches match those of their bodies. Pure; check.py calls it.
+"""Checks the loops and branches of a plan: their operands and results match those of the bodies that they run.
+`check.py` calls it. Pure functions.
 
 The branches of a body may run only bodies before it, so that no body runs itself.
 """

@@ -1,7 +1,7 @@
-"""Checks that every channel has one sender and one receiver that name each other, and carries one type. Pure.
+"""Checks the transfers between islands in a plan. Each has one sender and one receiver that name each other, and
+carries one type of array. `check.py` calls it. Pure functions.
 
-check.py calls it. A channel is the number of one transfer from one island to another, in one function. The runtime
-relies on these rules.
+A channel is the number of one transfer from one island to another, in one function. The runtime relies on these rules.
 """
 
 from collections.abc import Iterator

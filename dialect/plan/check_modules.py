@@ -1,7 +1,7 @@
-"""Checks that the modules of a plan file match the plan's statements, because PJRT does not check and would crash.
+"""Checks that each StableHLO module in a plan file has the types and shardings that the plan states. PJRT does not
+check this and would crash. It is called when a plan file is opened, and by `pwc check`.
 
-`open_plan` and `pwc check` call it. The rules are in `dialect/plan/modules`. For plans of other users, a separate
-process applies them first.
+The rules are in `dialect/plan/modules`. For plans of other users, a separate process applies them first.
 """
 
 from dataclasses import replace

@@ -1,6 +1,5 @@
-"""Checks that meshes are inside slices, slices inside islands, and that slices share no device. Pure.
-
-check.py calls it.
+"""Checks the devices that a plan names: meshes lie inside slices, slices inside islands, and no two slices share a
+device. `check.py` calls it. Pure functions.
 """
 
 import math

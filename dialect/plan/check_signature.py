@@ -1,6 +1,5 @@
-"""Checks the arguments, results and constants of a plan against its slots, and their count against its trees. Pure.
-
-check.py calls it.
+"""Checks the arguments, results and constants of a plan: each has a buffer of its type, and their number matches the
+pytree structures. `check.py` calls it. Pure functions.
 """
 
 from collections import Counter

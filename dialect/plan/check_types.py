@@ -1,6 +1,5 @@
-"""Checks that types and layouts of arrays are possible, and that computations state theirs in full. Pure.
-
-The other checks of a plan call it.
+"""Checks that the array types, meshes and shardings in a plan are possible. Each computation must state a sharding for
+each argument and result, and donate only its arguments. The other checks of a plan call it. Pure functions.
 """
 
 from collections import Counter

@@ -1,7 +1,8 @@
-"""Encodes the frozen dataclasses of a plan as protobuf messages and decodes them, by field name.
+"""Converts the dataclasses of a plan to protobuf messages and back, by the names of their fields. `plan_file.py` calls
+it when it writes or reads a plan file.
 
-plan_file.py calls it. The schema is plan.proto, compiled to plan.binpb (`make proto`). Message classes are created from
-the compiled schema at run time, because generated code would bind users to one version of protobuf.
+The schema is plan.proto, compiled to plan.binpb (`make proto`). Message classes are created from the compiled schema at
+run time, because generated code would bind users to one version of protobuf.
 """
 
 from collections.abc import Callable

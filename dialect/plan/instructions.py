@@ -1,4 +1,5 @@
-"""The instructions of a plan: their fields, and the slots that each reads, writes and drops. Declared only here.
+"""Defines the instructions of a plan, such as Run, Send and Free. An instruction states which slots (entries in its
+island's table of buffers) it reads, writes and frees. They are declared only here.
 
 A new instruction needs a class here, an op in dialect/ir/pw.py with the same fields, and a message in plan.proto. It
 also needs code that makes it (compiler/buffers/streams.py) and code that runs it (runtime/host/load/steps.py). A test

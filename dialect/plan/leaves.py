@@ -1,6 +1,5 @@
-"""The arguments and results of a plan as the user sees them: one entry an array, even if several buffers hold it.
-
-The API and `pwc` call it.
+"""Lists the arguments and results of a plan as the user sees them: one entry for each array, even if the plan stores
+the array in several buffers. The API and `pwc` call it.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
-"""Bounds the time and memory that reading a plan takes, because a small file can demand a lot of both. Pure.
+"""Refuses plans that would take too much time or memory to read or show, because a small file can state huge numbers.
+`check.py` calls it for every plan. Pure functions.
 
-`check.py` calls it for every plan, and `pwc inspect` before it lists memory. `check.py` rejects what is wrong; this
-module rejects what is too large. Each amount is a product of several numbers, so no array in the file is that long.
+`pwc inspect` calls it, too, before it lists memory. `check.py` rejects what is wrong; this module rejects what is too
+large. Each amount is a product of several numbers, so no array in the file is that long.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""Matches the islands that a plan was compiled for with the islands of a machine. `pwc check` calls it."""
+"""Checks if a plan fits machines other than those it was compiled for: each of its islands must match one of theirs.
+`pwc check --topology` calls it.
+"""
 
 from collections.abc import Sequence
 

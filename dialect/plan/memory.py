@@ -1,8 +1,8 @@
-"""Computes the memory of a stream on each device, at every step and by owner, from the plan alone. Pure.
+"""Computes from a plan how many bytes each device holds after each instruction, and what they are for. The compiler
+checks limits with it; viz, the API and `pwc inspect` show it. Pure functions.
 
-The compiler, viz, the API and `pwc inspect` call it. A run holds its inputs, its outputs and its executable's
-temporaries at the same time. Donated inputs become part of its outputs. Arguments that the caller keeps occupy memory
-from the first step to the last.
+A run holds its inputs, its outputs and its executable's temporaries at the same time. Donated inputs become part of its
+outputs. Arguments that the caller keeps occupy memory from the first step to the last.
 """
 
 import re

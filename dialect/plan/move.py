@@ -1,6 +1,5 @@
-"""Makes a plan that only moves one array from one place to another, without any computation. Pure.
-
-Clients run it if one program passes an array to another program that needs it elsewhere.
+"""Makes a plan that only moves one array to other devices, without any computation. A client runs such a plan if one
+program passes an array to a program on other devices. Pure functions.
 """
 
 from dataclasses import dataclass

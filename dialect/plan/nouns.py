@@ -1,4 +1,5 @@
-"""The data types of a plan, which the compiler writes and the runtime loads.
+"""Defines the data types of a plan: `Plan` itself, and the computations, buffers, meshes, arguments and constants in
+it. The compiler writes them and the runtime loads them.
 
 They are frozen dataclasses. plan.proto has the same fields, and codec.py converts them. A sharded value has a mesh and
 dimensions only. Tables of shards are computed at load (reshard.py), so that a plan has the same size for 1 shard and

@@ -1,4 +1,6 @@
-"""Opens plan files, for all commands of `pwc` and functions of the API that run, show or compare a plan."""
+"""Opens a plan file and checks all of it. All commands of `pwc` and functions of the API that run, show or compare a
+plan call it.
+"""
 
 from pathlib import Path
 

@@ -1,8 +1,9 @@
-"""Merges the streams of all islands into one order, in which instructions are enqueued. Pure.
+"""Merges the instruction lists of all islands into one order, in which a controller can enqueue them. It refuses a plan
+whose islands would wait for each other forever. Hosts, viz and `pwc check` call it. Pure functions.
 
-The plan partition, hosts, viz and `pwc check` call it. Each island keeps the order of its stream. A receive is after
-its send. A branch is placed when all of its islands have reached it. Otherwise the lower step is first. A plan whose
-streams wait for each other in a circle is refused before it runs.
+Each island keeps the order of its stream. A receive is after its send. A branch is placed when all of its islands have
+reached it. Otherwise the lower step is first. A plan whose streams wait for each other in a circle is refused before it
+runs.
 """
 
 import heapq

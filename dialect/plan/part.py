@@ -1,4 +1,5 @@
-"""Computes the host partition of a plan: the streams of a host's islands, and the edges to and from other hosts. Pure.
+"""Computes the host partition of a plan: the instructions that one host executes, and the values that it exchanges with
+other hosts. Each host calls it when it loads a plan. Pure functions.
 
 Each host computes its own partition from the plan alone, so that no two hosts can disagree. Each instruction is in the
 partition of exactly one island. The hosts of one island have the same partition, each for its own devices. Between

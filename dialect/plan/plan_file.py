@@ -1,4 +1,5 @@
-"""Reads and writes plan.bin, an uncompressed zip archive that `unzip -l` lists. API, `pwc`, hosts and clients call it.
+"""Reads and writes a plan file, plan.bin: an uncompressed zip archive with the plan, its StableHLO modules and its
+constants. API, `pwc`, hosts and clients call it.
 
     manifest.json               format, versions of the writer, digest of every other member
     plan.pb                     the plan (plan.proto)

@@ -1,6 +1,5 @@
-"""The signature of a compiled program: its parameters, and the binding of call arguments to them.
-
-The front ends write it, IR and plans store it, and the API binds the arguments of each call with it.
+"""Describes the parameters of a compiled program, so that it can be called like the user's Python function. The API
+binds the arguments of each call with it. Front ends write it into IR and plans.
 """
 
 import json

@@ -1,1 +1,3 @@
-"""The public functions and classes. Only this package uses both the compiler and the runtime."""
+"""Implements the functions and classes that users import as `pathways`. Only this package uses both the compiler and
+the runtime.
+"""

@@ -1,5 +1,4 @@
-"""The costs of a compiled program, in the terms of `jax.stages`: operations and bytes of a run, memory of a device.
-
+"""Computes the costs of a compiled program in the terms of `jax.stages`: flops and bytes of a run, memory of a device.
 `Compiled.cost_analysis` and `Compiled.memory_analysis` use it.
 """
 

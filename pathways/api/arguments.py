@@ -1,6 +1,5 @@
-"""Checks the leaves of a program's arguments: determines their types, and rejects those that JAX cannot use.
-
-`program.py` calls it for every call and trace.
+"""Finds shape and element type of each array in the arguments of a program, and rejects values that are not JAX arrays.
+`program.py` calls it at each call and each trace; the types are part of the cache key.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Results of programs: futures for sharded buffers (paper, 4.6). Outside programs they act like JAX's own arrays."""
+"""Defines `pw.Array`, the result of a program: a future for a sharded array on devices (paper, section 4.6). It is
+returned before it is computed. Outside of programs it acts like a `jax.Array`.
+"""
 
 import asyncio
 import inspect

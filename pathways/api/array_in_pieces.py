@@ -1,4 +1,6 @@
-"""Results in pieces: one logical array in several buffers, each on the slice that computes with it."""
+"""Defines results that the plan stores in several buffers (pieces), for example the stacked weights of all pipeline
+stages. To the user it is one array. Each piece stays on the devices that use it.
+"""
 
 import time
 from collections.abc import Sequence

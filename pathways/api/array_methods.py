@@ -1,7 +1,7 @@
-"""The operators, methods and properties of a `jax.Array`, for arrays whose values must be fetched first.
+"""Provides the operators, methods and properties of `jax.Array` for `pw.Array`, as a base class. Each of them first
+copies the values to JAX's default device.
 
-Each entry copies the values to the host and on to JAX's default device, and applies the method of the `jax.Array`
-there.
+The copy goes through the host. Then the method of the `jax.Array` is applied.
 """
 
 import operator

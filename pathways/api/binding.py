@@ -1,6 +1,7 @@
-"""Binds the arguments of a call to the parameters of a program's function. Arguments are traced, or static constants.
+"""Matches the arguments of a call with the parameters of a program's function, like `inspect.signature.bind`. An
+argument is an array to trace, or a static constant. `program.py` uses it for every call.
 
-`program.py` uses it for every call; the static arguments are part of the cache key.
+Static arguments are part of the cache key.
 """
 
 import inspect

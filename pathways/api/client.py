@@ -1,4 +1,5 @@
-"""`pw.Client`: several clients share one process's devices, each with its share, its arrays and its name.
+"""Implements `pw.Client`, which lets several users share the devices of one process. Each client has a name, a share of
+the device time, and its own arrays.
 
 The controller schedules their runs. This module binds threads to clients.
 """

@@ -1,4 +1,6 @@
-"""`pw.cluster` and `pw.connect`: run programs on host processes or on a shared cluster, for the length of a block."""
+"""Implements `pw.cluster` and `pw.connect`. Inside their `with` blocks, programs run on host processes that this
+process starts, or on a cluster that others share.
+"""
 
 import contextlib
 import time

@@ -1,4 +1,6 @@
-"""The ways to enqueue a plan: many computations in flight, or one after the other."""
+"""Names the two ways to enqueue the computations of a plan: many at once without waiting (parallel), or one after the
+other (sequential). Users choose one with the option `dispatch`.
+"""
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments

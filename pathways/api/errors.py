@@ -1,4 +1,6 @@
-"""Errors that the Python API raises: `pw.search`, reading arrays, snapshots."""
+"""Defines errors of the Python API: a loss that `pw.search` cannot split, a 64-bit value that JAX would narrow, and a
+snapshot that cannot be restored. `pwc explain` lists them.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

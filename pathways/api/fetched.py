@@ -1,4 +1,6 @@
-"""Converts values from their stored form to what JAX and the user see: typed keys, float0, weak types, widths."""
+"""Converts array values from the form in which devices store them to the form that users see. Examples are typed PRNG
+keys, float0 and weak types. `pw.Array` calls it when its values are read.
+"""
 
 import functools
 from typing import Any

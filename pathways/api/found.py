@@ -1,4 +1,6 @@
-"""The result of `pw.search`: a table of the best splits, why others were dropped, and a file with the best."""
+"""Defines the result of `pw.search`: the table of the best splits, and the reasons why others were dropped. It can
+write the best split to a file.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

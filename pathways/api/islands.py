@@ -1,4 +1,6 @@
-"""`pw.islands`, `pw.add_island`, `pw.remove_island`: change the islands of a cluster while programs run there."""
+"""Implements `pw.islands`, `pw.add_island` and `pw.remove_island`. They list the islands of a running cluster, start
+one more, or end one, while programs run there.
+"""
 
 from dataclasses import replace
 

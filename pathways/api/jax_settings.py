@@ -1,4 +1,6 @@
-"""Copies the settings that JAX keeps for each thread (`jax.enable_x64` and the like) to another thread."""
+"""Copies JAX's settings of one thread, such as `jax.enable_x64`, to another thread. `pw.Client` needs it because it
+runs calls on threads of its own.
+"""
 
 import contextlib
 from collections.abc import Generator

@@ -1,6 +1,7 @@
-"""Properties that programs share with `jax.stages`: types of arguments and results, IR, text of the code.
+"""Defines the members that traced, lowered and compiled programs share with those of `jax.stages`: types of arguments
+and results, IR, text of the code. `program.py` and `stages.py` inherit from these classes.
 
-`program.py` and `stages.py` derive their classes from these. Nothing here compiles or runs.
+Nothing here compiles or runs.
 """
 
 from collections.abc import Callable, Sequence

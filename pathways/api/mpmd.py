@@ -1,4 +1,6 @@
-"""Runs programs of Shardy's MPMD compiler: `pw.from_mpmd`, and `pw.mpmd_backend` under which `mpmd.jit` runs here."""
+"""Runs programs of Shardy's MPMD compiler here. `pw.from_mpmd` converts one program. Inside `pw.mpmd_backend`, every
+`mpmd.jit` runs here in place of Google's Pathways backend.
+"""
 
 import sys
 import time

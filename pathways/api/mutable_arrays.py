@@ -1,7 +1,7 @@
-"""Calls of programs whose arguments are mutable arrays (`jax.new_ref`).
+"""Supports programs whose arguments are mutable arrays (`jax.new_ref`). The program receives their values and returns
+the new ones, which the call writes back. `program.py` uses it.
 
-The program gets the values, makes its own references from them, and returns their final values. The call writes these
-back before it returns, so that a later call or read sees them.
+This happens before the call returns, so that a later call or read sees the new values.
 """
 
 from collections.abc import Callable, Sequence

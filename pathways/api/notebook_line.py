@@ -1,4 +1,6 @@
-"""Shows progress as one line below a notebook cell. The line disappears when the work completes."""
+"""Shows the progress of long work as one line below a notebook cell, and erases it when the work completes.
+`progress_display.py` uses it in place of terminal output.
+"""
 
 import importlib
 from typing import Any

@@ -1,4 +1,5 @@
-"""Results of a plan as an .npz archive: one member for each result, and one member with their element types.
+"""Writes and reads the results of a plan as a numpy .npz archive that also keeps element types unknown to numpy, such
+as bfloat16. `pwc run` and snapshots use it.
 
 numpy's files do not support bfloat16, float8 and int4, which become raw bytes there (`|V2`, `|V1`), and keys are stored
 as words. An archive with such arrays has one more member, `pathways.json`: the type of every array as JAX names it.

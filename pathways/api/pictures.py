@@ -1,4 +1,6 @@
-"""`visualize()` of lowered and compiled programs and of traces, and their display in notebooks."""
+"""Implements the `visualize()` methods of lowered and compiled programs and of traces, and their display in notebooks.
+The drawing itself is in `viz/`.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

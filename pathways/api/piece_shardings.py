@@ -1,4 +1,6 @@
-"""The sharding of an array in pieces: one sharding for each piece, on virtual devices."""
+"""Represents the sharding of an array that is stored in several buffers (pieces): one sharding for each piece.
+`ArrayInPieces.sharding` returns it to users.
+"""
 
 import math
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,6 @@
-"""Converts the leaves of a call to the buffers of a plan, and results back, for arrays held in pieces."""
+"""Converts between arrays as the user sees them and the buffers of a plan, if a plan stores an array in several
+buffers. `stages.py` calls it for the arguments and the results of each call.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,5 @@
-"""The objects that a process shares: its machine, the store of buffers, compiled code, and bindings of slices.
-
-All public functions get the current `Process` from here.
+"""Holds the state that all programs of a process share: its devices, stored arrays, compiled code and placements. All
+public functions get it from here. It may also stand for a connection to a cluster.
 """
 
 import atexit

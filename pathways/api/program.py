@@ -1,4 +1,6 @@
-"""`pw.program`: makes one program over virtual devices from a Python function of pytrees."""
+"""Implements `pw.program`, the decorator that turns a Python function of pytrees into a program over virtual devices. A
+call traces, compiles and places the function if needed, and then runs it.
+"""
 
 import functools
 import inspect

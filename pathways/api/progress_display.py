@@ -1,4 +1,5 @@
-"""Shows the activities of this process after one second: in a terminal, or as one line in a notebook.
+"""Shows what this process is doing if that takes over a second, such as compiling or waiting. In a terminal it draws
+several rows, in a notebook one line.
 
 A daemon thread polls the activities (`dialect/activities.py`). The thread exists only while an activity runs, and only
 if there is a display. Everything shown is erased before the call that it describes returns or raises.

@@ -1,4 +1,6 @@
-"""Formats the running activities as progress rows, and decides when to show them. Pure."""
+"""Formats long-running work, such as tracing or compiling, as rows of text with counts and seconds. It also decides
+when a row is first shown. The progress display calls it at each refresh. Pure functions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Runs a plan without optimizations: one computation after the other, blocking, through `jax.jit` and `jax.export`.
+"""Runs a plan in the simplest way, to check results: one computation after the other through `jax.jit`, with every
+value copied through the host. `pwc run --reference` compares its results with those of the real run.
 
-It has no donation, no device-to-device transfers, no merging: every value passes through the host.
-`pwc run --reference` compares results with it. A plan holds modules, not functions, so each is passed to `jax.export`
-in that library's own format.
+There is no donation, no device-to-device transfer and no merging. A plan holds modules, not functions, so each is
+passed to `jax.export` in that library's own format.
 """
 
 import dataclasses

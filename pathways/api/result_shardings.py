@@ -1,4 +1,6 @@
-"""Shardings of the results of a plan, on virtual devices."""
+"""Builds the JAX sharding that a result of a program shows to the user, on virtual devices or on this process's own.
+`pw.Array.sharding` and `stages.py` use it.
+"""
 
 import functools
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""`pw.search`: finds the best way to split a loss over machines, without using any of them."""
+"""Implements `pw.search`. It finds the fastest way to split a loss over machines: pipeline stages, data-parallel and
+model-parallel devices, microbatches, schedule. It needs only their description, not the machines.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,6 @@
-"""The shards of an array by virtual device, as in `jax.Array.addressable_shards`. Each is fetched when it is read."""
+"""Lists the shards of a `pw.Array` by virtual device, like `jax.Array.addressable_shards`. A shard's values are copied
+to this process when the user reads them, not earlier.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,6 @@
-"""Starts clusters that several processes share, for `pwc cluster`."""
+"""Starts clusters that several processes share, on this machine or through Ray, and waits until their hosts are
+connected. `pwc cluster start` calls it. The cluster outlives the calling process.
+"""
 
 import time
 from pathlib import Path

@@ -1,6 +1,5 @@
-"""The content of a snapshot by name: small arrays in the file itself, and references to large ones in a folder.
-
-`pw.save` and `pw.restore` use it.
+"""Reads the file of a `pw.save` snapshot and lists its arrays by name. Small arrays are in the file itself, large ones
+in a folder beside it. `pw.save` and `pw.restore` use it.
 """
 
 import contextlib

@@ -1,4 +1,6 @@
-"""The parts in which an array of a snapshot is written and read: the whole array, or its pieces one by one."""
+"""Lists the parts in which a snapshot writes or reads one array of the user. The parts are the whole array, or each
+piece if the array is stored in several buffers. `snapshots.py` uses it.
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""The devices on which arrays of a snapshot are restored: those of an array, or those of a sharding in programs."""
+"""Finds the devices on which `pw.restore` puts each array: those of the array that it replaces, or those of a sharding
+that the user gives.
+"""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""`pw.save` and `pw.restore`: trees of arrays in a file, by key path and global shape, for any devices.
+"""Implements `pw.save` and `pw.restore`, for checkpoints. They write a pytree of arrays to a file and read it back,
+onto any devices and with any sharding. Arrays are found by their path in the tree.
 
 The file is an .npz archive of numpy without pickles. It has one member for each array, named by its key path, and an
 index of element types. Element types that numpy does not support are stored as integers of the same size. Large arrays

@@ -1,4 +1,4 @@
-"""Lowered and compiled programs, like those of `jax.stages`."""
+"""Defines lowered and compiled programs, like `jax.stages`. Calling `Compiled` runs its plan and returns at once."""
 
 import sys
 import threading

@@ -1,6 +1,5 @@
-"""The summary of a plan that `pwc compile` and `Compiled.summary` print: one screen of facts.
-
-The commands of `pwc` also use its tables and byte counts.
+"""Formats the summary of a plan that `pwc compile` and `Compiled.summary` print: one screen with calls, islands,
+transfers, schedule and memory. Other commands reuse its tables.
 """
 
 from collections import Counter

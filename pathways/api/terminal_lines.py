@@ -1,4 +1,5 @@
-"""Draws progress rows below the cursor of a terminal, through rich. Other output appears above the rows.
+"""Draws the progress of long work as rows below the cursor of a terminal, with the library rich. Other output of the
+process appears above the rows. `progress_display.py` uses it.
 
 The cursor does not move, so that other output is never overwritten, and a killed process leaves the terminal in order.
 """

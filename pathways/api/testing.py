@@ -1,4 +1,6 @@
-"""`pw.testing`: injects faults, to test the behavior of programs after a failure."""
+"""Implements `pw.testing`, with which users test how their programs behave after a failure. It makes a computation
+fail, slow or hang, and simulates the loss of a device.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,6 @@
-"""`pw.trace`: records the timing of runs in one file, for https://ui.perfetto.dev."""
+"""Implements `pw.trace`, which records when computations run on each device. It writes one file for the Perfetto viewer
+(https://ui.perfetto.dev).
+"""
 
 import contextlib
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""Warnings of the Python API: Python warnings at the user's line, or a note on stderr if there is no such line."""
+"""Emits the warnings of the Python API at the user's source line, or on stderr if there is no such line."""
 
 import sys
 import warnings

@@ -1,6 +1,5 @@
-"""Runs requests of a host's clients on one thread per client, so that clients do not wait for each other.
-
-`Host` uses it for loads and fetches, and `Snapshots` for files.
+"""Runs requests of clients on a host, with one thread for each client, so that a slow request delays only its own
+client. `Host` uses it to load plans and to return values, and `Snapshots` to write files.
 """
 
 import queue

@@ -1,8 +1,8 @@
-"""Serves the clients of a host in a cluster that several clients share; `serve.py` starts it.
+"""Accepts the connections of clients to a host process in a shared cluster, and handles their messages. Clients load
+plans here, send arguments and fetch results. `serve.py` starts it.
 
-Clients connect directly to load plans, send inputs and fetch results. Runs, and messages that must keep their order
-relative to runs, go through the controller instead. A client must show the ticket that the controller has sent it.
-It may name only its own plans and arrays.
+Runs, and messages that must keep their order relative to runs, go through the controller instead. A client must show
+the ticket that the controller has sent it. It may name only its own plans and arrays.
 """
 
 import hmac

@@ -1,4 +1,4 @@
-"""A host: executes its partitions of plans on the devices of an island (paper, 4.2 and 4.5).
+"""Executes the work of one host process: loads its partitions of plans, enqueues runs on devices (paper, 4.2 and 4.5).
 
 `serve.py` passes messages in. One thread enqueues work in message order, so that hosts see shared runs in one order.
 Client threads load plans and copy values meanwhile. Another thread detects the ends of runs.

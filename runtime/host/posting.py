@@ -1,4 +1,6 @@
-"""Sends answers of a host to its controller, or to one of its clients. `Host`, `Clients` and `Snapshots` use it."""
+"""Sends the answers of a host to its controller or to a client. A request is always answered, if need be with an error.
+`Host`, `Clients` and `Snapshots` use it.
+"""
 
 import contextlib
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Proves to a controller that several clients share which plans a host has loaded. `Host` uses it."""
+"""Proves to the controller of a shared cluster which plan a client has loaded on this host. The controller must know,
+because it schedules the client's runs without reading plans. `Host` uses it.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass, field

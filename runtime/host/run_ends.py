@@ -1,4 +1,6 @@
-"""Reports the end of a run on a host to the controller, and to the client itself if possible. `Host` uses it."""
+"""Reports the end of a run on a host: to the controller, and directly to the client if that saves time. The report has
+the device time and any errors. `Host` calls it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -1,4 +1,6 @@
-"""Writes arrays of a host into snapshot folders, and reads them back, on one thread per client. `Host` uses it."""
+"""Writes arrays of a host to the folder of a `pw.save` snapshot, and reads them back. Each client has its own thread
+for this. `Host` uses it.
+"""
 
 import json
 import os

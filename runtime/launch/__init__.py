@@ -1,1 +1,3 @@
-"""Starts the processes of hosts and controllers, and connects to clusters."""
+"""Starts the processes of a cluster (controller and hosts), on this machine or through Ray, and connects to clusters
+that run already.
+"""

@@ -1,7 +1,7 @@
-"""Starts the service through which the hosts of one island form a JAX process group.
+"""Starts the coordination service of JAX's distributed runtime for the hosts of one island, in a separate process. Code
+that starts hosts calls it, if an island has several.
 
-The launchers call it. The service is a separate process. If a host provided it, the exit of that host would abort the
-other hosts.
+If a host provided it, the exit of that host would abort the other hosts.
 """
 
 import contextlib

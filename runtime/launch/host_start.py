@@ -1,4 +1,6 @@
-"""Defines the command-line arguments and log files of host processes, for all launchers."""
+"""Defines the command line and the log file of a host process. All launchers, which start hosts locally or through Ray,
+use it.
+"""
 
 import json
 from pathlib import Path

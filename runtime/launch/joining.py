@@ -1,7 +1,8 @@
-"""Waits for externally started hosts: started by a person, ssh, Slurm or Kubernetes, on any machine.
+"""Waits for host processes that are started by other means (by hand, ssh, Slurm or Kubernetes), on any machine. The
+controller uses it in place of a launcher, if the cluster was started with `--join`.
 
-Used by the controller process with `--join`. It starts and kills no host. A host proves its identity by its
-certificate, and exits when its stream to the controller ends.
+It starts and kills no host. A host proves its identity by its certificate, and exits when its stream to the controller
+ends.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,5 @@
-"""Starts clusters on this machine: creates the folder and the controller process, which outlives this process.
-
-Called by `pwc cluster start` and the API.
+"""Starts a cluster on this machine that outlives the calling process: creates its folder and starts its controller.
+`pwc cluster start` and the API call it.
 """
 
 import contextlib

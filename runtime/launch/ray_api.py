@@ -1,7 +1,7 @@
-"""Wraps all calls of Ray: connecting, listing nodes, and creating placement groups and actors.
+"""Wraps all calls of Ray: connecting, listing nodes, creating placement groups and actors. All other modules use Ray
+through it. The other `ray_*` modules and the controller process use it.
 
-Used by the other `ray_*` modules and the controller process. Ray is imported on first use: the import is slow, and
-programs that do not use Ray need not have it installed.
+Ray is imported on first use: the import is slow, and programs that do not use Ray need not have it installed.
 """
 
 import contextlib

@@ -1,4 +1,8 @@
-"""Starts and stops clusters of this machine whose hosts Ray starts. Called by `pwc cluster`."""
+"""Starts and stops a cluster whose controller and hosts Ray starts, as actors on its nodes. `pwc cluster start --ray`
+and `pwc cluster stop` call it. It does not import Ray itself: another process does.
+
+That process is `ray_start.py`.
+"""
 
 import contextlib
 import importlib.util

@@ -1,7 +1,8 @@
-"""Starts hosts through Ray: a placement group per island, an actor in each bundle, and a process per actor.
+"""Starts the host processes of islands through Ray: one placement group for each island, and one actor for each host.
+The controller of a cluster on Ray calls it.
 
-Called by the controller. Ray only allocates, starts, watches and kills: hosts and controllers communicate through their
-own sockets. Each gang has its own thread, since Ray calls may block for long and the controller's loop must not.
+Ray only allocates, starts, watches and kills: hosts and controllers communicate through their own sockets. Each gang
+has its own thread, since Ray calls may block for long and the controller's loop must not.
 """
 
 import contextlib

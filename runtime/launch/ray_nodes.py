@@ -1,7 +1,8 @@
-"""Matches islands with the nodes of a Ray cluster. Pure: Ray is not imported.
+"""Decides which Ray resources and node labels the hosts of each island need, and checks that the Ray cluster has them.
+The other `ray_*` modules call it. It must not import Ray.
 
-Used by the other `ray_*` modules. A host requests one Ray resource (`Platform.ray_resource`) per device, on a node with
-the labels that its island requires. Each host of an island is on its own node.
+A host requests one Ray resource (`Platform.ray_resource`) per device, on a node with the labels that its island
+requires. Each host of an island is on its own node.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""The Ray actor of this package: keeps one process, which exits together with the actor.
+"""Defines the Ray actor that this package uses: it starts one process, a host or a controller, and ends together with
+it. `ray_api.py` creates the actors.
 
-`ray_api.py` creates the actors. Hosts and controllers need their own main thread and libraries, so they are child
-processes of actors. When a raylet is killed, Ray does not kill its workers, so each actor monitors its raylet.
+Hosts and controllers need their own main thread and libraries, so they are child processes of actors. When a raylet is
+killed, Ray does not kill its workers, so each actor monitors its raylet.
 """
 
 import importlib

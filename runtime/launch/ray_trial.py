@@ -1,4 +1,5 @@
-"""Starts a private Ray cluster on this machine for trials. It listens on 127.0.0.1, and removes all its files at exit.
+"""Starts a private Ray cluster on this machine, for trials and tests of `pwc cluster start --ray local`. It listens on
+127.0.0.1 only, and removes all its files at exit.
 
 Used by `ray_start.py` and tests. It has its own folder and token, which isolate it from other Rays and other users. It
 must not be stopped by `ray stop`, which stops every Ray of the machine.

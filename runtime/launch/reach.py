@@ -1,6 +1,5 @@
-"""Connects to clusters and hosts by address: a name or folder on this machine, or HOST:PORT and keys.
-
-Called by the API and by `pwc`.
+"""Connects this process to the controller or a host of a cluster, given an address. The address is a cluster's name or
+folder on this machine, or HOST:PORT with a folder of TLS keys. The API and `pwc` call it.
 """
 
 import json

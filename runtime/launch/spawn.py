@@ -1,6 +1,5 @@
-"""Starts modules of this package as processes with the same Python and paths as this process, and waits for their exit.
-
-Used by all launchers and by `pwc`.
+"""Starts a module of this package as a process, with the same Python and paths as this one, and waits for its exit. All
+launchers and `pwc` call it.
 """
 
 import contextlib

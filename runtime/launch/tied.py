@@ -1,6 +1,8 @@
-"""Runs a module of this package that exits with its parent: `python -m ... PARENT MODULE ARGUMENTS`.
+"""Runs a module of this package in a process that the kernel kills when the parent exits, even if the process is
+frozen. Ray actors start hosts and controllers through it.
 
-Used by Ray actors. The kernel kills the process, even a frozen one, when the thread that started it exits (Linux).
+Usage: `python -m ... PARENT MODULE ARGUMENTS`. The kernel does so when the thread that started the process exits
+(Linux).
 """
 
 import ctypes

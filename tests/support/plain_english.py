@@ -99,8 +99,8 @@ def constants_without_unit(source: str) -> Iterator[tuple[int, str]]:
         if not isinstance(text, str) or not name.isupper() or _RATIO.search(name) or not _is_number(value):
             continue
         first = text.split(".")[0]
-        units = [unit for said, unit in _UNITS.items() if said.search(first)]
-        if units and not any(unit.search(name) for unit in units):
+        has_unit = any(unit.search(name) for unit in _UNITS.values())
+        if not has_unit and any(said.search(first) for said in _UNITS):
             yield before.lineno, name
 
 

@@ -1,1 +1,1 @@
-"""Writers of pictures, one module for each file format."""
+"""Writes pictures of programs to files, with one module for each file format."""

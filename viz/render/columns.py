@@ -1,6 +1,5 @@
-"""Packs rows by column, and integers as differences, so that tables of many equal steps compress well. Pure.
-
-viz/page/data.js unpacks them.
+"""Packs tables of numbers so that the HTML page stays small: column by column, with integers as differences to the
+previous row. viz/page/data.js unpacks them in the browser. Pure functions.
 """
 
 from collections.abc import Sequence

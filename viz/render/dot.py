@@ -1,4 +1,6 @@
-"""Writes the dataflow for Graphviz: a cluster for each slice, a node for the similar calls of a stage."""
+"""Writes the dataflow of a program as a Graphviz file (.dot): one cluster for each slice of devices, one node for
+similar calls of a stage.
+"""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,8 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Draws the schedule as SVG or PNG with matplotlib: planned above actual, one row for devices with the same tasks."""
+"""Draws the schedule of a plan as SVG or PNG with matplotlib. If runs were recorded, they are below the planned
+schedule. Devices with the same tasks share a row.
+"""
 
 import io
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Writes the HTML page: styles, scripts, libraries and data in one file that needs no server."""
+"""Writes a picture as one HTML page that contains its styles, scripts and data, and needs no server. Notebooks show the
+same page in a frame.
+"""
 
 import base64
 import gzip

@@ -1,4 +1,5 @@
-"""Writes the dataflow for Model Explorer (`model-explorer out.json`): a graph for each phase, nested namespaces.
+"""Writes the dataflow of a program for Google's Model Explorer (`model-explorer out.json`), with one graph for each
+compilation phase.
 
 The format: https://github.com/google-ai-edge/model-explorer/wiki, "Graph JSON".
 """

@@ -1,4 +1,6 @@
-"""Checks that a scene has the data that a picture format needs, and builds the errors if it does not."""
+"""Checks that a program has the data that a picture format needs, such as a schedule, and makes the error if it does
+not. The writers of this folder call it.
+"""
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.viz.errors import NothingToDraw

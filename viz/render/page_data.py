@@ -1,6 +1,7 @@
-"""The data of the HTML page: tables of numbers that refer to shared strings. Pure.
+"""Collects the data of the HTML page as tables of numbers that refer to shared strings. `html.py` puts them into the
+page, where viz/page/data.js reads them. Pure functions.
 
-viz/page/data.js reads it and uses the same names.
+viz/page/data.js uses the same names.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,5 @@
-"""Writes the schedule as text: a row for devices with the same tasks, a column for each unit of equal stages.
-
-Used for `.txt` files and for terminals.
+"""Writes the schedule of a plan as text, for terminals and .txt files. Devices with the same tasks share a row, and
+each column is one unit of time.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Formats pipeline actions for pictures."""
+"""Formats pipeline actions as short labels for pictures: `F3` is the forward pass of microbatch 3."""
 
 from collections.abc import Iterable
 

@@ -1,9 +1,10 @@
-"""Joins unplaced equations that depend on the same calls into one node of the graph.
+"""Joins many small equations of a traced program into one graph node, so that later steps of the front end are faster.
+It joins equations outside of the user's placed jits that depend on results of the same placed calls. The walks that
+build the graph add their nodes through it.
 
 A loop over microbatches adds hundreds of gradients in every iteration. Results of the same calls on the same mesh, in
-one run of equations, have the same home mesh (homes.py) and the same ancestors. Later steps process them as one node.
-If the equations of a node turn out to differ, the node is split again. For example, one equation is unused, or reads a
-value that the others do not wait for. `flatten.py`, `branches.py` and `pieces.py` add nodes through `RunOfEquations`.
+one run of equations, have the same home mesh (homes.py) and the same ancestors. If the equations of a node turn out to
+differ, the node is split again. For example, one equation is unused, or reads a value that the others do not wait for.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""Traces `lax.cond`, `switch`, `while_loop` and `fori_loop` over calls on several meshes. Each body is its own graph.
+"""Traces `lax.cond`, `switch`, `while_loop` and `fori_loop` if their bodies call jits on several meshes. Each body
+becomes a graph of its own. `flatten.py` calls it.
 
-`flatten.py` calls `branch` if the calls inside are on several meshes. JAX has already turned values that a body closes
-over into operands. Small constants that remain belong to the body.
+JAX has already turned values that a body closes over into operands. Small constants that remain belong to the body.
 """
 
 from collections.abc import Callable, Sequence

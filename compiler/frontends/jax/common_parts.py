@@ -1,8 +1,9 @@
-"""Splits large groups of several slices so that their common parts are compiled once.
+"""Splits large computations so that XLA compiles their common parts only once. For example, the optimizer updates of
+the first and the last pipeline stage contain the update of a middle stage. `gather.py` calls it.
 
 In a pipeline, the first stage updates its layers and an embedding, the last stage its layers and a head. The middle
 stages update only layers. A part is all operations on the results of one placed call. If the largest part of a group
-also occurs on another slice, the rest of the group becomes a separate computation before it. `gather.py` calls this.
+also occurs on another slice, the rest of the group becomes a separate computation before it.
 """
 
 from collections import Counter

@@ -1,4 +1,6 @@
-"""Reads the bytes of arrays that a program closes over. `emit.py` calls it."""
+"""Copies to the host the bytes of an array that a program closes over. `emit.py` calls it, because these bytes become
+part of the plan.
+"""
 
 from typing import Any, cast
 

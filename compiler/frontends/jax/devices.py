@@ -1,4 +1,5 @@
-"""Virtual devices: devices that a user requests before the machines are known (paper, section 3).
+"""Defines virtual devices and slices, which users create with `pw.make_virtual_device_set` before the real machines are
+known (paper, section 3). A slice is a set of virtual devices with fast links between them.
 
 JAX accepts them in `Mesh`, `NamedSharding`, `jax.pmap(devices=...)`, `jax.shard_map` and `jax.jit(in_shardings=...)`
 and traces through them. They hold no memory and cannot compute: the runtime does that on real devices.

@@ -1,6 +1,5 @@
-"""Emits a module of phase `trace` from a traced graph: orders its units, lowers each one, and calls the builder.
-
-`trace.py` calls `emit` as the last step of the front end.
+"""Writes the compiler's first IR from the graph of a traced program. It puts the nodes in order, lowers each to
+StableHLO, and calls the program builder. It is the last step of the JAX front end.
 """
 
 from collections.abc import Iterator, Sequence

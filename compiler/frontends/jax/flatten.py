@@ -1,4 +1,5 @@
-"""Flattens a nested jaxpr into a graph: placed calls stay whole, everything around them is inlined.
+"""Flattens the jaxpr of a program into a graph. Jits that the user placed on a slice of virtual devices stay whole, as
+one call each. Everything around them is inlined.
 
 `trace.py` calls `flatten`. Three kinds of equations are *placed*, as one call each:
 

@@ -1,4 +1,5 @@
-"""Groups unplaced operations into computations, without adding dependencies between placed calls.
+"""Groups the operations outside of the user's placed jits into computations, each of which becomes one XLA executable.
+It must not add a dependency between two placed jits: such a dependency would serialize the microbatches of a pipeline.
 
 `emit.py` calls it. Two operations may share a computation only if they have the same home mesh (homes.py) and the same
 *placed ancestors*. Every result of the group then already depended on all inputs of the group, so no path between

@@ -1,4 +1,5 @@
-"""The traced program as a flat dataflow graph: placed calls, moves, and the unplaced operations between them.
+"""Defines the graph of a traced program. Its nodes are the user's placed jits, explicit moves between devices, and the
+operations between them, which have no placement yet.
 
 `flatten.py` builds the graph; the other modules of this front end rewrite it, and `emit.py` emits it.
 """

@@ -1,4 +1,6 @@
-"""Groups of unplaced operations that run as one computation, and the units of which a traced program consists."""
+"""Defines a group: operations outside of the user's placed jits that become one computation. `gather.py` makes the
+groups, and `emit.py` lowers them.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Turns arrays that a function closes over into operands, so that a module does not contain them as text.
+"""Turns arrays that a jitted function closes over into operands of its StableHLO module. Otherwise the text of the
+module would contain their values. `lower.py` and `flatten.py` call it.
 
 `jax.make_jaxpr` keeps the consts of an inner jit inside it. Lowering would print a 1 MiB weight as 1 MiB of text. This
 module lists the consts of a callee and of the jits inside it. `apply` evaluates the callee with these consts as

@@ -1,4 +1,5 @@
-"""Finds the home mesh of each value and operation without a placement of its own: operations follow their data.
+"""Chooses the mesh on which each operation outside of the user's placed jits runs, called its home mesh. In general, an
+operation runs where most bytes of its operands are. `trace.py` calls it once the graph is complete.
 
 An operation is placed on the slice that holds most bytes of its operands, on that operand's mesh. In a tie, the first
 operand decides. An operation that depends on no placed value is placed on the mesh of its first consumer. If the whole

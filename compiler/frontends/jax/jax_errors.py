@@ -1,4 +1,5 @@
-"""Translates JAX's errors while tracing into coded errors: a code, the user's line, and advice.
+"""Translates errors that JAX raises while it traces a user's function. The user sees an error code, the source line and
+advice in place of JAX's own message.
 
 `trace.py` and the command line call it. JAX's messages are recognized by class and text. If a newer JAX changes a text,
 the error is not lost: JAX's own error is raised.
@@ -178,9 +179,8 @@ def _ambiguous(text: str, line: Where | None, error: Exception) -> AmbiguousShar
             except (AttributeError, TypeError, ValueError):  # operands of another kind: no candidates
                 break
             if candidates:
-                return AmbiguousSharding(
-                    have_=said, advice="out_sharding=, one of\n" + "\n".join(candidates), where=line
-                )
+                advice = "out_sharding=NamedSharding(mesh, SPEC), with SPEC one of\n" + "\n".join(candidates)
+                return AmbiguousSharding(have_=said, advice=advice, where=line)
     return AmbiguousSharding(have_=said, advice=advice, where=line)
 
 

@@ -1,7 +1,8 @@
-"""Lowers each distinct computation once, to a self-contained StableHLO module.
+"""Lowers each distinct computation of a program to a StableHLO module, exactly once. Equal computations on different
+slices share one module. `emit.py` calls it.
 
-`emit.py` calls it. Calls of the same traced function, on any slice, and groups with the same structure are recognized
-before lowering. The builder compares the remaining computations by content, so that equal stages share one module.
+Calls of the same traced function, on any slice, and groups with the same structure are recognized before lowering. The
+builder compares the remaining computations by content, so that equal stages share one module.
 """
 
 import hashlib

@@ -1,6 +1,5 @@
-"""Finds what a jaxpr mentions at any depth: the slices that it names, placed calls, moves and callbacks.
-
-`flatten.py` uses it to decide which equations are placed, and which are inlined.
+"""Finds which slices a jaxpr names in shardings, at any depth, and whether it contains placed jits, moves or callbacks.
+`flatten.py` uses this to decide if an equation stays whole or is inlined.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
-"""Converts JAX's shardings to slices, meshes on slices, and mesh axes per dimension.
+"""Converts JAX shardings over virtual devices to this compiler's terms: a slice, a mesh on the slice, and the mesh axes
+that split each dimension. Most modules of the JAX front end use it.
 
-Most modules of the JAX front end use it. It raises coded errors for shardings that a program cannot have.
+It raises coded errors for shardings that a program cannot have.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Finds the name of a call: the user's name of its function. `flatten.py` calls it."""
+"""Finds the name under which a jit or a `shard_map` appears in plans and messages: the name of the user's function.
+`flatten.py` calls it.
+"""
 
 from pathways.compiler.frontends.jax.compat import Eqn, body_of, func_source, where_of_equation
 

@@ -1,4 +1,5 @@
-"""Orders calls, moves and groups: program order for calls and moves, lowest memory for groups. `emit.py` calls it.
+"""Puts the calls, moves and computations of a traced program in order. The user's calls keep the order of the program.
+Computations between them go where they need the least memory. `emit.py` calls it.
 
 A group that depends on placed calls runs as soon as its last input is available: a gradient is added when it appears. A
 group that depends only on arguments runs just before its first consumer: a microbatch is sliced when it is needed.

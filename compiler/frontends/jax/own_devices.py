@@ -1,4 +1,5 @@
-"""Replaces this process's own devices in a traced program by virtual ones.
+"""Replaces real devices of this process in a traced program by virtual devices. Libraries, for example, put values on
+`jax.devices()[0]`. `trace.py` calls it right after JAX's trace.
 
 Libraries put values on `jax.devices()[0]`, or constrain them to a mesh of all devices of the process. In a program, an
 own device stands for a device of a virtual slice. The slice is chosen by the first rule that applies:
@@ -8,8 +9,7 @@ own device stands for a device of a virtual slice. The slice is chosen by the fi
 * if the program has no slice, a new slice.
 
 A target of a single device requests nothing: a value stays where its data are. Devices that remain raise PWC0202 when
-they are read (meshes.py). `trace.py` calls this module right after JAX's trace. It makes new jaxprs, since code outside
-shares those of JAX.
+they are read (meshes.py). It makes new jaxprs, since code outside shares those of JAX.
 """
 
 import functools

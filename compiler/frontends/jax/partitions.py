@@ -1,8 +1,9 @@
-"""Finds the arrays of a program that are better held in pieces: stacks from which every stage takes its own piece.
+"""Finds arrays that are better stored in several buffers, called pieces. An example is a stack of all layers' weights,
+of which each pipeline stage uses a part. `pieces.py` then rewrites the graph.
 
-`pieces.py` calls `find_partitions`. The search starts at *windows*: slices of a value, and zero-padded values (the
-gradients of slices). Equations that can be applied piece by piece tie values together, in both directions. An
-optimizer's moments are thus cut like the gradients.
+The search starts at *windows*: slices of a value, and zero-padded values (the gradients of slices). Equations that can
+be applied piece by piece tie values together, in both directions. An optimizer's moments are thus cut like the
+gradients.
 
 Tied values are cut if three conditions hold:
 

@@ -1,8 +1,8 @@
-"""Rewrites the graph so that a stack is held in pieces, one value per piece, from argument to result.
+"""Rewrites the graph of a program so that a stacked array is stored in several buffers, called pieces. Each pipeline
+stage then holds the pieces that it uses. `trace.py` calls it after the graph is built.
 
 A whole stacked argument would be on one slice, and be sent to every stage in each step. Its gradient would return
-padded with zeros. `trace.py` calls `cut_into_pieces`, which walks the graph again with such arrays as lists of pieces.
-`partitions.py` decides which arrays are cut.
+padded with zeros. `partitions.py` decides which arrays are cut.
 
 * A slice is a piece.
 * A padded gradient is a piece; its other pieces are zero, and are not built.

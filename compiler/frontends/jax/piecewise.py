@@ -1,6 +1,5 @@
-"""Applies equations to an array piece by piece: how operands are cut, and the equation of one piece.
-
-`partitions.py` and `pieces.py` use it.
+"""Knows which JAX operations can be computed piece by piece, if an array is stored in several buffers along an axis.
+For one piece, it returns the equation. `partitions.py` and `pieces.py` use it.
 """
 
 import math

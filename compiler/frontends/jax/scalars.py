@@ -1,7 +1,9 @@
-"""Copies scalars that depend only on arguments to every mesh that uses them: a learning rate, Adam's corrections.
+"""Copies the computation of small scalars, such as a learning rate or Adam's bias corrections, to every mesh that uses
+them. Only scalars that depend on nothing but program arguments are copied. `trace.py` calls it after each operation has
+a mesh.
 
 If one slice computed them, the optimizers of all others would wait for it. Each would become two computations: one
-before the scalar arrives, and one that needs it. `trace.py` calls `copy_scalars` after homes are known.
+before the scalar arrives, and one that needs it.
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""Copies operations that depend only on literals to each of their consumers.
+"""Copies cheap constant operations, such as `jnp.zeros` or an iota, into each computation that uses their result.
+`trace.py` and `branches.py` call it on the graph of a program.
 
 `jnp.zeros`, an iota or a scaled iota is cheaper to compute again than to keep or to move. A shared one would also make
-two calls depend on one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py). `trace.py`
-and `branches.py` call `sink`.
+two calls depend on one group. Each copy *follows* its consumer: it joins that consumer's group (gather.py).
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,8 @@
-"""Represents a program under a JAX transformation as one operation with a type, but no derivative, batch rule or code.
+"""Represents a whole program as one JAX operation while JAX traces or transforms a function that calls it. The
+operation has result types only, so `jax.eval_shape` works and `jax.grad` is refused. `pathways/api/program.py` calls
+it.
 
-`pathways/api/program.py` calls `stage`. `jax.eval_shape` and `jax.make_jaxpr` thus work. Transformations that need the
-inside of a program are refused by name.
+Transformations that need the inside of a program are refused by name.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""Places jits that lost their shardings in differentiation (see `MentionFinder`). `flatten.py` calls it.
+"""Restores the placement of jits that lost their shardings when JAX differentiated a loop. It finds the mesh from the
+same function and the operands elsewhere in the program. `flatten.py` calls it.
 
 A stray goes to a mesh on which its function is placed elsewhere, if its operands identify the mesh. An operand does so
 if a placed call took it there with a sharding, or if a call of the same function made it there. Otherwise the stray

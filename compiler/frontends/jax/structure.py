@@ -1,6 +1,5 @@
-"""Compares groups of unplaced operations by structure, with operands numbered in order of appearance.
-
-`lower.py` and `common_parts.py` use it to recognize groups that compute the same.
+"""Compares computations by structure before they are lowered, so that equal ones are lowered only once. `lower.py` and
+`common_parts.py` use it.
 """
 
 from collections.abc import Callable

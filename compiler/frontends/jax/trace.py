@@ -1,6 +1,5 @@
-"""Traces a Python function over virtual devices into a module of phase `trace`.
-
-`pathways/api` calls `trace_program`. It runs all steps of the JAX front end in order.
+"""Traces a Python function over virtual devices into the compiler's first IR (phase `trace`). It runs all steps of the
+JAX front end in order. `pathways.api` calls `trace_program` for each new signature of a program.
 """
 
 import functools

@@ -1,7 +1,8 @@
-"""Tracks the programs that are being traced in this context: a called program becomes a part of its caller.
+"""Tracks which programs are being traced in the current thread. A program that is called inside another one is inlined
+there, as a nested jit would be. `pathways/api/program.py` and `pw.pipeline` use it.
 
-`pathways/api/program.py` and `pw.pipeline` use it. JAX's jit caches its traces. A program is inlined only inside
-another program, so JAX must not reuse such a trace outside. A user context of JAX separates the two cases.
+JAX's jit caches its traces. A program is inlined only inside another program, so JAX must not reuse such a trace
+outside. A user context of JAX separates the two cases.
 """
 
 import contextlib

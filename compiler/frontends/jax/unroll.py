@@ -1,7 +1,8 @@
-"""Unrolls loops over placed calls. A loop's stacked results stay a list until the array is needed.
+"""Unrolls a scan whose body contains placed jits. Arrays that the scan stacks stay lists of one element per iteration,
+so that microbatches stay independent. `flatten.py` uses it.
 
-`flatten.py` uses it. A forward scan stacks the residuals that the backward scan slices again. As an array, the stack
-would make every backward step wait for every forward step. As lists, microbatches stay independent.
+A forward scan stacks the residuals that the backward scan slices again. As an array, the stack would make every
+backward step wait for every forward step.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,6 @@
-"""Removes additions of zeros. A loop starts its sums with zeros, so its first sum equals the first summand."""
+"""Removes additions of zero arrays from the graph of a program. Unrolled loops produce them, because their sums start
+at zero. `trace.py` calls it before it chooses a mesh for each operation.
+"""
 
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.graph import GraphNode, Loose, Operand, TracedGraph, TracedValue

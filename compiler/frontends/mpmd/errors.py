@@ -1,4 +1,6 @@
-"""Errors of programs of Shardy's MPMD dialect."""
+"""Defines the errors of importing programs of Shardy's MPMD dialect: unreadable text, an unsupported feature, or the
+wrong phase of Shardy.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,8 +1,8 @@
-"""Builds the computations of MPMD programs as modules: from regions of fragments, and from functions that they call.
+"""Converts each distinct fragment of an MPMD program to a StableHLO module. A fragment is the computation of one stage
+for one microbatch. Equal fragments share one module. `read.py` uses it.
 
-`read.py` uses it. A program has one fragment for each stage of each microbatch, and most fragments are equal. They are
-compared as bytecode without locations. Each distinct one is built once, and an equal one costs no more than its
-bytecode.
+A program has one fragment for each stage of each microbatch, and most fragments are equal. They are compared as
+bytecode without locations. Each distinct one is built once, and an equal one costs no more than its bytecode.
 """
 
 import hashlib

@@ -1,6 +1,5 @@
-"""Describes a program that is only text: argument and result names from locations and attributes, no structure.
-
-`read.py` calls it if the source has no description of its own.
+"""Describes the arguments and results of an MPMD program that was given as text only. Names come from locations and
+attributes in the text. `read.py` calls it.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""Imports programs of Shardy's MPMD dialect as programs of phase `trace`: one slice per mesh, one call per fragment.
+"""Imports a program of Shardy's MPMD dialect as the compiler's first IR (phase `trace`). Each MPMD mesh becomes a slice
+of virtual devices, and each fragment becomes a call. The driver and `pw.from_mpmd` call it.
 
-The driver and `pw.from_mpmd` call `read_mpmd`. After Shardy's phase PARTITION (`mpmd.fragment_call`), every sharding
-and the order of the calls are decided; the order is kept. After IMPORT or OPTIMIZE (`mpmd.fragment` with regions), only
-the user's shardings are known. This compiler then does propagation and scheduling; the fragments state stages and
-microbatches.
+After Shardy's phase PARTITION (`mpmd.fragment_call`), every sharding and the order of the calls are decided; the order
+is kept. After IMPORT or OPTIMIZE (`mpmd.fragment` with regions), only the user's shardings are known. This compiler
+then does propagation and scheduling; the fragments state stages and microbatches.
 """
 
 from collections.abc import Iterator

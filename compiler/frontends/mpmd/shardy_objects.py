@@ -1,9 +1,10 @@
-"""Reads results of `mpmd.jit(f, config).lower(...)` and `.trace(...)` by attributes, without importing Shardy.
+"""Reads the Python objects that Shardy's `mpmd.jit(...).lower(...)` and `.trace(...)` return. It must not import
+Shardy. `pathways/api/mpmd.py` calls it for `pw.from_mpmd`.
 
-`pathways/api/mpmd.py` calls it. This is the compat module for Shardy's Python package. All attributes of a lowered
-program are public. A traced program must stop after Shardy's phase IMPORT, which no public function does. The module
-uses two private names, `_prepare_partitioning_args` and `_apply_partitioning`. If they are missing, PWC0123 tells the
-user to pass the lowered program, or its text.
+This is the compat module for Shardy's Python package. All attributes of a lowered program are public. A traced program
+must stop after Shardy's phase IMPORT, which no public function does. The module uses two private names,
+`_prepare_partitioning_args` and `_apply_partitioning`. If they are missing, PWC0123 tells the user to pass the lowered
+program, or its text.
 """
 
 import sys

@@ -1,4 +1,6 @@
-"""Metadata of an imported MPMD program: argument names, pytree structures, types, called functions."""
+"""Defines the input of the MPMD front end: the text or bytecode of a module, with argument names, pytree structures and
+callbacks if they are known.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

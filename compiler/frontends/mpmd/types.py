@@ -1,6 +1,7 @@
-"""Parses types of Shardy's MPMD dialect: a tensor, its mesh, and how it is split there.
+"""Parses the types of Shardy's MPMD dialect: a tensor, the mesh that holds it, and the axes that split it. jaxlib has
+no Python bindings for them. `read.py` and `fragments.py` call it.
 
-jaxlib has no Python bindings for these types. The module parses their printed form, each type once.
+The module parses their printed form, each type once.
 """
 
 import re

@@ -1,1 +1,3 @@
-"""Checks that the modules of a plan are safe for XLA: the rules, and the process that applies them to foreign plans."""
+"""Checks that the StableHLO modules of a plan are safe to give to XLA. It has the rules, and a separate process that
+applies them to plans of other users.
+"""

@@ -1,6 +1,7 @@
-"""Checks the calls in a module: no cycles, no missing functions, and no more operations than XLA can inline.
+"""Checks the function calls inside a StableHLO module of a plan: no cycles, no missing functions, and not too many
+operations after inlining. `check.py` calls it.
 
-check.py calls it. XLA inlines every call. Forty functions that each call the next one twice become 2^40 operations.
+XLA inlines every call. Forty functions that each call the next one twice become 2^40 operations.
 """
 
 from collections import Counter

@@ -1,6 +1,8 @@
-"""Applies all rules to one module before XLA compiles it. Pure: it needs the module and the plan's statement only.
+"""Applies all safety rules to one StableHLO module of a plan before XLA compiles it. It runs in this process for plans
+of this user, and in a separate process for others. Pure functions.
 
-check_modules.py calls it in this process, and vetting_process.py in the process that reads foreign plans.
+It needs only the module and what the plan states about it. `check_modules.py` calls it in this process, and
+`vetting_process.py` in the separate one.
 """
 
 from pathways.dialect.bare_mlir import Context, Module, Operation, bare_ir, read_portable

@@ -1,6 +1,5 @@
-"""Checks the devices of collectives: each exists and appears once, and none is missing. XLA does not check this.
-
-operations.py calls it.
+"""Checks the device groups of collectives in a StableHLO module: each device exists and appears exactly once. XLA does
+not check this. `operations.py` calls it.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,5 @@
-"""Decides which custom calls a plan may use: those that JAX emits on its platform, and those that the user allows.
-
-operations.py and check_modules.py call it.
+"""Decides which custom calls (native code by name) the modules of a plan may contain: those that JAX emits, and those
+that the user allows. `operations.py` and `check_modules.py` call it.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""Checks the shapes of the LAPACK calls that JAX emits on CPU. operations.py calls it.
+"""Checks the array shapes of LAPACK custom calls in a module for CPU. LAPACK itself does not check them, and would
+write beyond its buffers. `operations.py` calls it.
 
-The native functions receive addresses, and derive the shape of every array from the first operand. They write beyond
-the end of a result that is too small. So each call must have the shapes that JAX emits.
+The native functions receive addresses, and derive the shape of every array from the first operand. So each call must
+have the shapes that JAX emits.
 
 In the tables a letter is one dimension, after the batch dimensions that all arrays share. `k` is the smaller of `m` and
 `n`, `d` is `n - 1`, and `t` is at most the smaller one.

@@ -1,6 +1,5 @@
-"""Checks single operations: each is of a known dialect, on arrays of a possible size, and does not wait for a host.
-
-check.py calls it.
+"""Checks each operation in a StableHLO module of a plan: its dialect is known, its arrays have possible sizes, and it
+does not wait for a host. `check.py` calls it.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
-"""Checks that the types, layouts and donation of @main are those that the plan states. check.py calls it.
+"""Checks that the @main function of a StableHLO module has the argument and result types, shardings and donations that
+the plan states. `check.py` calls it for each module, before XLA compiles the module.
 
 XLA compiles a module for the shardings in the module itself, and PJRT compares byte sizes only. If the layout differs
 from the plan's, the module computes wrong numbers, or reads beyond its buffers.

@@ -1,6 +1,5 @@
-"""The statement of a plan about one of its modules, and the exception for a broken rule.
-
-All checks of modules share them, in this process and in the vetting process.
+"""Defines what a plan states about one of its StableHLO modules, and the exception for a module that breaks a rule. All
+checks in this folder use them.
 """
 
 from dataclasses import asdict, dataclass

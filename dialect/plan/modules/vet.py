@@ -1,7 +1,8 @@
-"""Vets a plan of another user: a separate process reads its modules and dumps before this process does.
+"""Lets a separate process read the MLIR modules of a plan that another user wrote, before this process reads them.
+MLIR's parser can crash on hostile input. `plan_file.py` calls it when it reads such a plan.
 
-plan_file.py calls it. The vetting process costs 0.25 s, and more for large plans (`bench/loading.py`). If it crashes,
-the plan is refused, and the error names the item that it was reading.
+The vetting process costs 0.25 s, and more for large plans (`bench/loading.py`). If it crashes, the plan is refused, and
+the error names the item that it was reading.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
-"""Walks all operations of a function without recursion, because a hostile module may be nested extremely deep.
-
-check.py calls it.
+"""Iterates over all operations of an MLIR function without recursion, because a hostile module may be nested extremely
+deep. `check.py` calls it.
 """
 
 from collections.abc import Iterator

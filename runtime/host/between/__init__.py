@@ -1,1 +1,3 @@
-"""Moves values between hosts: the transports, and the choice of a transport for each value."""
+"""Sends arrays between host processes, if one plan runs on devices of several. It has two transports, and chooses one
+by the size of a value.
+"""

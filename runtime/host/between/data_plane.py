@@ -1,6 +1,7 @@
-"""The interface of a transport, which moves arrays between two hosts.
+"""Defines the interface of a transport, which sends arrays from one host process to another. `link.py` calls it, and
+the other files of this folder implement it.
 
-`link.py` calls it. A new transport is a file with this interface, and rows in `link.py`.
+A new transport is a file with this interface, and rows in `link.py`.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,5 @@
-"""Pushes small values to other hosts as soon as they are computed; `inbox.py` receives them there.
-
-`link.py` makes an outbox for each other host.
+"""Sends small values to other host processes over a socket as soon as they are computed, without waiting for a request.
+`inbox.py` receives them there. `link.py` creates the sending end for each other host.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
-"""The eager transport: sends small arrays, as bytes, as soon as they are computed (`eager_server.py`, `inbox.py`).
-
-`link.py` uses it for values up to its size limit.
+"""Implements the transport for small arrays: it sends their bytes to another host process as soon as they are computed.
+`link.py` uses it below a size limit; larger arrays are pulled by the receiver.
 """
 
 import queue

@@ -1,4 +1,5 @@
-"""Receives the small values that another host pushes, as bytes, before this host requests them.
+"""Receives the small values that another host process sends, and keeps them until a run on this host needs them. It is
+the receiving end of `eager_server.py`.
 
 This is the eager protocol of message passing; larger values are pulled (`transfer_server.py`). The receiver connects
 with the key that it was sent, and sends its reconnect count. The sender (`eager_server.py`) uses the connection once

@@ -1,8 +1,9 @@
-"""Links this host with one other host in both directions: chooses transports, and drops values when that host is lost.
+"""Connects this host process with one other host, in both directions. It chooses the transport for each value, and
+drops pending values when the other host is lost. `load/neighbors.py` has one link for each other host.
 
-`load/neighbors.py` uses it. The other host connects to the port of the eager transport (`eager_server.py`), which
-sends the addresses of the other transports. A new transport is a `DataPlane` and a `DataSource`, a limit in
-`transport_for`, and a row in `Outbound.planes` and in `Outbound.connect`.
+The other host connects to the port of the eager transport (`eager_server.py`), which sends the addresses of the other
+transports. A new transport is a `DataPlane` and a `DataSource`, a limit in `transport_for`, and a row in
+`Outbound.planes` and in `Outbound.connect`.
 """
 
 import os

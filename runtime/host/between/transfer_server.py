@@ -1,10 +1,11 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""The transport for arrays of any size, which are pulled from JAX's transfer server, also before they are computed.
+"""Implements the transport for arrays of any size, with JAX's transfer server (`jax.experimental.transfer`). The
+receiver pulls an array, which may not be computed yet. `link.py` uses it.
 
-This is the compat module for `jax.experimental.transfer`; `link.py` uses it. It needs the flat forms, which do no work
-on pytrees, and two private names. `_poison_connection` ends the pulls of a connection whose other end is frozen:
-otherwise peer hosts would wait for a frozen process. `_reset_rendevous_table` frees arrays offered to a lost process:
-otherwise they would stay until this process exits. Dropping the server frees nothing while its peer is frozen.
+It is the compat module for `jax.experimental.transfer`. It needs the flat forms, which do no work on pytrees, and two
+private names. `_poison_connection` ends the pulls of a connection whose other end is frozen: otherwise peer hosts would
+wait for a frozen process. `_reset_rendevous_table` frees arrays offered to a lost process: otherwise they would stay
+until this process exits. Dropping the server frees nothing while its peer is frozen.
 
 Nothing here checks types: pulled arrays must match the offered arrays, shard by shard (dialect/plan/part.py).
 """

@@ -1,1 +1,3 @@
-"""Loads plans: turns their instructions into steps that are prepared for devices."""
+"""Loads plans on devices: compiles their modules, and turns their instructions into prepared steps that a run only has
+to call.
+"""

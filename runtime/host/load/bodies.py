@@ -1,6 +1,5 @@
-"""Loads the bodies of a plan's branches, and puts constants on the devices that use them.
-
-Called by `loaded_part.py` when a plan is loaded.
+"""Loads the bodies of a plan's loops and branches, and copies constants to the devices that use them. `loaded_part.py`
+calls it when a plan is loaded.
 """
 
 from collections.abc import Callable, Mapping

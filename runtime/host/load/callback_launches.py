@@ -1,6 +1,5 @@
-"""Launches computations with host callbacks one at a time, since exceptions are kept for one launch only.
-
-`steps.py` puts it around the launcher of each such computation.
+"""Starts computations that call Python functions (host callbacks) one at a time. Otherwise an exception could not be
+assigned to a run. `steps.py` puts it around each such computation.
 """
 
 from collections.abc import Sequence

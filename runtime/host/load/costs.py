@@ -1,6 +1,7 @@
-"""Counts the costs of a plan with XLA's cost analysis: operations and bytes of a run, and the size of the code.
+"""Reads from XLA what a run of a plan costs: flops and bytes, and the size of the code. `Compiled.cost_analysis` calls
+it for devices of this process, or through each host of a cluster.
 
-Engines call it for their islands: in this process, or on each host, which sends its counts to the client as JSON.
+A host sends its counts to the client as JSON.
 """
 
 import json

@@ -1,6 +1,5 @@
-"""Prepares transfers between islands of different hosts: the source cuts and offers pieces, the target pulls and joins.
-
-`steps.py` calls it for each send and receive that crosses hosts.
+"""Prepares the transfers of a plan between host processes. The source host slices and offers pieces of an array. The
+target host pulls and joins them. `steps.py` calls it when a plan is loaded.
 
 Neither end waits for the other: values are offered and pulled before they exist. Steps that depend on a value are
 enqueued after it has arrived (`load/waves.py`). So a host that is slow, frozen or lost cannot hang a device.

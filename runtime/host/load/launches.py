@@ -1,9 +1,9 @@
-"""Prepares launchers, which start a computation on its devices: on all at once, or device by device.
+"""Prepares how a computation is started on its devices: on all of them at once, or on each device separately. The
+second is cheaper on CPU if the devices exchange no data. `steps.py` calls it when a plan is loaded.
 
-`steps.py` makes one launcher for each computation and mesh. A launcher never waits for the data that it reads.
-
-If the devices need no data from each other, starting them one by one is seven times cheaper on CPU than as a gang.
-Values between such computations stay lists of shards. They become arrays only if something else reads them.
+There is one launcher for each computation and mesh. A launcher never waits for the data that it reads. If the devices
+need no data from each other, starting them one by one is seven times cheaper on CPU than as a gang. Values between such
+computations stay lists of shards. They become arrays only if something else reads them.
 """
 
 from collections.abc import Sequence

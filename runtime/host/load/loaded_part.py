@@ -1,6 +1,5 @@
-"""Loads the partition of a plan that one host executes: prepared waves, constants, inputs and results.
-
-`local_engine.py` loads a whole plan in this process; `host/host.py` loads the partition of a host in a cluster.
+"""Loads on devices the part of a plan that one host executes, or the whole plan if one process has all devices. It
+compiles all code and prepares all steps. `host.py` and `local_engine.py` call it.
 """
 
 import hashlib

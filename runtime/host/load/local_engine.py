@@ -1,6 +1,7 @@
-"""The engine for plans on devices of this process.
+"""Runs plans on devices of this process, without a cluster. It implements the interface `Engine`. `client/engine.py`
+makes one for each loaded plan.
 
-`client/engine.py` creates it for a loaded plan. The thread that runs the plan also enqueues it.
+The thread that runs the plan also enqueues it.
 """
 
 from collections.abc import Mapping, Sequence

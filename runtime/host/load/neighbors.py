@@ -1,7 +1,8 @@
-"""Links from one host to its peer hosts: the outbound and inbound end of each, and their loss and reconnection.
+"""Holds the connections of this host process to all other hosts with which it exchanges values. It connects,
+disconnects and reconnects them when the controller says so. `host.py` uses it.
 
-`host/host.py` changes the links as the controller orders; edges (`edges.py`) send and receive values through them. The
-call that connects to a host waits until both ends are ready.
+Transfers between hosts (`edges.py`) send and receive values through these connections. The call that connects to a host
+waits until both ends are ready.
 """
 
 import threading

@@ -1,4 +1,6 @@
-"""Finds the computation that makes each result of a plan. Error messages about a result name this computation."""
+"""Finds which computation makes each result of a plan, with its source line. Error messages about a failed result name
+this computation.
+"""
 
 from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.nouns import Plan

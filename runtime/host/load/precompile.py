@@ -1,4 +1,5 @@
-"""Makes all code of a plan on several threads, before `loaded_part.py` prepares its steps.
+"""Compiles the modules of a plan in parallel, or reads their code from a cache. `loaded_part.py` calls it before it
+prepares the instructions of the plan.
 
 Threads help, since XLA releases Python's lock while it compiles.
 """

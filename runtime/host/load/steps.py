@@ -1,6 +1,7 @@
-"""Prepares the instructions of a plan for devices, each as a step that works on a run's frame.
+"""Turns each instruction of a plan into a step: a Python function that is prepared for certain devices. A run then only
+calls the steps in order. `loaded_part.py` and `bodies.py` call it when a plan is loaded.
 
-`loaded_part.py` and `bodies.py` call it when a plan is loaded. A step must never wait for data.
+A step must never wait for data.
 """
 
 from collections.abc import Callable, Mapping, Sequence

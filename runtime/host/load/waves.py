@@ -1,6 +1,9 @@
-"""Groups instructions into waves, by the results that they must wait for (paper, section 4.5). Pure.
+"""Divides the instructions of a plan into groups (waves) that can be enqueued without waiting in between. Host
+callbacks, data-dependent control flow and values from other hosts need further groups. `loaded_part.py` and `bodies.py`
+call it.
 
-`loaded_part.py` and `bodies.py` call it. Instructions that wait for nothing are enqueued before all others.
+The groups are those of the paper, section 4.5. The functions are pure. Instructions that wait for nothing are enqueued
+before all others.
 
 Some results are not known when their work is enqueued. These are results of *fallible* computations, which call back to
 the host, and of branches, whose bodies depend on data. A collective with one bad shard hangs its gang forever. So

@@ -1,1 +1,3 @@
-"""Watching runs: the watchdog, the recorder, and injected faults."""
+"""Watches the runs on devices: detects hangs, records times for `pw.trace`, checks for NaN, and injects faults for
+tests.
+"""

@@ -1,6 +1,5 @@
-"""Measures the CPU time of all threads of this process, and of single threads if the system reports it.
-
-The watchdog uses it to tell whether this process computes, and clients to tell whether a called function does.
+"""Tells whether threads of this process compute, from the CPU time that the system reports. The watchdog reads it to
+tell a hang from slow work. Clients report with it whether a host callback still computes.
 """
 
 import contextlib

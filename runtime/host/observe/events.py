@@ -1,4 +1,4 @@
-"""Writes a host's recording as JSON for its controller, and reads it back: rows of integers, checked when read.
+"""Converts the times that a host has recorded for `pw.trace` to JSON, and reads them back in the client, with checks.
 
 `HostObservers` writes, and the cluster recorder of the client reads. Both sides have the plan of a run. A launch is
 named by the step of its computation in that plan, in the program or in a body.

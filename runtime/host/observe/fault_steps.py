@@ -1,6 +1,5 @@
-"""Injects faults at steps of runs: a step fails instead of running, or is delayed on one device of its gang.
-
-`HostObservers` and `pathways.api.testing` attach it to runs.
+"""Injects faults into runs, for tests of failures: an instruction fails, or is delayed on one device. `pw.testing` and
+hosts of a cluster add it to runs as an observer.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""Injects faults at any step of a plan, by a host callback on one device of the gang; `fault_steps.py` uses it.
+"""Makes the small program that injects a fault on one device, for tests of failures. The program calls a Python
+function that raises, waits, or never returns. `fault_steps.py` uses it.
 
 A fault is a separate program in the queues of the step's devices, right before the step. With a fault that raises, the
 step is not launched before the outcome is known. The results of its whole gang are then poison. A delay or a hang

@@ -1,4 +1,5 @@
-"""Decides for the watchdog whether a run without progress hangs, or is only suspected. Pure: no clock, no threads.
+"""Decides if a run without progress hangs for certain, may hang, or is only slow. `watchdog.py` calls it at each poll.
+It uses no clock and no threads, so that it can be tested alone.
 
 A busy device is no hang. A hang is proven if nothing computes for as long as the run makes no progress. That is, the
 whole process, or the host callback that the run waits in, uses no CPU time. Time in which the process was stopped

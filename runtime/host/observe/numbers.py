@@ -1,4 +1,5 @@
-"""Checks the results of steps for NaN and infinity, as jax.debug_nans and jax.debug_infs request.
+"""Checks the results of each computation of a run for NaN and infinity. It is used only if `jax_debug_nans` or
+`jax_debug_infs` is on. In a client it raises an error; on a host it also stops later computations.
 
 The observers here wait for each step, so that the error names the first computation that makes one.
 """

@@ -1,4 +1,6 @@
-"""Attaches the observers (fault injection, recording) that the controller requests to a host's runs. `Host` uses it."""
+"""Adds the observers that a client requests to its runs on a host of a cluster: fault injection, or recording for
+`pw.trace`. `Host` uses it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

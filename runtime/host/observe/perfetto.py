@@ -1,4 +1,5 @@
-"""Writes a recording as one Perfetto file: a process per island, a thread per device, flows along transfers. Pure.
+"""Writes recorded runs as one file for the Perfetto viewer. Each island is a process, each device is a thread, and
+arrows show transfers. `pw.trace` calls it at its end. Pure functions.
 
 Each launch has four times: enqueued (by the controller or the island's host), ready (its last operand was made), start
 and end. A gap before a launch shows its reason. Next to each device's queue is the planned schedule. It has the same

@@ -1,8 +1,9 @@
-"""Records when runs and steps were submitted, enqueued, started and done, for one Perfetto file.
+"""Records when each run and each computation was submitted, enqueued, started and done. `pw.trace` uses it in its own
+process, and `HostObservers` on the hosts of a cluster.
 
-`HostObservers` and `pathways.api.tracing` use it. Recording is off the hot path: without it nothing is checked. With
-it, steps are enqueued one by one between two reads of the clock. XLA's profiler reports when each device worked on
-which launch. Times are nanoseconds of `time.perf_counter_ns`.
+Recording is off the hot path: without it nothing is checked. With it, steps are enqueued one by one between two reads
+of the clock. XLA's profiler reports when each device worked on which launch. Times are nanoseconds of
+`time.perf_counter_ns`.
 """
 
 import threading

@@ -1,6 +1,5 @@
-"""Describes a run without progress in a hang report: launches that are not done, and callbacks that have not returned.
-
-The watchdog prints these reports, or sends them to the controller.
+"""Writes the report about a run that hangs: which computations are not done on which devices, and which Python
+callbacks have not returned. The watchdog prints it, or sends it to the controller.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Formats the stack of every thread of this process, innermost call last. `Host` sends it when asked for its stacks."""
+"""Formats the Python stack of every thread of this process. A host sends it when `pwc stack` asks for it."""
 
 import sys
 import threading

@@ -1,8 +1,9 @@
-"""The watchdog: a thread that polls all runs in flight, and reports every hang, but no busy device.
+"""Runs a thread that polls all runs whose work is on devices, and reports those that hang. It must not report a device
+that only takes long. Hosts and the client's controller start it.
 
-`Host` and the client's controller start it, and `hang_rule.py` judges each poll. A run that hangs loses its devices
-(`hung_launches.py`). A run that may hang is reported, once and then at doubling intervals, and continues. XLA would
-abort the whole process for a stuck collective, so XLA's own time limit is longer than any run (dialect/platforms.py).
+`hang_rule.py` judges each poll. A run that hangs loses its devices (`hung_launches.py`). A run that may hang is
+reported, once and then at doubling intervals, and continues. XLA would abort the whole process for a stuck collective,
+so XLA's own time limit is longer than any run (dialect/platforms.py).
 """
 
 import contextlib

@@ -1,1 +1,3 @@
-"""One run of a loaded plan: dispatch, control flow on data, runs in flight, and failures."""
+"""Executes one run of a loaded plan: enqueues its steps, waits for values that decide loops and branches, tracks the
+run on the devices, and handles failures.
+"""

@@ -1,6 +1,7 @@
-"""Tracks values of other hosts that runs here wait for, because a network may lose values without an error.
+"""Tracks which values of other hosts the runs on this host wait for, and since when. `Host` reports late values to the
+controller, because a network may lose values without an error.
 
-`load/edges.py` notes the waits, and `Host` reports late values to the controller.
+`load/edges.py` notes the waits.
 """
 
 import time

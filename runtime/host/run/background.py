@@ -1,8 +1,8 @@
-"""Runs that are enqueued in the background: control flow on data, host callbacks, and runs that take their results.
+"""Enqueues a run on a thread of its own if the run must wait for values in between, for example at a loop on data. The
+call of the program still returns at once. `client/loaded_plan.py` starts such runs.
 
-`client/loaded_plan.py` starts them. Such a run waits for values before it can enqueue the steps that depend on them
-(`progress.py`). Its call still returns at once, because a separate thread enqueues the run. Until then each of its
-results holds a promise in place of an array.
+A run with host callbacks, or one that takes results of such a run, is also enqueued in this way. Until a run is
+enqueued, each of its results holds a promise in place of an array.
 """
 
 import contextvars

@@ -1,7 +1,8 @@
-"""Host callbacks into client processes: a thread of XLA calls, and waits for the result of the client's function.
+"""Lets a computation on this host call a Python function in a client's process (`jax.pure_callback` and similar). The
+calling thread of XLA blocks here until the client's answer arrives. `Host` uses it.
 
-`Host` uses it. Each client's functions are called in its own process, over its own connection; an answer counts only
-from there. If the client is lost, or a call makes no progress, the calling computation fails, so that no device waits.
+Each client's functions are called in its own process, over its own connection; an answer counts only from there. If the
+client is lost, or a call makes no progress, the calling computation fails, so that no device waits.
 """
 
 import itertools

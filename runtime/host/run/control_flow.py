@@ -1,6 +1,7 @@
-"""Control flow on data: waits for the deciding value, then enqueues bodies, each time into new slots.
+"""Runs loops and branches that depend on data: waits for the value that decides, then enqueues the chosen body. Each
+run of a body has its own buffers. `progress.py` runs it as part of a run.
 
-`load/steps.py` and `load/bodies.py` prepare the tasks; `progress.drive` runs them.
+`load/steps.py` and `load/bodies.py` prepare it.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Decisions of branches that span several hosts: one host sends the deciding value, all hosts receive it (paper, 4.5).
+"""Lets all hosts of a run take the same decisions at data-dependent loops and branches (paper, 4.5). The host that has
+the value sends it, through the controller, to all hosts. `control_flow.py` and `load/edges.py` wait for it here.
 
-`control_flow.py` and `load/edges.py` use it. The host that has the value sends it to the controller. The controller
-sends it to all hosts of the run, including the first one, so that all hosts follow the same decision. Otherwise a loop
+The controller sends the value to the first host, too, so that all hosts follow the same decision. Otherwise a loop
 could end on one host and continue on another, which would wait for values of the first. If a host is lost, the others
 receive only the reason from then on. Hosts report that they wait for a decision. Hosts that are ahead receive none
 until the last host is near (control/relay.py).

@@ -1,4 +1,6 @@
-"""Finds the computations of a plan that depend on a given one, for `hung_launches.py`. Pure: reads only the plan."""
+"""Finds all computations of a plan that need the results of a given one. `hung_launches.py` calls it when a computation
+hangs, to fail the computations that wait for it, too. Pure functions.
+"""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,5 @@
-"""Enqueues one run in groups of steps; yields to other runs between groups, and while it waits for values.
-
-`client/loaded_plan.py` makes one for each run on devices of the client's process.
+"""Enqueues the computations of one run on devices of the client's process. It pauses between groups of them, and while
+it waits for values, so that runs of other clients can be enqueued. `client/loaded_plan.py` makes one for each run.
 """
 
 import time

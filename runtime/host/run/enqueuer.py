@@ -1,4 +1,6 @@
-"""Enqueues one run of a loaded partition, step by step. `Host` uses it directly, a client through `Dispatch`."""
+"""Enqueues the computations of one run without letting other runs in between. A host uses it directly; in a client's
+process, `Dispatch` extends it and pauses.
+"""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Makes the diagnostic that users see of a failed computation: its own error, or the loss of a host in its gang."""
+"""Makes the error that users see for a failed computation: the computation's own error, or the loss of a host process
+that took part in it. Hosts and `fallible.py` call it.
+"""
 
 from typing import Any
 

@@ -1,6 +1,5 @@
-"""Waits for computations with host callbacks, which may fail, and turns a failure into poison.
-
-`load/steps.py` and `load/callback_launches.py` prepare them.
+"""Waits for computations that may fail because they call Python functions (host callbacks). If one fails, an error
+value (poison) takes the place of its results. `load/steps.py` and `load/callback_launches.py` prepare it.
 """
 
 import sys

@@ -1,4 +1,6 @@
-"""The values that one run works on, and its steps, which are instructions prepared for devices. No step waits."""
+"""Defines the table of buffers of one run (its frame), and steps, the prepared instructions that read and fill it. A
+step must never wait for data.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

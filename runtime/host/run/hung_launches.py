@@ -1,4 +1,5 @@
-"""Ends a hang for the watchdog: fails the launches on its devices, so that threads that wait for them continue.
+"""Ends a hang that the watchdog has proven: fails the stuck computations and all that need their results. Threads that
+wait for these results then continue with an error.
 
 A stuck execution cannot be ended in its own process. Its threads stay blocked, with devices that nothing uses any more.
 But its results can be failed (`pjrt.give_up`), and with them all values that depend on them, on any island. Each such

@@ -1,4 +1,5 @@
-"""Observers of runs, which are notified of every step. They may record it, or make it fail on purpose.
+"""Defines the interface of observers, which are notified before and after each step of a run. Recordings, fault
+injection and NaN checks implement it.
 
 Without an observer nothing is called, and steps are enqueued at full speed.
 """

@@ -1,4 +1,6 @@
-"""Poison: takes the place of a value that was never computed, and carries the first cause of the failure."""
+"""Defines poison, the error value that takes the place of an array that was never computed. It carries the first cause,
+and every computation that reads it passes it on to its results.
+"""
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass

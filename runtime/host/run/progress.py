@@ -1,8 +1,9 @@
-"""Enqueues a run in waves: first all steps that wait for nothing, then the steps that a known value makes possible.
+"""Enqueues a run: first all steps that wait for no value, and then further steps as soon as the values that they need
+are known. `Host` and `load/local_engine.py` call it for each run.
 
-`Host` and `load/local_engine.py` call `drive`. A regular plan is one wave. Computations with host callbacks, and
-control flow on data, are tasks. A task starts after the wave that made its operands. It completes when its results are
-known (good or poison). Several tasks may be active at a time.
+A wave is a group of steps that can be enqueued without waiting. A regular plan is one wave. Computations with host
+callbacks, and control flow on data, are tasks. A task starts after the wave that made its operands. It completes when
+its results are known (good or poison). Several tasks may be active at a time.
 """
 
 import contextlib

@@ -1,8 +1,9 @@
-"""Tracks runs in the queues of devices: detects when each is done, and whether any makes progress.
+"""Tracks the runs whose work is in the queues of devices (in flight): detects when each is done, and whether it makes
+progress. `Host` and the client's controller use it.
 
-`Host` and the client's controller use it. Each island has a line; a run on several islands is in the line of the first.
-The thread of a line waits for the oldest run's tokens. It polls only twice a second while no caller waits for a run:
-waking it for each run would cost more than a small run. Threads end when their line is empty.
+Each island has a line; a run on several islands is in the line of the first. The thread of a line waits for the oldest
+run's tokens. It polls only twice a second while no caller waits for a run: waking it for each run would cost more than
+a small run. Threads end when their line is empty.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
-"""A run on a host that may wait for values of other hosts; `Host` uses it.
-
-Missing progress counts as a hang only while work that the run has enqueued here is not done.
+"""Represents a run on a host while it waits for values of other hosts. It tells the watchdog that the run is only
+waiting, as long as all work that it has enqueued here is done. `Host` makes one for each run.
 """
 
 import contextlib

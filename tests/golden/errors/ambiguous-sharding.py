@@ -23,6 +23,6 @@ def step(x, w):
 #       17 | return x @ w
 #   have:  Contracting dimensions are sharded and it is ambiguous how the output should be sharded. Please specify the output sharding via the `out_sharding` parameter. Got lhs_contracting_spec=('model',) and rhs_contracting_spec=('model',)
 #   need:  on an explicit mesh: operands whose shardings leave one choice, or the choice itself
-#   try:   out_sharding=, one of
+#   try:   out_sharding=NamedSharding(mesh, SPEC), with SPEC one of
 #          P('batch', None): an all-reduce over model, 128 bytes a device
 #          P('batch', 'model'): a reduce-scatter over model, 64 bytes a device

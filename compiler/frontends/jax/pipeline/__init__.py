@@ -1,1 +1,3 @@
-"""Implements `pw.pipeline`: cuts a loss into stages before it is differentiated; each stage is a jit on its slice."""
+"""Implements `pw.pipeline`: cuts a user's loss function into pipeline stages before JAX differentiates it. Each stage
+becomes a jit that is placed on its own slice of virtual devices.
+"""

@@ -1,5 +1,5 @@
-"""Finds cuts whose middle stages are identical, so that a model's repeated layers become one computation. `divide`
-calls `alike_cuts`. `segments` uses `RangeHashes`.
+"""Finds ways to cut a loss into pipeline stages such that all middle stages run the same operations. Such stages share
+one XLA executable, which is compiled once. `divide.py` and `segments.py` use it.
 """
 
 from itertools import pairwise, takewhile

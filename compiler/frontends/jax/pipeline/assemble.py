@@ -1,5 +1,6 @@
-"""Assembles the stages of a cut: `plan_stages` calls `assemble_stages`. Loop iterations on one stage are joined into a
-scan again. Operations outside the spine are copied to every stage that uses them.
+"""Assembles the operations of each pipeline stage after the positions of the cuts are chosen. Loop iterations that fall
+into one stage become a scan again. Cheap shared operations, such as masks, are copied to each stage that uses them.
+`plan_stages.py` calls it.
 """
 
 from collections.abc import Sequence

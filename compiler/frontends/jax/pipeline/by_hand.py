@@ -1,5 +1,5 @@
-"""Applies the cuts that the user names: modules, lines of the source, or counts of layers. `plan_stages` calls it in
-place of `divide.best_cut`.
+"""Cuts a loss into pipeline stages where the user says so: at modules, at lines of the source, or by counts of layers.
+`plan_stages.py` calls it in place of the automatic choice.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Reads one call of a pipelined loss: its leaves, and which of them are arrays of the batch. `pipeline` uses it."""
+"""Reads the arguments of one call of a pipelined loss: their pytree leaves, and which of these arrays have a row for
+each example. `pipeline.py` calls it first.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Implements `pw.check_microbatches`: compares the loss over microbatches with the loss of the whole batch, by numbers.
-Users call it with example arguments. It uses no slices.
+"""Implements `pw.check_microbatches`. It computes a loss and its gradients over microbatches and for the whole batch,
+and compares the numbers. Users call it with example arguments; it needs no virtual devices.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
-"""Passes a choice of `pw.search` to pipelines that have no slices. `pwc compile --choice` and `pw.search` set the
-choice, and `pipeline` reads it.
+"""Passes the split that `pw.search` found to `pw.pipeline` calls that name no slices. `pwc compile --choice` and
+`pw.search` set the split for a block of code, and `pipeline.py` reads it.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""Computes the cost of each stage of a cut: compute time, input bytes, memory. `divide` and `alike` choose a cut by
-these costs. `plan_stages` and `table` report them.
+"""Estimates the cost of each pipeline stage for a given cut of a loss: compute time, bytes received, memory.
+`divide.py` and `alike.py` choose the cut by these costs, and reports show them.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""Chooses where to cut a spine, by dynamic programming: first by the slowest stage, then by the bytes that cross.
-`plan_stages` and `compiler/search` call `best_cut`. It only does arithmetic on the spine's sums.
+"""Chooses where to cut a loss into pipeline stages, by dynamic programming. It minimizes the time of the slowest stage
+first, and then the bytes sent between stages. `plan_stages.py` and `compiler/search` call it.
 
 First it finds the least time of the slowest stage over all cuts. Of the cuts close to that time, it prefers one whose
 middle stages are identical: they become one computation, compiled once. Otherwise it takes the one over which the

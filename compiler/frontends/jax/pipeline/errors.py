@@ -1,4 +1,6 @@
-"""Defines the errors of `pw.pipeline`. The modules of this package raise them, and `pwc explain` lists them."""
+"""Defines the errors and warnings of `pw.pipeline`: a loss that cannot be cut, stages that do not fit in memory, or a
+loss that mixes examples. `pwc explain` lists them.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

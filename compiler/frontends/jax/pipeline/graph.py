@@ -1,5 +1,5 @@
-"""Represents a loss as a flat list of operations that a cut can fall between. `open` builds it. The rest of this
-package and `compiler/search` read it.
+"""Represents a loss as a flat list of operations. A cut between two pipeline stages can fall between any two of them.
+`open.py` builds the list, and the rest of this package and `compiler/search` read it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,6 @@
-"""Joins the loop iterations on one stage into one scan, over a slice of the loop's inputs. `assemble` calls it."""
+"""Turns the iterations of a loop that fall into one pipeline stage into a single `lax.scan` again. `assemble.py` calls
+it after the cuts are chosen, so that a stage stays small.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,6 @@
-"""Splits a batch into microbatches, and combines their losses. `pipeline` and `whole_batch` use it."""
+"""Splits a batch into microbatches, and combines their losses and auxiliary values (mean, sum, concatenation).
+`pipeline.py` and `whole_batch.py` use it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Converts the jaxpr of a loss to a list of operations. `plan_stages` and `compiler/search` call `open_loss`. An
-equation that is too large for one side of a cut is expanded.
+"""Converts the jaxpr of a loss to a flat list of operations. Jits, checkpoints and loops that are too large for one
+pipeline stage are expanded. `plan_stages.py` and `compiler/search` call it.
 """
 
 import functools

@@ -1,4 +1,6 @@
-"""Implements `pw.pipeline`: users call it to convert a loss to a function that runs stage by stage (jax#15710)."""
+"""Implements `pw.pipeline`. Users call it to convert a loss to a function of the same arguments that runs in pipeline
+stages, over microbatches (jax#15710).
+"""
 
 import functools
 import math

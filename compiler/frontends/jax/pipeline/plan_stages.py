@@ -1,5 +1,5 @@
-"""Plans the stages of a loss from the types of its arguments: traces, expands, cuts and assembles it. `pipeline` calls
-it. It computes no values.
+"""Plans the pipeline stages of a loss: traces it, expands what is too large, chooses the cuts, and assembles the
+stages. It needs only the types of the arguments, and computes no values. `pipeline.py` calls it.
 """
 
 from collections.abc import Callable, Sequence

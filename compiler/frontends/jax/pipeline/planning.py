@@ -1,5 +1,5 @@
-"""Holds the compilation target while losses are cut: the topology and the schedule. `cli` and `pathways/api` set it,
-and `plan_stages` reads it.
+"""Holds the topology and the schedule for which losses are cut into pipeline stages. `cli` and `pathways/api` set them
+for a block of code, and `plan_stages.py` reads them.
 """
 
 import contextlib

@@ -1,9 +1,7 @@
-"""Splits the operations before the first stage's layers, and after the last stage's layers, into computations of their
-own. `assemble` calls `segments_of`.
+"""Separates the layers of the first and the last pipeline stage from their other operations, such as an embedding or a
+head. The layers of all stages then share one computation. `assemble.py` calls it.
 
-Middle stages hold only layers, and the end stages also hold, for example, an embedding or a head. Without these, the
-end stages equal the middle stages: one computation for all, which is compiled once. No data moves: both segments run on
-their stage's slice, one after the other.
+No data moves: both segments run on their stage's slice, one after the other.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Decides how the inputs of a stage are split over the mesh of its slice. `pipeline` and `compiler/search` use it."""
+"""Decides how the inputs of a pipeline stage are split over the mesh of its slice: parameters by the user's specs, the
+batch by rows. `pipeline.py` and `compiler/search` use it.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

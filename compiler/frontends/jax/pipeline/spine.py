@@ -1,9 +1,8 @@
-"""Builds the spine of a loss: the operations, in order, that a cut can fall between. All other operations run on the
-stages that use them. `plan_stages` and `compiler/search` call `spine_of`.
+"""Builds the spine of a loss: the ordered operations that depend on both parameters and data. Pipeline stages are
+ranges of these operations. `plan_stages.py` and `compiler/search` call it.
 
-The spine depends on both parameters and data. The other operations are casts of parameters, masks, dropout keys and
-one-hot labels. Each stage that uses one repeats it. Otherwise a cast of all parameters at the top of a loss would be
-work of stage 0.
+The other operations are casts of parameters, masks, dropout keys and one-hot labels. Each stage that uses one repeats
+it. Otherwise a cast of all parameters at the top of a loss would be work of stage 0.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""Converts a stage to a Python function, which `pipeline` compiles with `jit`. The function binds the stage's equations
-again, under their own source lines, scopes and checkpoints.
+"""Converts a pipeline stage to a Python function, which `pipeline.py` passes to `jax.jit`. The function runs the
+stage's equations under their own source lines, named scopes and checkpoints.
 """
 
 from collections.abc import Callable, Sequence

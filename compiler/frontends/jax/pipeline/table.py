@@ -1,5 +1,5 @@
-"""Describes a cut as a table: one row per stage, and the reason for the cuts. `Pipelined.stages` returns it to users.
-Tracing collects it for reports and plans.
+"""Describes the pipeline stages of a loss as a table, with one row for each stage and the reason for the cuts.
+`Pipelined.stages` returns it to users, and compilation reports include it.
 """
 
 from collections.abc import Sequence

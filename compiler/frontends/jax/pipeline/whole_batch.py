@@ -1,5 +1,5 @@
-"""Computes the loss of the whole batch over microbatches if that is possible; else warns or raises an error. `pipeline`
-calls it for several microbatches. `mixing` does the analysis.
+"""Makes a pipelined loss over microbatches equal to the loss of the whole batch, if that is possible. Otherwise it
+warns or raises an error. `pipeline.py` calls it; the package `mixing` does the analysis.
 """
 
 import sys

@@ -1,5 +1,5 @@
-"""Estimates the cost of one equation of a jaxpr: operations of its forward pass, and what its backward pass keeps.
-`open` and `compiler/search` use the estimates.
+"""Estimates the cost of one JAX equation: the flops of its forward pass, and the bytes that its backward pass needs.
+`open.py` and `compiler/search` use the estimates to choose pipeline stages.
 
 The estimates read only the kind of operation. A cut only compares ranges of equations, and must not take longer than
 tracing them. The plan's own figures come later, from compiled code.

@@ -1,4 +1,6 @@
-"""Traces a loss for the whole batch and for one microbatch, and relates the results. `handling` and `hoist` call it."""
+"""Traces a loss twice, for the whole batch and for one microbatch. It then finds how each result of one trace relates
+to the same result of the other. `handling.py` and `hoist.py` call it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

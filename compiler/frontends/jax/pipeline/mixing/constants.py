@@ -1,5 +1,5 @@
-"""Relates the results of operations without batch operands. `walk` calls `constant`. Some of these constants have an
-axis as long as the batch.
+"""Handles operations that read no data of the batch, for the analysis of losses over microbatches. Some of their
+results, such as masks and positions, still have one row for each example. `walk.py` calls it for such equations.
 """
 
 import math

@@ -1,5 +1,6 @@
-"""Relates the results of control flow: scan, while and cond. `rules` lists its rules. The relations of carried values
-are joined until they no longer change.
+"""Handles scan, while and cond for the analysis of losses over microbatches. It finds how their results for the whole
+batch relate to those for a microbatch. Loop bodies are analyzed again until the carried values settle. `rules.py`
+registers its functions.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,6 @@
-"""Relates the results of elementwise operations on rows, on constants, and on statistics of the batch. `rules` lists
-its rules. The rules of other modules call `of_totals`.
+"""Handles elementwise operations for the analysis of losses over microbatches. Operands are rows of examples,
+constants, or values computed from the whole batch, such as a mean. `rules.py` registers its functions; other modules of
+this package reuse `of_totals`.
 """
 
 import math

@@ -1,4 +1,6 @@
-"""Represents one equation in both traces, with the relations of its operands. `walk` creates it for the rules."""
+"""Represents one equation of a loss in two traces, for the whole batch and for one microbatch. For each operand it also
+holds how the two values relate. `walk.py` makes one for each equation, and the function for that primitive reads it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""Decides how a loss is computed over microbatches: unchanged, with values computed once, or from sums. `whole_batch`
-calls `handled`.
+"""Decides how a loss is computed over microbatches so that it equals the loss of the whole batch. Some losses run
+unchanged. For others, some values are first computed once for the whole batch, or sums are first added up.
+`whole_batch.py` calls it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
-"""Hoists values out of a loss that hold no parameter but mix examples: the whole batch computes them once. `handling`
-uses it to analyze a loss, and `whole_batch` to run the loss.
+"""Finds values in a loss that mix examples but depend on no parameter, such as a token count or noise. They are
+computed once for the whole batch, outside of the microbatches. `handling.py` analyzes a loss with it, and
+`whole_batch.py` runs the loss with it.
 
-Such values are the noise of one key, the number of tokens, the mean of the advantages, and inputs normalized by the
-batch. Each microbatch gets its rows of such a value, or all of a statistic. The rest of the loss is then a sum over
-microbatches, for any schedule.
+Such values are also the mean of the advantages, and inputs normalized by the batch. Each microbatch gets its rows of
+such a value, or all of a statistic. The rest of the loss is then a sum over microbatches, for any schedule.
 """
 
 from collections.abc import Sequence

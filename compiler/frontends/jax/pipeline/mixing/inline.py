@@ -1,4 +1,6 @@
-"""Inlines the calls of `jax.jit` in a jaxpr, so that its equations are one list. `hoist` and `totals` use it."""
+"""Inlines the calls of `jax.jit` in a jaxpr, so that all equations are in one list. `hoist.py` and `totals.py` use it
+to run only a part of a loss.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,6 @@
-"""Converts the relation of a loss to the verdict on it. `handling` calls `judged`."""
+"""Makes the final verdict on a loss over microbatches: a mean or sum over examples, exact in another way, mixing
+examples, or unknown. `handling.py` calls it after all equations of the loss are analyzed.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Computes with numpy the values that tracing already fixes: iota, masks, one divided by the batch size. `constants`
-calls `computed`.
+"""Computes constants of a loss with numpy during the analysis: iota, masks, one divided by the batch size. Their values
+show if rows of the batch are treated differently. `constants.py` calls it.
 
 Constants of one repeated number are never materialized at full size.
 """

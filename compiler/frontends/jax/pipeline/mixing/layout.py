@@ -1,4 +1,5 @@
-"""Describes layouts: which part of which axis numbers the examples of a batch. The rules of this package compute them.
+"""Describes which axes of an array number the examples of a batch, and in which order. Reshapes and transposes change
+this layout, and vmap adds axes. All functions of this package that analyze an operation use it.
 
 An example's number is written in digits, the most significant first. Reshapes, transposes and vmaps move the digits.
 Each quantity is a pair: in the trace of the whole batch, and in the trace of one microbatch.

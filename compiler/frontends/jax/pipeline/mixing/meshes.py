@@ -1,5 +1,5 @@
-"""Relates the results of `shard_map` and its collectives. `rules` lists its rules. A mesh axis over which the batch is
-split is a digit of the examples.
+"""Handles `shard_map` and its collectives for the analysis of losses over microbatches. There, a mesh axis may number
+examples, like an axis of an array. `rules.py` registers its functions.
 """
 
 from collections.abc import Sequence

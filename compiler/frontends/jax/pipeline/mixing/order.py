@@ -1,7 +1,5 @@
-"""Relates the results of operations along an axis: sorts, cumulative sums, windows, transforms and decompositions.
-`rules` lists its rules.
-
-Such an operation is correct along an axis that numbers no examples, and mixes the batch along one that does.
+"""Handles operations along an axis for the analysis of losses over microbatches: sorts, cumulative sums, windows, FFTs,
+matrix decompositions. They mix examples only if the axis numbers examples. `rules.py` registers its functions.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,5 @@
-"""Relates the results of operations that pick or write rows by indices. `rules` lists its rules. An index is the
-example's own number, its data, or a place in the batch.
+"""Handles gather, scatter and dynamic slices for the analysis of losses over microbatches. The result depends on what
+an index is: an example's own number, its data, or a fixed place in the batch. `rules.py` registers its functions.
 """
 
 from collections.abc import Mapping

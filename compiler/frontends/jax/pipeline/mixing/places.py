@@ -1,4 +1,6 @@
-"""Finds the source line and the module in which an equation of a loss was created. `semantics` calls it."""
+"""Finds the source line and the flax or haiku module of an equation, for messages about losses that mix examples.
+`semantics.py` calls it.
+"""
 
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import Site

@@ -1,5 +1,5 @@
-"""Relates the results of products: dot_general and convolutions. `rules` lists its rules. A product contracts the
-batch, pairs its examples, or combines different examples.
+"""Handles matrix products and convolutions for the analysis of losses over microbatches. A product sums over the batch,
+keeps its examples apart, or combines different examples. `rules.py` registers its functions.
 """
 
 import math

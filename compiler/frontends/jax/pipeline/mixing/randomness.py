@@ -1,5 +1,5 @@
-"""Relates the results of random operations. `rules` lists its rules. A key of the loss draws for the whole batch, and a
-key of an example draws for that example.
+"""Handles random operations for the analysis of losses over microbatches. A key that all examples share draws numbers
+for the whole batch; a key of one example draws for that example. `rules.py` registers its functions.
 """
 
 from pathways.compiler.frontends.jax.pipeline.mixing.equation_pair import EquationPair, Made, Rule

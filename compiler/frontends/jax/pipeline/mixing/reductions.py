@@ -1,5 +1,6 @@
-"""Relates the results of reductions over examples, over parts of the batch, and over axes without examples. `rules`
-lists its rules. `meshes` calls `reduced`.
+"""Handles sums, maxima and other reductions for the analysis of losses over microbatches. They reduce over examples,
+over a part of the batch, or over other axes. `rules.py` registers its functions, and `meshes.py` calls `reduced` for
+collectives.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""Defines relations: how a value of the whole batch's trace relates to the same value of each microbatch's trace.
-`walk` computes the relations of a loss, and `judge` reads them.
+"""Defines how a value in the trace of a whole batch can relate to the same value in the trace of one microbatch. It
+may, for example, be the sum over the microbatches. `walk.py` computes such a relation for each value of a loss.
 
 Write v for the value in the whole batch, and v_k for it in microbatch k:
 

@@ -1,4 +1,6 @@
-"""Lists the rules by primitive, for `walk`. A new primitive of JAX goes into the file of its kind, or CANNOT_TELL."""
+"""Maps each JAX primitive to the function that analyzes it for losses over microbatches. `walk.py` looks primitives up
+here. A new primitive of JAX needs an entry in the file of its kind, or in CANNOT_TELL.
+"""
 
 from pathways.compiler.frontends.jax.pipeline.mixing import (
     control,

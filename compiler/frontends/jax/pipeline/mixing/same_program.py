@@ -1,5 +1,5 @@
-"""Compares the programs for one example and for several: an axis of size one broadcasts, and JAX omits it. `handling`
-calls `same_program`.
+"""Checks that a loss runs the same operations for one example as for several. With one example, JAX may omit a
+broadcast. `handling.py` calls it if microbatches have one example, because it then analyzes a trace with more examples.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
-"""Implements `batch_semantics`: converts the verdict on a loss over microbatches to a form for users. `pipeline` and
-`whole_batch` call it.
+"""Converts the verdict on a loss over microbatches to the object that `batch_semantics` returns to users, with source
+lines and module names. `pipeline.py` and `whole_batch.py` call it.
 """
 
 from collections import Counter

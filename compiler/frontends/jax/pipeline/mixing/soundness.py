@@ -1,4 +1,7 @@
-"""Checks the result of every rule for sizes, axes without examples, and partial sums. `walk` and `constants` use it."""
+"""Checks what the analysis of a loss concludes about each equation. If the equation depends on the batch size, or
+misuses a sum over a part of the batch, it records this as a fault. `walk.py` and `constants.py` call it after each
+equation.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

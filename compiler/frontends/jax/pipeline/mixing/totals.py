@@ -1,5 +1,5 @@
-"""Computes losses that are a function of sums over the batch: the sums are first added up over the microbatches.
-`handling` calls `totals_of`.
+"""Computes a loss that is a function of sums over the batch, such as a ratio of two sums. The sums are added up over
+the microbatches first, and the function is applied once. `handling.py` calls it.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Walks the jaxprs of a loss for the whole batch and for one microbatch in lock step. `analyze` and `hoist` call it."""
+"""Walks two traces of a loss equation by equation: for the whole batch and for one microbatch. For each equation it
+finds how the two results relate. `analyze.py` and `hoist.py` call it.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
