@@ -30,8 +30,8 @@ from pathways.runtime import interrupts
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.client.remote.attached import Attached
+from pathways.runtime.client.remote.host_endpoints import come_in
 from pathways.runtime.client.remote.hosts import HostedIslands
-from pathways.runtime.client.remote.places import come_in
 from pathways.runtime.client.store import Store
 from pathways.runtime.control.scheduling import STRIDE, SchedulingPolicy
 from pathways.runtime.control.scheduling.find_policy import find_scheduling_policy

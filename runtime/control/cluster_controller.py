@@ -16,8 +16,8 @@ from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Topology, write_topology
 from pathways.runtime.control.cluster_status import status_of_cluster
+from pathways.runtime.control.delayed_runs import refuse_hopeless
 from pathways.runtime.control.dispatcher import Dispatcher, controller_failed
-from pathways.runtime.control.held_up import refuse_hopeless
 from pathways.runtime.control.island_changes import IslandChanges
 from pathways.runtime.control.member import Member, Rank, all_ranks, spec_of
 from pathways.runtime.control.members import Members, print_note

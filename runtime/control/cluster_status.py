@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from pathways.runtime.control.delayed_runs import reasons_to_wait
 from pathways.runtime.control.dispatcher import Dispatcher
-from pathways.runtime.control.held_up import reasons_to_wait
 from pathways.runtime.control.member import Member
 from pathways.runtime.control.sessions import ClientSession
 

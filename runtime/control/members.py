@@ -68,7 +68,7 @@ class Members:
         self._joining = 0
         self.are_meeting = False
         """Whether hosts are connecting with each other. A host that exits then makes others exit
-        (host/load/neighbors.py)."""
+        (host/load/peer_hosts.py)."""
         self._silence = Silence(host_timeout())
         self._closed = False
         self._partitions = Partitions()

@@ -29,7 +29,7 @@ from pathways.runtime.host.devices.layouts import Sides
 from pathways.runtime.host.devices.local_values import all_values, local_values
 from pathways.runtime.host.load.costs import costs_of, write_costs
 from pathways.runtime.host.load.loaded_part import HostPart, PartResult, copy_if_array, load_host_part
-from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.host.observe.numbers import NumbersOnHost
 from pathways.runtime.host.observe.on_host import HostObservers
 from pathways.runtime.host.observe.stacks import stacks
@@ -73,12 +73,12 @@ class Host:
         name: str,
         machine: Machine,
         islands_of: Callable[[Plan], Mapping[str, PhysicalIsland]],
-        neighbors: Neighbors,
+        peer_hosts: PeerHosts,
         post: PostAll,
     ) -> None:
-        self.name, self.machine, self.neighbors = name, machine, neighbors
+        self.name, self.machine, self.peer_hosts = name, machine, peer_hosts
         self._islands_of = islands_of
-        self.decisions = Decisions(post, in_step=neighbors.in_step)
+        self.decisions = Decisions(post, in_step=peer_hosts.in_step)
         self._post = post
         self.calls = ClientCalls()
         """Pending calls of functions in client processes."""
@@ -89,7 +89,7 @@ class Host:
         self._arrays: dict[int, Any] = {}
         self._flights = Flights()
         self._line = self._flights.line(name)
-        suspect = self._hang if neighbors.in_step else None
+        suspect = self._hang if peer_hosts.in_step else None
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang, suspect=suspect)
         self._observers = HostObservers(self._executables, self.machine.take_launches)
         self._fetches = ClientThreads("pathways-fetch")
@@ -168,9 +168,9 @@ class Host:
             case m.WriteArray():
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
-                self.neighbors.end_loss(message.island)
+                self.peer_hosts.end_loss(message.island)
             case m.Mend():
-                self.neighbors.mend(message.island, message.anew)
+                self.peer_hosts.mend(message.island, message.anew)
             case m.Inject():
                 self._answer(message.request, lambda: self._observers.inject(message.client, message.fault), post)
             case m.Forget():
@@ -222,9 +222,9 @@ class Host:
         match message:
             case m.Fence() | m.Mend():
                 anew = message.anew if isinstance(message, m.Mend) else 0
-                self.neighbors.lose(message.island, read_diagnostic(message.cause), anew)
+                self.peer_hosts.lose(message.island, read_diagnostic(message.cause), anew)
                 if isinstance(message, m.Fence) and message.leaves:
-                    self.neighbors.leave(message.island)
+                    self.peer_hosts.leave(message.island)
             case m.RunPlan():
                 self.decisions.begin(message.run)
             case m.Decided() | m.Undecided():
@@ -273,15 +273,15 @@ class Host:
             return self._observers.record(message.client, 0 if message.client in self._forgotten else message.most)
         if isinstance(message, m.Connect):
             if met := {host: said for host, said in message.invitations.items() if said}:
-                self.neighbors.meet(met)
-            return json.dumps({n: self.neighbors.invite(n) for n, said in message.invitations.items() if not said})
+                self.peer_hosts.meet(met)
+            return json.dumps({n: self.peer_hosts.invite(n) for n, said in message.invitations.items() if not said})
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
-        proving = self._proven.check(message, plan, self.neighbors.ranks)
+        proving = self._proven.check(message, plan, self.peer_hosts.ranks)
         islands = self._islands_of(plan)
         plan = with_functions(plan, message.functions, client_of(message.plan), self.calls)
         self._plans[message.plan] = loaded = load_host_part(
-            plan, islands, self._executables, self.neighbors, message.path, sequential=message.sequential
+            plan, islands, self._executables, self.peer_hosts, message.path, sequential=message.sequential
         )
         return loaded.digest, self._proven.prove(message.plan, proving)
 
@@ -317,12 +317,12 @@ class Host:
             self.decisions.end(message.run)
             self._post(m.Done(message.run, 0))
             return
-        self.neighbors.awaited.run = message.run
-        frame = part.frame(message.transfers, self.neighbors.reached(), decisions)
+        self.peer_hosts.awaited.run = message.run
+        frame = part.frame(message.transfers, self.peer_hosts.reached(), decisions)
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
         if numbers is not None:
-            numbers.alone = not self.neighbors.in_step
+            numbers.alone = not self.peer_hosts.in_step
 
         def done(seconds: float) -> None:
             said = end_of_run(message.run, seconds, results, numbers)
@@ -372,8 +372,8 @@ class Host:
         self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
 
     def _beat(self) -> None:
-        self._post(m.Beat(self._runs, len(self._arrays), self.neighbors.open_ports))
-        awaited = self.neighbors.awaited
+        self._post(m.Beat(self._runs, len(self._arrays), self.peer_hosts.open_ports))
+        awaited = self.peer_hosts.awaited
         for run, island in awaited.late(time.monotonic()):
             self._post(m.Missing(run, island, f"{awaited.limit:g}"))
 
@@ -397,4 +397,4 @@ class Host:
             raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
         if isinstance(array, Poison):
             raise array.error()
-        return (local_values if self.neighbors.in_step else all_values)(array, message.shard)
+        return (local_values if self.peer_hosts.in_step else all_values)(array, message.shard)

@@ -29,7 +29,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.group import ProcessGroup
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.host import Host
-from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.host.run_ends import PostAll
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import LOOPBACK, both, read_address
@@ -130,7 +130,7 @@ def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: 
         return {island.name: physical}
 
     device = next(d for d in physical.devices if pjrt.is_here(d))
-    return Host(physical.key, machine, islands_of, Neighbors(device, loop, island.name, rank, ranks, ip), post)
+    return Host(physical.key, machine, islands_of, PeerHosts(device, loop, island.name, rank, ranks, ip), post)
 
 
 def _connected(chosen: argparse.Namespace) -> Connection:

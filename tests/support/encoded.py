@@ -14,7 +14,7 @@ from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote_array import Parts, RemoteRun
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.host import Host
-from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import decode, encode, most_bytes
 from pathways.runtime.wire.frames import ConnectionEnded
@@ -121,7 +121,7 @@ class EncodedHosts(Hosts):
         self._here = here = ClientEnd(up, down)
         nowhere: Any = None
         loop = Loop()
-        host = Host(NAME, self, self.islands_for, Neighbors(nowhere, loop), there.post)
+        host = Host(NAME, self, self.islands_for, PeerHosts(nowhere, loop), there.post)
         host.calls.begin(0, there.post)
         host.start(loop)
         loop.start()

@@ -17,9 +17,15 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
 from pathways.runtime.client.remote.controller_requests import ControllerRequests
+from pathways.runtime.client.remote.host_endpoints import (
+    Connect,
+    IslandEndpoints,
+    ToController,
+    ToIsland,
+    island_endpoints,
+)
 from pathways.runtime.client.remote.hosts import HostedIslands, RemoteDevice, RunParcel, StartedRun
 from pathways.runtime.client.remote.inside_clients import InsideClients
-from pathways.runtime.client.remote.places import Connect, HostPlace, ToController, ToIsland, host_place
 from pathways.runtime.client.remote.remote_host import show_ticket
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.run_window import RunWindow
@@ -57,7 +63,9 @@ class Attached(HostedIslands):
         """`control` is the connection to the controller. It calls `hear` and `control_ended` on the loop's thread.
         `connect` connects to a host."""
         self._loop, self.address, self._control, self._connect = loop, address, control, connect
-        self._places = {name: host_place(number, said) for number, (name, said) in enumerate(welcome.hosts.items())}
+        self._places = {
+            name: island_endpoints(number, said) for number, (name, said) in enumerate(welcome.hosts.items())
+        }
         first = {name: place.first for name, place in self._places.items()}
         super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client, first)
         self._ticket = welcome.ticket
@@ -103,7 +111,7 @@ class Attached(HostedIslands):
                 raise PathwaysError(ControllerLost(address=self.address, reason="the connection has been closed"))
 
     @uninterrupted
-    def _seen(self, name: str) -> tuple[HostPlace, RemoteIsland | None]:
+    def _seen(self, name: str) -> tuple[IslandEndpoints, RemoteIsland | None]:
         """Returns an island's endpoints, as the controller reports them, and its connected hosts, at one moment."""
         with self._changed.lock:
             return replace(self._places[name]), self.hosts.get(name)
@@ -116,7 +124,7 @@ class Attached(HostedIslands):
         if self.ended is not None:
             raise PathwaysError(self.ended)
 
-    def _attach(self, name: str, place: HostPlace) -> None:
+    def _attach(self, name: str, place: IslandEndpoints) -> None:
         """Connects to all hosts of an island."""
         made: dict[str, Connection] = {}
         try:
@@ -129,7 +137,7 @@ class Attached(HostedIslands):
                 connection.close()
 
     @uninterrupted
-    def _take_in(self, name: str, place: HostPlace, made: dict[str, Connection]) -> bool:
+    def _take_in(self, name: str, place: IslandEndpoints, made: dict[str, Connection]) -> bool:
         """Registers connections to an island's hosts; returns False if others are connected or expected."""
         with self._changed.lock:
             wanted = self._places[name].epoch == place.epoch and self._current(name) is None
@@ -144,7 +152,7 @@ class Attached(HostedIslands):
             raise PathwaysError(cause)
         return connection
 
-    def _met(self, name: str, place: HostPlace, connections: dict[str, Connection]) -> RemoteIsland:
+    def _met(self, name: str, place: IslandEndpoints, connections: dict[str, Connection]) -> RemoteIsland:
         """Creates the `RemoteIsland` of hosts that have accepted this client."""
         ways = {host: connection.hand_over(self._loop) for host, connection in connections.items()}
         return RemoteIsland(
@@ -177,10 +185,10 @@ class Attached(HostedIslands):
         self.bind_hosted(island, message.first)
         with self._changed.lock:
             self._by_number[message.number] = island.name
-            self._places[island.name] = HostPlace(message.number, -1, {})
+            self._places[island.name] = IslandEndpoints(message.number, -1, {})
         self.appear(island)
 
-    def _stays_away(self, name: str, place: HostPlace) -> None:
+    def _stays_away(self, name: str, place: IslandEndpoints) -> None:
         """Handles an island whose hosts will not return: it was removed or given up."""
         assert place.cause is not None
         if isinstance(place.cause, IslandRemoved):

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
-from pathways.runtime.client.remote.called_back import call_back
+from pathways.runtime.client.remote.host_callbacks import call_back
 from pathways.runtime.interrupts import wait_without_end
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection

@@ -1,5 +1,5 @@
 """Connects this host process with one other host, in both directions. It chooses the transport for each value, and
-drops pending values when the other host is lost. `load/neighbors.py` has one link for each other host.
+drops pending values when the other host is lost. `load/peer_hosts.py` has one link for each other host.
 
 The other host connects to the port of the eager transport (`eager_server.py`), which sends the addresses of the other
 transports. A new transport is a `DataPlane` and a `DataSource`, a limit in `transport_for`, and a row in

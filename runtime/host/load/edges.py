@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.arrivals import ALONE, Coming, arrivals_of, bits
+from pathways.dialect.plan.inbound_values import ALONE, InboundValue, bits, inbound_values_of
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import Edge, ranks_of_shards, vote_number
 from pathways.dialect.ranks import pieces_by_pair
@@ -26,7 +26,7 @@ from pathways.runtime.host.between.link import Inbound, Outbound
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards, Side
 from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
-from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame
@@ -43,12 +43,12 @@ class Edges:
     plan: Plan
     sent: Mapping[int, Edge]
     received: Mapping[int, Edge]
-    neighbors: Neighbors
+    peer_hosts: PeerHosts
     _known: dict[int, "_Pieces"] = field(default_factory=dict[int, "_Pieces"])
 
     @cached_property
-    def _coming(self) -> Mapping[int, Coming]:
-        return arrivals_of(self.plan, self.received, self.sent)
+    def _coming(self) -> Mapping[int, InboundValue]:
+        return inbound_values_of(self.plan, self.received, self.sent)
 
     @cached_property
     def _leaving(self) -> Mapping[int, int]:
@@ -63,7 +63,7 @@ class Edges:
         hosts, the pieces for devices of this host go to the slot `stays`.
         """
         found = self._pieces(edge)
-        mine = self.neighbors.rank_on(edge.source)
+        mine = self.peer_hosts.rank_on(edge.source)
         own = [i for i, p in enumerate(found.pieces) if found.sources[p.source] == mine]
         if not own and stays < 0:  # e.g. an array without elements: nothing pulls it, so an offer would stay forever
             return _nothing
@@ -78,7 +78,7 @@ class Edges:
             cut = prepare_cut(edge.type, side, pieces, found.plan.source_boxes, compile_on)
             again = partial(pjrt.copy_shards, targets=devices)
             types, shardings = _types(edge.type, pieces), [pjrt.on_device(device) for device in devices]
-        names, ranks = self.neighbors.ranks.names(edge.target), self.neighbors.ranks
+        names, ranks = self.peer_hosts.ranks.names(edge.target), self.peer_hosts.ranks
         kept: list[int] = []
         bit = self._leaving[edge.channel]
         state = number if stays < 0 else ~number  # an inner copy is also received here
@@ -89,7 +89,7 @@ class Edges:
             elif source == mine:
                 which = _once(place[i] for i in indices)
                 values = ArrayGroup([types[i] for i in which], [shardings[i] for i in which])
-                to = self.neighbors.to(names[target])
+                to = self.peer_hosts.to(names[target])
                 offers.append(_Offer(to, to.prepare(values), ranks.pair(number, source, target), which, values))
 
         def enqueue(frame: Frame) -> None:
@@ -126,10 +126,10 @@ class Edges:
         `stays`: the same slot as in `offer`.
         """
         found = self._pieces(edge)
-        mine = self.neighbors.rank_on(edge.target)
+        mine = self.peer_hosts.rank_on(edge.target)
         own = [i for i, p in enumerate(found.pieces) if found.targets[p.target] == mine]
         place = {index: at for at, index in enumerate(own)}
-        names, ranks = self.neighbors.ranks.names(edge.source), self.neighbors.ranks
+        names, ranks = self.peer_hosts.ranks.names(edge.source), self.peer_hosts.ranks
         asked: list[tuple[str, int, ArrayGroup, list[int]]] = []
         kept: list[int] = []
         for (source, target), indices in found.by_pair.items():
@@ -143,7 +143,7 @@ class Edges:
                     types, shardings, place = [edge.type], [side.real], dict.fromkeys(indices, 0)
                 asked.append((names[source], pair, ArrayGroup(types, shardings), _once(place[i] for i in indices)))
         devices = [side.devices[found.pieces[own[at]].target] for at in kept]
-        neighbors, number, count = self.neighbors, edge.number, len(set(place.values()))
+        peer_hosts, number, count = self.peer_hosts, edge.number, len(set(place.values()))
 
         def enqueue(frame: Frame) -> None:
             frame.turn_edge(RECEIVED, number, "be pulled")
@@ -155,7 +155,7 @@ class Edges:
                     for at, array in zip(places, source.fetch(frame.transfers + pair, wanted), strict=True):
                         arrays[at] = array
                 except (KeyError, *pjrt.FAILURES) as error:
-                    bad = bad or Poison(_cause(neighbors, edge, frame, error, None))
+                    bad = bad or Poison(_cause(peer_hosts, edge, frame, error, None))
             if stays >= 0:
                 stayed, frame.values[stays] = frame.values[stays], None
                 if isinstance(stayed, Poison):
@@ -169,11 +169,11 @@ class Edges:
 
     def arrival(self, edge: Edge, slot: int, side: Side, where: Where | None, compile_on: Compile) -> "Arrival":
         found = self._pieces(edge)
-        mine = self.neighbors.rank_on(edge.target)
+        mine = self.peer_hosts.rank_on(edge.target)
         own = [p for p in found.pieces if found.targets[p.target] == mine]
         join = _whole if found.is_whole else prepare_join(edge.type, side, own, found.plan.target_boxes, compile_on)
-        votes = vote_number(self.plan, edge.target) if self.neighbors.in_step else 0
-        return Arrival(edge, slot, join, where, self.neighbors, self._coming.get(edge.channel, ALONE), votes)
+        votes = vote_number(self.plan, edge.target) if self.peer_hosts.in_step else 0
+        return Arrival(edge, slot, join, where, self.peer_hosts, self._coming.get(edge.channel, ALONE), votes)
 
     def _pieces(self, edge: Edge) -> "_Pieces":
         """Computes the pieces of an edge, ordered by target, once. Two different islands share no device."""
@@ -182,7 +182,7 @@ class Edges:
             ids: tuple[Sequence[int], Sequence[int]] = here.mesh.devices, there.mesh.devices
             if edge.source != edge.target:
                 ids = range(here.mesh.size), range(here.mesh.size, here.mesh.size + there.mesh.size)
-            plan, ranks = plan_reshard(edge.type.shape, here, there, *ids), self.neighbors.ranks
+            plan, ranks = plan_reshard(edge.type.shape, here, there, *ids), self.peer_hosts.ranks
             sources, targets = (ranks_of_shards(self.plan, layout, ranks) for layout in (edge.here, edge.there))
             by_pair = pieces_by_pair(plan.pieces, sources, targets)
             alone = edge.source != edge.target and not any(map(ranks.are_several, (edge.source, edge.target)))
@@ -229,8 +229,8 @@ class Arrival:
     slot: int
     join: Callable[[Sequence[Any]], Any]
     where: Where | None
-    neighbors: Neighbors
-    coming: Coming
+    peer_hosts: PeerHosts
+    coming: InboundValue
     votes: int = 0
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
@@ -247,7 +247,7 @@ class Arrival:
         self._join(frame, pulled)
 
     def _awaited(self, pulled: Pulled) -> Work:
-        awaited = self.neighbors.awaited
+        awaited = self.peer_hosts.awaited
         number = awaited.begin(self.edge.source)
         try:
             yield (pulled,)
@@ -264,7 +264,7 @@ class Arrival:
                 pulled.block_until_ready()
                 pulled = Shards(landed(pulled))  # may fail, so it is done before the vote
             except Exception as error:  # any error is voted on, too
-                found = Poison(_cause(self.neighbors, self.edge, frame, error, self.where))
+                found = Poison(_cause(self.peer_hosts, self.edge, frame, error, self.where))
         decisions.say(self.votes, name, name, found if isinstance(found, Poison) else 1)
         yield (Deciding(decisions, name),)
         told = decisions.take(name)
@@ -283,7 +283,7 @@ class Arrival:
         except Exception as error:  # any error must reach dependents; other values go on
             frame.turn_edge(RECEIVED, number, "fail")
             note("a value from", self.edge.source, "did not come")
-            frame.values[self.slot] = Poison(_cause(self.neighbors, self.edge, frame, error, self.where))
+            frame.values[self.slot] = Poison(_cause(self.peer_hosts, self.edge, frame, error, self.where))
 
 
 LOSS_NOTICE_TIMEOUT_S = 3.0
@@ -292,13 +292,13 @@ _MARK = "<<pathways {} pathways>>"
 _MARKED = re.compile(r"<<pathways (.*?) pathways>>", re.DOTALL)
 
 
-def _cause(neighbors: Neighbors, edge: Edge, frame: Frame, error: Exception, where: Where | None) -> Diagnostic:
+def _cause(peer_hosts: PeerHosts, edge: Edge, frame: Frame, error: Exception, where: Where | None) -> Diagnostic:
     """Finds the first cause of a missing value: the one sent by the source, or the reason for its host's loss."""
-    sources = [frame.sources[host] for host in neighbors.ranks.names(edge.source) if host in frame.sources]
+    sources = [frame.sources[host] for host in peer_hosts.ranks.names(edge.source) if host in frame.sources]
     if not sources:
         return _failure(edge, error, where)
     told = _MARKED.search(str(error)) is not None  # else the controller may soon send the cause
-    return neighbors.first_loss(sources, 0.0 if told else LOSS_NOTICE_TIMEOUT_S) or _failure(edge, error, where)
+    return peer_hosts.first_loss(sources, 0.0 if told else LOSS_NOTICE_TIMEOUT_S) or _failure(edge, error, where)
 
 
 def _failure(edge: Edge, error: Exception, where: Where | None) -> Diagnostic:

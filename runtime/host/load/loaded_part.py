@@ -19,8 +19,8 @@ from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
 from pathways.runtime.host.load.bodies import load_bodies, put_constants
 from pathways.runtime.host.load.edges import Edges
-from pathways.runtime.host.load.neighbors import Neighbors
 from pathways.runtime.host.load.origins import origins_of
+from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.host.load.precompile import load_ahead
 from pathways.runtime.host.load.steps import Preparer
 from pathways.runtime.host.load.waves import defer
@@ -104,22 +104,22 @@ def load_part(
     path: str,
     *,
     sequential: bool,
-    neighbors: Neighbors | None = None,
+    peer_hosts: PeerHosts | None = None,
 ) -> LoadedPart:
-    """Loads the partition of a plan for these islands. Without `neighbors`, this is the whole plan.
+    """Loads the partition of a plan for these islands. Without `peer_hosts`, this is the whole plan.
 
     Raises the errors of compilation and of the order check.
     """
-    part = part_of(plan, islands, path) if neighbors is None else part_of(plan, islands, path, neighbors.ranks)
+    part = part_of(plan, islands, path) if peer_hosts is None else part_of(plan, islands, path, peer_hosts.ranks)
     sides = Sides(part.plan, islands)
     load_ahead(part.plan, sides, executables)
 
     def edges_of(number: int) -> Edges | None:
         body = part.bodies[number]
-        return neighbors and Edges(plan.of_body(number), body.sent, body.received, neighbors)
+        return peer_hosts and Edges(plan.of_body(number), body.sent, body.received, peer_hosts)
 
     bodies = load_bodies(part, sides, executables, sequential=sequential, edges_of=edges_of)
-    edges = neighbors and Edges(plan, part.sent, part.received, neighbors)
+    edges = peer_hosts and Edges(plan, part.sent, part.received, peer_hosts)
     prepared = Preparer(part.plan, sides, executables, bodies, edges)
     constants = put_constants(part.plan, sides)
     waves = prepared.prepare(defer(part.plan, part.order, everything=sequential, received=part.received))
@@ -131,19 +131,19 @@ def load_host_part(
     plan: Plan,
     islands: Mapping[str, PhysicalIsland],
     executables: Executables,
-    neighbors: Neighbors,
+    peer_hosts: PeerHosts,
     path: str,
     *,
     sequential: bool,
 ) -> HostPart:
     """Loads the partition of a host. Raises the same errors as `load_part`."""
-    loaded = load_part(plan, islands, executables, path, sequential=sequential, neighbors=neighbors)
+    loaded = load_part(plan, islands, executables, path, sequential=sequential, peer_hosts=peer_hosts)
     part, prepared = loaded.part, loaded.prepared
     return HostPart(
         plan, part, loaded.sides, prepared, loaded.waves, loaded.constants, loaded.queues,
         _inputs(part, prepared, loaded.sides),
         _results(part, prepared, {slot for slot, _ in loaded.constants}),
-        agreement_digest(part) if neighbors.in_step else "",
+        agreement_digest(part) if peer_hosts.in_step else "",
         shows_end(part),
     )  # fmt: skip
 

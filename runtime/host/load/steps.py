@@ -142,7 +142,7 @@ class Preparer:
             results,
             [self.bodies[n] for n in branch.bodies],
             self._cause,
-            self._edges is None or self._edges.neighbors.has_first(self.plan, self._deciding(branch, inputs)),
+            self._edges is None or self._edges.peer_hosts.has_first(self.plan, self._deciding(branch, inputs)),
         )
 
     def _deciding(self, branch: Branch, inputs: Mapping[int, int]) -> Layout | None:

@@ -18,7 +18,7 @@ from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.callbacks import Inside
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
-from pathways.runtime.host.observe import roll_call
+from pathways.runtime.host.observe import hang_report
 from pathways.runtime.host.observe.cpu_time import CpuTime, of_thread
 from pathways.runtime.host.observe.hang_rule import Doubling, Evidence, Stillness, Verdict, judge
 from pathways.runtime.host.run.hung_launches import give_up_run
@@ -86,7 +86,7 @@ class Watchdog:
     def tell(self) -> tuple[float, list[str]]:
         """Returns the seconds for which this process has computed nothing, and the launches of its runs, as lines."""
         flights = self._flights.all()
-        lines = [line for f in flights for line in roll_call.perhaps(f, 0, 0).calls.splitlines()]
+        lines = [line for f in flights for line in hang_report.perhaps(f, 0, 0).calls.splitlines()]
         return self._idle if flights else float(1 << 30), lines
 
     @property
@@ -136,7 +136,9 @@ class Watchdog:
             )
             if verdict is Verdict.HUNG and self._suspect is not None:
                 if self._told.is_due(flight.number, seen.still):
-                    self._suspect(roll_call.hang(flight, len(flights) - 1, self.timeout, roll_call.not_done(flight)))
+                    self._suspect(
+                        hang_report.hang(flight, len(flights) - 1, self.timeout, hang_report.not_done(flight))
+                    )
                 continue
             if verdict is Verdict.HUNG and flight.abandoned:
                 self._stuck(flight)
@@ -145,7 +147,7 @@ class Watchdog:
                 self._lose(flight, flights, named)
                 break  # the other runs may continue now
             if verdict is Verdict.SUSPECTED and self._told.is_due(flight.number, seen.still):
-                _tell(roll_call.perhaps(flight, len(flights) - 1, seen.still))
+                _tell(hang_report.perhaps(flight, len(flights) - 1, seen.still))
         return len(flights)
 
     def _inline(self, threads: set[int]) -> dict[int, float]:
@@ -160,7 +162,7 @@ class Watchdog:
             os._exit(Exit.HANG)
         if flight.number not in self._given_up:
             self._given_up.add(flight.number)
-            _tell(roll_call.unreachable(flight))
+            _tell(hang_report.unreachable(flight))
 
     def _devices_idle(self, devices: float, inline: float | None) -> float | None:
         """Returns the idle time of the devices. Small computations run on the enqueuing thread (`inline`)."""
@@ -179,7 +181,7 @@ class Watchdog:
 
         self._doomed = {f.number for f in flights if self._stillness.of(f.number, f.mark) >= self.timeout}
         done = give_up_run(flight, flights, hangs)
-        said = roll_call.hang(flight, len(flights) - 1, self.timeout, done.stuck)
+        said = hang_report.hang(flight, len(flights) - 1, self.timeout, done.stuck)
         try:
             self._end(said, done.lost)
         finally:

@@ -52,7 +52,7 @@ class Frame:
         self.edges: dict[int, Life] = {}
         """The states of the values that go between hosts (runtime/states.py), by number."""
         self.unsent: list[tuple[int, Unsent]] = []
-        """Values for other hosts that no thread is sending yet, each with its bit (`Coming.sent`)."""
+        """Values for other hosts that no thread is sending yet, each with its bit (`InboundValue.sent`)."""
         for slot, array in constants:
             self.values[slot] = array
 

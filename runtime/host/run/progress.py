@@ -14,7 +14,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import Protocol, TypeAlias
 
-from pathways.dialect.plan.arrivals import ALONE, Coming
+from pathways.dialect.plan.inbound_values import ALONE, InboundValue
 from pathways.runtime.host.between.eager_values import Sent
 from pathways.runtime.host.between.inbox import EagerMessage, wait_for_first
 from pathways.runtime.host.devices.layouts import Shards
@@ -45,7 +45,7 @@ class Pulled:
     pieces: Shards
     frame: Frame | None = None
     """The frame that receives the pieces."""
-    coming: Coming = ALONE
+    coming: InboundValue = ALONE
     """The values of the same frame that arrive earlier."""
 
     @cached_property
@@ -139,7 +139,7 @@ class _Begun:
     number: int
     work: Work
     awaited: Sequence[Pending] = ()
-    coming: Coming = ALONE
+    coming: InboundValue = ALONE
 
 
 class _UnderWay:

@@ -6,7 +6,7 @@ import pytest
 from support.plans_by_hand import branch, plan, stream
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.plan.arrivals import Coming, arrivals_of, bits
+from pathways.dialect.plan.inbound_values import InboundValue, bits, inbound_values_of
 from pathways.dialect.plan.instructions import Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, linearize
@@ -73,17 +73,17 @@ def test_an_answer_comes_behind_what_it_was_made_of() -> None:
     """`right` receives channel 0, sends what it makes of it by channel 2, and receives an answer by channel 3."""
     right: list[Instruction] = [recv(0, 0, 0), run(1, 0, 1), send(2, 2, 1), recv(4, 3, 2)]
     left: list[Instruction] = [send(0, 0, 0), recv(2, 2, 1), run(3, 9, 1, 2), send(4, 3, 2)]
-    assert arrivals_of(streams(left, right), {0, 3}, {2}) == {0: Coming(1, 0, 0), 3: Coming(2, 1, 1)}
-    assert arrivals_of(streams(left, right), {0, 3}) == {0: Coming(1, 0, 0), 3: Coming(2, 1, 0)}
-    assert arrivals_of(streams(left, right), {3}, {1, 2}) == {3: Coming(1, 0, 2)}
+    assert inbound_values_of(streams(left, right), {0, 3}, {2}) == {0: InboundValue(1, 0, 0), 3: InboundValue(2, 1, 1)}
+    assert inbound_values_of(streams(left, right), {0, 3}) == {0: InboundValue(1, 0, 0), 3: InboundValue(2, 1, 0)}
+    assert inbound_values_of(streams(left, right), {3}, {1, 2}) == {3: InboundValue(1, 0, 2)}
     decides = branch(3, "cond", inputs=(9, 1), outputs=(2,))
     by_branch = streams([*left[:2], decides, left[3]], right)
-    assert arrivals_of(by_branch, {0, 3}, {2}) == {0: Coming(1, 0, 0), 3: Coming(2, 0, 0)}
+    assert inbound_values_of(by_branch, {0, 3}, {2}) == {0: InboundValue(1, 0, 0), 3: InboundValue(2, 0, 0)}
 
 
 def test_values_of_several_origins_are_behind_all_of_them() -> None:
     left = [send(0, 0, 0), send(1, 1, 1), recv(4, 2, 2), send(5, 3, 2)]
     right = [recv(0, 0, 0), recv(1, 1, 1), run(2, 0, 1, 2), send(4, 2, 2), recv(5, 3, 3)]
-    found = arrivals_of(streams([*left], [*right]), {0, 1, 3}, {2})
-    assert found == {0: Coming(1, 0, 0), 1: Coming(2, 0, 0), 3: Coming(4, 3, 1)}
+    found = inbound_values_of(streams([*left], [*right]), {0, 1, 3}, {2})
+    assert found == {0: InboundValue(1, 0, 0), 1: InboundValue(2, 0, 0), 3: InboundValue(4, 3, 1)}
     assert bits({9, 2, 5}) == {2: 1, 5: 2, 9: 4}

@@ -9,7 +9,7 @@ from support.fake_cluster import PLAN, FakeCluster, refused
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.runtime.control import sessions
-from pathways.runtime.control.held_up import reasons_to_wait, refuse_hopeless
+from pathways.runtime.control.delayed_runs import reasons_to_wait, refuse_hopeless
 from pathways.runtime.control.sessions import ClientSession, Cost, InsideClient
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import frame_bytes

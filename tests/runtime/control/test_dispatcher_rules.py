@@ -9,8 +9,8 @@ from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island
 from pathways.runtime.control import dispatcher
+from pathways.runtime.control.delayed_runs import reasons_to_wait, refuse_hopeless
 from pathways.runtime.control.dispatcher import MAX_HELD_BYTES, Dispatcher
-from pathways.runtime.control.held_up import reasons_to_wait, refuse_hopeless
 from pathways.runtime.control.member import member_after
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.control.sessions import ClientSession, KnownPlan

@@ -12,7 +12,7 @@ from pathways.runtime.host import client_threads as tested
 from pathways.runtime.host.client_threads import ClientThreads
 from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.host import Host
-from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
 
@@ -60,7 +60,7 @@ def test_work_is_refused_where_no_thread_can_be_started(monkeypatch: pytest.Monk
 
 def test_a_host_without_threads_refuses_what_a_client_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere: Any = None
-    host = Host("island0", Machine("cpu"), lambda _: {}, Neighbors(nowhere, nowhere), lambda *_: None)
+    host = Host("island0", Machine("cpu"), lambda _: {}, PeerHosts(nowhere, nowhere), lambda *_: None)
     host.receive(m.PutPoison(5, write_diagnostic(BadMessage(have_="a test", rule="no thread"))))
     monkeypatch.setattr(threads, "started", lambda _: False)
     answers: list[Any] = []

@@ -11,7 +11,7 @@ from pathways.api.process import process
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import write_plan
 from pathways.runtime.host.host import Host
-from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.wire import messages as m
 
 
@@ -31,7 +31,7 @@ def test_a_plan_that_loads_for_long_delays_no_other_client() -> None:
         return {island.key: island for island in machine.islands}
 
     nowhere: Any = None
-    host = Host("island0", machine, islands_of, Neighbors(nowhere, nowhere), lambda *_: None)
+    host = Host("island0", machine, islands_of, PeerHosts(nowhere, nowhere), lambda *_: None)
     try:
         assert not host.notice(m.LoadPlan(11, 1 << 48, "slow.bin", False, {}, blob), answers.put)
         assert begun.wait(60)

@@ -14,7 +14,7 @@ from support.streams import started_loop
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
-from pathways.dialect.plan.arrivals import Coming, arrivals_of, bits
+from pathways.dialect.plan.inbound_values import InboundValue, bits, inbound_values_of
 from pathways.dialect.plan.part import part_of
 from pathways.runtime.host.between import transfer_server
 from pathways.runtime.host.between.data_plane import ArrayGroup
@@ -172,13 +172,13 @@ def test_the_enqueuing_thread_sends_only_if_it_would_wait_anyway(
     box = Ends().box
     any_: Any = sends
 
-    def work(coming: Coming) -> Work:
+    def work(coming: InboundValue) -> Work:
         yield (Pulled(Shards([Sent(any_, 0)]), frame, coming),)
 
     def offer(*_: Any, **__: Any) -> None:
         frame.unsent.append((1, EagerOffer(any_, any_)))
 
-    comings = [Coming(1, 0, behind), *([Coming(2, 0, 0)] if others else [])]
+    comings = [InboundValue(1, 0, behind), *([InboundValue(2, 0, 0)] if others else [])]
     tasks: list[Any] = [(n, type("Task", (), {"start": lambda *_, c=c: work(c)})()) for n, c in enumerate(comings)]
     waves = [PreparedWave(0, [any_], tasks), PreparedWave(0, [], [], asks)]
     run: Any = type("Run", (), {"enqueue": offer})()
@@ -202,7 +202,7 @@ def test_an_inbound_value_names_the_sent_values_that_it_depends_on() -> None:
     lowered = pw.program(lambda x, y: (f(g(f(g(f(x))))), f(g(y)))).lower(jnp.ones(2), jnp.ones(2))
     plan = lowered.compile(merge=False).plan
     part = part_of(plan, frozenset({"island0"}))
-    found = arrivals_of(plan, part.received, part.sent)
+    found = inbound_values_of(plan, part.received, part.sent)
     assert sorted(coming.sent.bit_count() for coming in found.values()) == [0, 1, 2]
     every = bits(part.sent)
     assert sorted(every.values()) == [1 << n for n in range(len(part.sent))]

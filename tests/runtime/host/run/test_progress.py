@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.dialect.plan.arrivals import Coming, arrivals_of
+from pathways.dialect.plan.inbound_values import InboundValue, inbound_values_of
 from pathways.dialect.plan.instructions import Recv, Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import part_of
@@ -152,7 +152,7 @@ def test_received_values_are_used_before_more_are_pulled() -> None:
 def test_only_the_first_inbound_value_of_each_frame_is_awaited(same: bool) -> None:
     """Of two frames, as of two loops, either value may arrive first. All tasks complete, in order."""
     values, frames, done = [Value() for _ in range(3)], [Frame(0, ()), Frame(0, ())], list[int]()
-    found = [Coming(1, 0), Coming(2, 1), Coming(4, 3)]
+    found = [InboundValue(1, 0), InboundValue(2, 1), InboundValue(4, 3)]
     pulls = [
         Pulled(Shards([value]), frames[0 if same else number % 2], coming)
         for number, (value, coming) in enumerate(zip(values, found, strict=True))
@@ -176,7 +176,7 @@ def test_inbound_values_of_a_chain_arrive_in_chain_order() -> None:
     plan = chain_of(HOPS)
     for island in ("island0", "island1"):
         part = part_of(plan, frozenset({island}))
-        found = arrivals_of(plan, part.received)
+        found = inbound_values_of(plan, part.received)
         assert len(found) == HOPS - (island == "island0") == len(part.received)
         for earlier, coming in enumerate(sorted(found.values(), key=lambda one: one.bit)):
             assert coming.bit == 1 << earlier and coming.behind == coming.bit - 1
@@ -186,5 +186,5 @@ def test_independent_inbound_values_arrive_in_any_order() -> None:
     steps = on_two_islands()
     plan = pw.program(lambda x, y: (steps[1](steps[0](x)), steps[1](steps[0](y))))
     lowered = plan.lower(np.ones(4, np.float32), np.ones(4, np.float32)).compile("islands=2,devices=1", merge=False)
-    found = arrivals_of(lowered.plan, part_of(lowered.plan, frozenset({"island1"})).received)
+    found = inbound_values_of(lowered.plan, part_of(lowered.plan, frozenset({"island1"})).received)
     assert len(found) == 2 and all(coming.behind == 0 for coming in found.values())

@@ -64,7 +64,7 @@ Connect: TypeAlias = Callable[[str, str], Connection]
 
 
 @dataclass(eq=False)
-class HostPlace:
+class IslandEndpoints:
     """The endpoints of an island's hosts, as the controller reports them."""
 
     number: int
@@ -79,10 +79,10 @@ class HostPlace:
     """Number of the island's first device."""
 
 
-def host_place(number: int, said: str) -> HostPlace:
+def island_endpoints(number: int, said: str) -> IslandEndpoints:
     """Decodes an island's entry of a `Welcome` message."""
     epoch, addresses, gone, first = json.loads(said)
-    return HostPlace(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone), first)
+    return IslandEndpoints(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone), first)
 
 
 def come_in(control: Connection, name: str, address: str) -> m.Welcome:

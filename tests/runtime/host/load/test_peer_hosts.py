@@ -16,8 +16,8 @@ from pathways.runtime.host.between.eager_values import landed
 from pathways.runtime.host.between.link import EAGER, PULLED, eager_limit
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.waits import wait_at_most
-from pathways.runtime.host.load import neighbors as tested
-from pathways.runtime.host.load.neighbors import Neighbors
+from pathways.runtime.host.load import peer_hosts as tested
+from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.wire.errors import HostLost
 
 pytestmark = pytest.mark.usefixtures("transfer_servers_stay")
@@ -38,8 +38,8 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
     return found
 
 
-def pair() -> tuple[Neighbors, Neighbors]:
-    return Neighbors(jax.devices()[0], started_loop(), "a"), Neighbors(jax.devices()[0], started_loop(), "b")
+def pair() -> tuple[PeerHosts, PeerHosts]:
+    return PeerHosts(jax.devices()[0], started_loop(), "a"), PeerHosts(jax.devices()[0], started_loop(), "b")
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def greeted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert all(found)
 
 
-def check_values_arrive(target: Neighbors, source: Neighbors, number: int) -> None:
+def check_values_arrive(target: PeerHosts, source: PeerHosts, number: int) -> None:
     """Checks that a small value arrives by push and a large value by pull."""
     link, reached, here = source.to(target.island), target.sources[source.island], source.device
     for at, size in enumerate((3, eager_limit() // 2 + 1)):
@@ -137,7 +137,7 @@ def test_losses_end_in_order_when_an_island_is_removed_and_added_again() -> None
     a.lose("b", LOST)
     a.leave("b")
     a.end_loss("b")
-    other = Neighbors(jax.devices()[0], started_loop(), "b")
+    other = PeerHosts(jax.devices()[0], started_loop(), "b")
     other.meet({"a": a.invite("b")})
     check_values_arrive(other, a, 7)  # though runs that were sent before the removal are still enqueued
     a.end_loss("b")
@@ -151,7 +151,7 @@ def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch
     a.lose("b", LOST, anew=1)
     a.mend("b", 1)
     assert a.reached()["b"].lost is None  # the same host, connected again
-    others = [Neighbors(jax.devices()[0], started_loop(), "b") for _ in range(2)]
+    others = [PeerHosts(jax.devices()[0], started_loop(), "b") for _ in range(2)]
     for other in others:
         a.lose("b", LOST)
         a.meet({"b": other.invite("a")})
@@ -178,7 +178,7 @@ def test_a_replaced_host_reconnects_in_any_order_of_loss_reports() -> None:
         a.lose("b", LOST)
         if not late:
             a.lose("b", LOST, 7)
-        other = Neighbors(jax.devices()[0], started_loop(), "b")
+        other = PeerHosts(jax.devices()[0], started_loop(), "b")
         a.meet({"b": other.invite("a")})
         other.meet({"a": a.invite("b")})
         a.end_loss("b")

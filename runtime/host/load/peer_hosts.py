@@ -27,7 +27,7 @@ from pathways.runtime.wire.loop import Loop
 
 
 @dataclass(eq=False)
-class Neighbors:
+class PeerHosts:
     """The links of this host to its peer hosts. Outbound ends are in `servers`, inbound ends in `sources`."""
 
     device: pjrt.Device

@@ -12,7 +12,7 @@ from support.plans_by_hand import run
 
 from pathways.dialect.diagnostics import Where
 from pathways.runtime.host.devices.callbacks import Inside, running
-from pathways.runtime.host.observe.roll_call import MAX_CALLED, hang, not_done, perhaps, unreachable
+from pathways.runtime.host.observe.hang_report import MAX_CALLED, hang, not_done, perhaps, unreachable
 from pathways.runtime.host.observe.stacks import stacks
 from pathways.runtime.host.run.hung_launches import Stuck
 from pathways.runtime.host.run.runs_in_flight import Flight, Launch

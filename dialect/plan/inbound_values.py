@@ -11,7 +11,7 @@ from pathways.dialect.plan.order import Joined, linearize
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class InboundValue:
     """An inbound value of a host. `bit` is its own bit.
 
     `behind` has the bits of all inbound values that the host must have received before this one. `sent` has the bits
@@ -24,7 +24,7 @@ class Coming:
     sent: int = 0
 
 
-ALONE = Coming()
+ALONE = InboundValue()
 """An inbound value about which the plan determines nothing."""
 
 
@@ -33,7 +33,7 @@ def bits(sent: Collection[int]) -> Mapping[int, int]:
     return {channel: 1 << number for number, channel in enumerate(sorted(sent))}
 
 
-def arrivals_of(plan: Plan, received: Collection[int], sent: Collection[int] = ()) -> Mapping[int, Coming]:
+def inbound_values_of(plan: Plan, received: Collection[int], sent: Collection[int] = ()) -> Mapping[int, InboundValue]:
     """Returns the inbound value of each channel on which a host receives; `sent` are the channels on which it sends.
 
     `plan` is the whole plan, or a body. An output of a computation exists only after all inputs have arrived. A branch
@@ -42,7 +42,7 @@ def arrivals_of(plan: Plan, received: Collection[int], sent: Collection[int] = (
     held: dict[tuple[int, int], tuple[int, int]] = {}
     """By slot: the bits of the received and of the sent values that it depends on. `under_way`: the same by channel."""
     under_way: dict[int, tuple[int, int]] = {}
-    found: dict[int, Coming] = {}
+    found: dict[int, InboundValue] = {}
     leaving = bits(sent)
     for at, what in linearize(plan):
         for stream, part in what.parts if isinstance(what, Joined) else ((at, what),):
@@ -56,7 +56,7 @@ def arrivals_of(plan: Plan, received: Collection[int], sent: Collection[int] = (
             elif isinstance(part, Recv):
                 came, left = under_way.get(part.channel, (0, 0))
                 if part.channel in received:
-                    found[part.channel] = Coming(1 << len(found), came, left)
+                    found[part.channel] = InboundValue(1 << len(found), came, left)
                     came |= found[part.channel].bit
             held.update(((stream, slot), (came, left)) for slot in writes)
     return found
