@@ -1,5 +1,6 @@
 """Holds the controller's records of the clients of a cluster: their plans, their runs, and the messages to islands that
-must be sent in order. The controller and the dispatcher use them.
+must be sent in order. The only client of a `pw.cluster` has such a record, too. The controller and the dispatcher use
+them.
 
 A client's runs are sent to an island in the order of submission. Messages that must follow a run (for example, a freed
 array) wait for it. No client waits for another client's messages.

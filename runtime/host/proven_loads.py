@@ -1,5 +1,6 @@
 """Proves to the controller of a shared cluster which plan a client has loaded on this host. The controller must know,
-because it schedules the client's runs without reading plans. `Host` uses it.
+because it schedules the client's runs without reading plans. A proof is an HMAC, with a key that the controller has
+sent to this host. `Host` uses it.
 """
 
 from collections import defaultdict

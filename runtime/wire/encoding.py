@@ -1,5 +1,6 @@
-"""Converts messages between processes to bytes (MessagePack) and back, and checks the types of all fields. All
-connections use it. Large array data in a field `blob` is not copied.
+"""Converts messages between processes to bytes (MessagePack) and back, and checks the types of all fields. Connections
+between clients, controllers and hosts use it. Transfers of arrays between hosts (`host/between/`) do not. Large data in
+a field `blob` is sent without a copy.
 
 Code that handles messages thus never sees malformed ones. The bytes of a `blob` follow the payload unpacked.
 `check_fields` (fields.py) checks the values that a client may send.

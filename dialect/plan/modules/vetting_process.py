@@ -1,5 +1,5 @@
-"""Runs in the separate process that `vet.py` starts. It parses and checks the MLIR modules of a plan of another user,
-and reports the result. If it crashes, the plan is refused.
+"""Runs in the separate process that `vet.py` starts whenever a plan of another user is read. It parses and checks the
+MLIR modules and phase dumps of the plan, and reports the result. If it crashes, the plan is refused.
 
 MLIR's readers are not safe against hostile bytes: they corrupt the heap, recurse without end, or never return. In this
 process that does no harm. It starts without JAX and without the package's own `__init__`, and must not import them. Its

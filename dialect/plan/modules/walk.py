@@ -1,5 +1,5 @@
-"""Iterates over all operations of an MLIR function without recursion, because a hostile module may be nested extremely
-deep. `check.py` calls it.
+"""Iterates over all operations of an MLIR function, and refuses a function that is nested too deep or jumps between
+blocks. It does not recurse, because a hostile module may be nested extremely deep. `check.py` calls it.
 """
 
 from collections.abc import Iterator

@@ -1,11 +1,11 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Creates devices that several processes share, so that one computation can run on the devices of all of them. It wraps
-jaxlib's distributed runtime. `islands.py` calls it if an island has several hosts.
+"""Creates CPU devices that several processes share, so that one computation can run on the devices of all of them. It
+wraps jaxlib's distributed runtime. `islands.py` calls it if an island has several hosts. The module is also the program
+of the coordination service, which `launch/group_service.py` starts.
 
-The module is also the program of the coordination service. JAX runs the coordination service in one process of the
-group and aborts the other processes when that one ends. Here the service is a separate process, `python -m
-pathways.runtime.host.devices.group ADDRESS COUNT`. It ends when its standard input closes, that is with the process
-that started it. It must not import JAX, which would take seconds.
+JAX runs the coordination service in one process of the group and aborts the other processes when that one ends. Here
+the service is a separate process, `python -m pathways.runtime.host.devices.group ADDRESS COUNT`. It ends when its
+standard input closes, that is with the process that started it. It must not import JAX, which would take seconds.
 
 * `get_distributed_runtime_service`, `get_distributed_runtime_client`: the service and its clients.
 * `make_gloo_tcp_collectives`: collectives of the CPU devices. Without a host name it would listen on all addresses.

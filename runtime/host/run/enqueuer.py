@@ -1,5 +1,5 @@
-"""Enqueues the computations of one run without letting other runs in between. A host uses it directly; in a client's
-process, `Dispatch` extends it and pauses.
+"""Enqueues the computations of one run on devices without letting other runs in between. A host uses it directly. In a
+client's process, its subclass `Dispatch` yields to runs of other clients between groups of computations.
 """
 
 import time

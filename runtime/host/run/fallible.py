@@ -1,5 +1,6 @@
-"""Waits for computations that may fail because they call Python functions (host callbacks). If one fails, an error
-value (poison) takes the place of its results. `load/steps.py` and `load/callback_launches.py` prepare it.
+"""Waits for launched computations that may fail because they call Python functions (host callbacks). If one fails, an
+error value (poison) takes the place of its results. `load/callback_launches.py` launches such computations, and
+`load/steps.py` adds the waits to a plan.
 """
 
 import sys

@@ -1,5 +1,6 @@
 """Converts a pipeline stage to a Python function, which `pipeline.py` passes to `jax.jit`. The function runs the
-stage's equations under their own source lines, named scopes and checkpoints.
+stage's equations under their own source lines, named scopes and checkpoints. Parameters that are held in a wider type
+for accumulation are first cast back.
 """
 
 from collections.abc import Callable, Sequence
