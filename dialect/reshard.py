@@ -1,5 +1,5 @@
 """Computes a reshard: which piece of each source shard must be sent to which target device. Hosts compute it when they
-load a plan. It is a pure function of two shardings.
+load a plan. The compiler and the API use it to count the bytes that move. Pure functions.
 
 The table must not be stored in IR or plans. Their size does not depend on the number of shards (DESIGN: one node a
 sharded computation).

@@ -1,5 +1,5 @@
-"""Finds the inbound values of each mesh: values that it uses and that another mesh makes. `propagate_shardings.py`
-calls it, so that shardings also spread from mesh to mesh.
+"""Finds the inbound values of each mesh: values that the mesh uses and another mesh makes. Also lists moves: pairs of a
+value and its copy, if the axes of both meshes are equal. `propagate_shardings.py` spreads shardings along moves.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,6 @@
-"""Makes a plan that only moves one array to other devices, without any computation. A client runs such a plan if one
-program passes an array to a program on other devices. Pure functions.
+"""Makes a plan that only moves one array to other devices of a cluster, without any computation. A client runs such a
+plan if one program passes an array to a program on other devices. Clients also load one to restore a saved array. Pure
+functions.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 """Defines futures for arrays and runs on hosts in other processes. The client knows only their ids, and fetches values
-on request. The remote engine creates them.
+on request. The remote engine creates the arrays, and `Attached` creates the runs.
 
 `client/arrays.py` gives the rest of the client the same interface as for local arrays.
 """

@@ -1,5 +1,6 @@
-"""Sorts the operations inside a computation so that equal pipeline stages give equal modules. It sorts by the value
-that an operation depends on, not by parameter names. `gather.py` calls it.
+"""Sorts the operations inside a computation so that equal pipeline stages give equal modules. The sort key is the
+operation's origin: the first result of a placed call, move or control flow from which it derives. Parameter names do
+not matter. `gather.py` calls it.
 
 A program processes gradients in the order of their names. Blocks 6 to 11 of a model are 10, 11, 6, 7, 8, 9 by name,
 while blocks 12 to 17 are in order. The operations on both must still be one computation.

@@ -1,5 +1,6 @@
 """Prepares how an array moves to other devices or to another sharding: asynchronous copies, slices and concatenations
-on devices. The loader calls it once for each transfer of a plan.
+on devices. The loader calls it once for each transfer of a plan. `client/engine.py` calls it for arguments that must
+move to other devices first.
 
 A transfer never passes through host memory and never waits.
 

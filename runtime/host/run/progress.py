@@ -1,5 +1,6 @@
-"""Enqueues a run: first all steps that wait for no value, and then further steps as soon as the values that they need
-are known. `Host` and `load/local_engine.py` call it for each run.
+"""Enqueues a run: first all steps that wait for no value, then further steps as soon as the values that they need are
+known. A run waits for values of other hosts, results of host callbacks, and values that decide control flow. `Host` and
+`load/local_engine.py` call it for each run.
 
 A wave is a group of steps that can be enqueued without waiting. A regular plan is one wave. Computations with host
 callbacks, and control flow on data, are tasks. A task starts after the wave that made its operands. It completes when
