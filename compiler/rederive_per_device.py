@@ -1,5 +1,6 @@
-"""Builds the one-device modules of a loaded plan again, if another user wrote the plan. Such modules in a file could
-contain anything, so they are not trusted. `pathways/api/stages.py` calls it.
+"""Derives the one-device modules of a loaded plan again, from its checked modules for several devices, if another user
+wrote the plan. Its own one-device modules could contain anything, so they are not used. `pathways/api/stages.py` calls
+it when it loads a plan.
 """
 
 from dataclasses import replace

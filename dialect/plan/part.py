@@ -1,5 +1,6 @@
 """Computes the host partition of a plan: the instructions that one host executes, and the values that it exchanges with
-other hosts. Each host calls it when it loads a plan. Pure functions.
+other hosts. Each host calls it when it loads a plan. The client calls it for the branches that hosts share, and for the
+memory of exchanged values. Pure functions.
 
 Each host computes its own partition from the plan alone, so that no two hosts can disagree. Each instruction is in the
 partition of exactly one island. The hosts of one island have the same partition, each for its own devices. Between

@@ -104,7 +104,7 @@ def _run_console(block: Block, path: Path) -> str:
         command, fails, _ = command.partition(FAILS)
         code, printed = _command(shlex.split(command, comments=True))
         if fails:
-            code, printed = int(code == 0), f"{printed}\nexit code {code}\n"
+            code, printed = int(code == 0), f"{printed.rstrip()}\nexit code {code}\n"
         assert code == 0, f"{path}:{block.line}: {command} ends with {code}\n{printed}"
         assert not wanted.strip() or matches(wanted, printed), f"{path}:{block.line}: {command} prints\n{printed}"
         everything += printed
