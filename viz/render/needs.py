@@ -1,5 +1,5 @@
-"""Makes the error for a picture format that cannot show a program, because its dataflow or its schedule is not known. Also
-returns the latest dataflow graph, or raises that error. The writers of this folder call it.
+"""Makes the error for a picture format that cannot show a program, because its dataflow or its schedule is not known.
+Also returns the latest dataflow graph, or raises that error. The writers of this folder call it.
 """
 
 from pathways.dialect.diagnostics import PathwaysError

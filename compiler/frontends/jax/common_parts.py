@@ -1,6 +1,6 @@
-"""Splits large groups of unplaced operations so that XLA compiles their common parts only once. For example, the optimizer
-updates of the first and the last pipeline stage contain the update of a middle stage. `gather.py` calls it after it has
-made the groups.
+"""Splits large groups of unplaced operations so that XLA compiles their common parts only once. For example, the
+optimizer updates of the first and the last pipeline stage contain the update of a middle stage. `gather.py` calls it
+after it has made the groups.
 
 In a pipeline, the first stage updates its layers and an embedding, the last stage its layers and a head. The middle
 stages update only layers. A part is all operations on the results of one placed call. If the largest part of a group

@@ -1,6 +1,6 @@
-"""Registers this process as a client with the controller of a cluster, and decodes the addresses of hosts in its answer.
-Also sends messages to hosts through the controller, which keeps them in order with the client's runs. `Attached` and
-`pw.connect` use it.
+"""Registers this process as a client with the controller of a cluster, and decodes the addresses of hosts in its
+answer. Also sends messages to hosts through the controller, which keeps them in order with the client's runs.
+`Attached` and `pw.connect` use it.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Holds the topology and the schedule for which losses are cut into pipeline stages. `cli` and `pathways/api` set them for
-a block of code. From them it computes the speed, links and memory of each stage, which `plan_stages.py` needs to choose
-the cuts.
+"""Holds the topology and the schedule for which losses are cut into pipeline stages. `cli` and `pathways/api` set them
+for a block of code. From them it computes the speed, links and memory of each stage, which `plan_stages.py` needs to
+choose the cuts.
 """
 
 import contextlib
