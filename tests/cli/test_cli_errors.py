@@ -191,3 +191,18 @@ def test_why_suggests_the_nearest_known_lines(moe_plan: Path) -> None:
     assert nearest in found and set(found) <= set(lines) and f"{file}:{nearest}" in offered
     exit_code, _, stderr = pwc_here("why", str(moe_plan), "no_such_file.py:3")
     assert exit_code == 2 and f"{file}:" in stderr
+
+
+def test_a_reference_run_of_a_program_that_calls_back_is_refused(tmp_path: Path) -> None:
+    """`jax.export` has no functions of this process: the reference run would end it."""
+    source = tmp_path / "model.py"
+    source.write_text(
+        "import jax, numpy as np, pathways as pw\n"
+        "@pw.program(example_args=(np.ones(4, np.float32),))\n"
+        "def step(x):\n"
+        "    jax.debug.print('sum {}', x.sum())\n"
+        "    return 2 * x\n"
+    )
+    code, _, stderr = pwc_here("run", str(source), "--reference")
+    assert code == 2 and "error[PWC0811]" in stderr and "model.py:4" in stderr
+    assert pwc_here("run", str(source))[0] == 0
