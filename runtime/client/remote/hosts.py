@@ -119,6 +119,10 @@ class Hosts(Machine, abc.ABC):
     def tell_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
         """Notifies a shared controller that an island has loaded a plan, with proofs of its hosts."""
 
+    def has_memory_limit(self, island: str) -> bool:
+        """Whether the topology of the cluster states the memory of an island's devices."""
+        return False
+
     def known(self) -> Sequence[str]:
         """Returns the names of hosts that are connected, or that were connected and may return."""
         return list(self.hosts)
@@ -160,6 +164,9 @@ class HostedIslands(Hosts):
         """Removed islands, and the causes of their removal."""
         for island in topology.islands:
             self.bind_hosted(island, first.get(island.name, 0))
+
+    def has_memory_limit(self, island: str) -> bool:
+        return any(each.name == island and each.memory is not None for each in self.topology.islands)
 
     def bind_hosted(self, island: Island, first: int) -> None:
         """Binds the devices of an island on hosts. `first` is the number of the first device."""

@@ -101,8 +101,8 @@ class RemoteEngine:
         self._memory: dict[RemoteDevice, int] = {
             device: plan.stream(name).peak_bytes + self.bytes_between.get(name, 0)
             for name, island in islands.items()
-            for device in (island.devices if plan.topology.island(name).memory is not None else ())
-            if isinstance(device, RemoteDevice)
+            for device in island.devices
+            if isinstance(device, RemoteDevice) and hosts.has_memory_limit(device.island)
         }
         """Bytes that a run needs on each device with a memory limit."""
         self._loading = threading.Lock()

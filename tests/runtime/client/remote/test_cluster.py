@@ -112,3 +112,13 @@ def test_a_run_that_waits_for_memory_does_not_wait_for_its_own_results() -> None
             first, second = step(x)
             del first
             assert float(np.asarray(second)[0, 0]) == 2.0
+
+
+def test_a_plan_that_states_no_memory_is_refused_where_it_can_never_fit(tmp_path: Path) -> None:
+    """The limit is that of the cluster, whatever the plan was compiled for."""
+    x = np.ones((512, 1024), np.float32)  # 2 MiB
+    pw.program(lambda x: x + 1).lower(x).compile("islands=1,devices=1").save(tmp_path / "plan.bin")
+    with pw.cluster("islands=1,devices=1,memory=1MiB"):
+        with pytest.raises(PathwaysError, match="PWC0506"):
+            np.asarray(pw.load(tmp_path / "plan.bin")(x))
+        assert float(pw.program(lambda x: x + 1)(np.float32(1))) == 2.0
