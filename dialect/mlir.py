@@ -76,7 +76,8 @@ def parse(source: str | bytes, context: Context, name: str = "the input") -> Mod
     try:
         return ir.Module.parse(source, context=context)
     except (ir.MLIRError, ValueError) as error:
-        raise PathwaysError(UnparsableIR(name=name, message=str(error).strip())) from None
+        message = str(error).strip().replace('"-":', f'"{name}":')  # MLIR does not know the name of the file
+        raise PathwaysError(UnparsableIR(name=name, message=message)) from None
 
 
 def parse_text(source: str, name: str, context: Context | None = None) -> Module:
