@@ -37,7 +37,7 @@ class TooDeep(Diagnostic):
     code: ClassVar[str] = "PWC0709"
     title: ClassVar[str] = "{name} is nested too deep to be read"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "at most {most} brackets, regions or aliases inside each other: dumps reach a tenth of that"
+    need: ClassVar[str] = "at most {most} brackets, regions or aliases inside each other"
     hint: ClassVar[str] = "pwc compile model.py --dump-phases-to DIR writes the dump again"
     name: str
     problem: str

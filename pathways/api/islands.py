@@ -89,7 +89,7 @@ def _cluster(what: str) -> HostedIslands:
     if isinstance(machine, HostedIslands):
         return machine
     have, rule = "islands of this process", "a block of `pw.cluster` or `pw.connect` around it"
-    problem = f"they are {what} where there is a cluster"
+    problem = f"islands can only be {what} in a cluster"
     raise PathwaysError(WrongIslands(problem=problem, have_=have, rule=rule, where=caller()))
 
 

@@ -34,10 +34,10 @@ class IslandRemoved(Diagnostic):
 @dataclass(frozen=True)
 class WrongIslands(Diagnostic):
     code: ClassVar[str] = "PWC0923"
-    title: ClassVar[str] = "islands cannot be changed so: {problem}"
+    title: ClassVar[str] = "islands cannot be changed in this way: {problem}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "pw.islands() has those that are there"
+    hint: ClassVar[str] = "pw.islands() lists the islands of the cluster"
     problem: str
     have_: str
     rule: str
@@ -74,7 +74,7 @@ class NoPeer(Diagnostic):
     title: ClassVar[str] = "there is no connection with the process at {address}"
     have: ClassVar[str] = "{reason}"
     need: ClassVar[str] = "a {wanted} of the same cluster, whose certificate is valid now"
-    hint: ClassVar[str] = "compare address, keys and clocks of both machines; keys that have expired are made anew"
+    hint: ClassVar[str] = "compare address, clocks and keys (--keys, PATHWAYS_KEYS) on both sides; renew expired keys"
     address: str
     reason: str
     wanted: str
