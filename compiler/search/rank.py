@@ -1,5 +1,5 @@
-"""Ranks the possible splits of a loss by predicted time, and records why the others were dropped. It is the main loop
-of `pw.search`; `pathways/api/search.py` calls it.
+"""Ranks the possible splits of a loss by predicted time, and records why the others were dropped. Only splits whose
+lower bound is good enough are simulated. It is the main loop of `pw.search`; `pathways/api/search.py` calls it.
 
 Every candidate gets a lower bound. Candidates are simulated, the least bound first, until no bound is below the last
 row shown. So the best row is the best of all candidates, according to the predictions. Each stages x data x model has

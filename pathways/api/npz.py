@@ -1,5 +1,6 @@
-"""Writes and reads the results of a plan as a numpy .npz archive that also keeps element types unknown to numpy, such
-as bfloat16. `pwc run` and snapshots use it.
+"""Stores arrays in a numpy .npz archive together with element types that numpy does not know, such as bfloat16. `pwc
+run` writes results with it and reads inputs. `pw.restore` reads such archives too. Snapshots have their own writer
+(`snapshots.py`).
 
 numpy's files do not support bfloat16, float8 and int4, which become raw bytes there (`|V2`, `|V1`), and keys are stored
 as words. An archive with such arrays has one more member, `pathways.json`: the type of every array as JAX names it.

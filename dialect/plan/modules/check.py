@@ -1,5 +1,6 @@
-"""Applies all safety rules to one StableHLO module of a plan before XLA compiles it. It runs in this process for plans
-of this user, and in a separate process for others. Pure functions.
+"""Applies all safety rules to one StableHLO module of a plan when a plan file is opened, long before XLA compiles it.
+It always runs in the process that opens the file. For plans without this user's mark, a separate process runs it first.
+Pure functions.
 
 It needs only the module and what the plan states about it. `check_modules.py` calls it in this process, and
 `vetting_process.py` in the separate one.

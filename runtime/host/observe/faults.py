@@ -1,5 +1,6 @@
-"""Makes the small program that injects a fault on one device, for tests of failures. The program calls a Python
-function that raises, waits, or never returns. `fault_steps.py` uses it.
+"""Defines a fault to inject in tests of failures: its kind, and the conditions for a step to have it. It also makes the
+small program that a gang runs before that step. On one device the program calls a Python function that raises, waits,
+or never returns. `fault_steps.py` and `pw.testing` use it.
 
 A fault is a separate program in the queues of the step's devices, right before the step. With a fault that raises, the
 step is not launched before the outcome is known. The results of its whole gang are then poison. A delay or a hang

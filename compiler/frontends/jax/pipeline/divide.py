@@ -1,5 +1,6 @@
-"""Chooses where to cut a loss into pipeline stages, by dynamic programming. It minimizes the time of the slowest stage
-first, and then the bytes sent between stages. `plan_stages.py` and `compiler/search` call it.
+"""Chooses where to cut a loss into pipeline stages, by dynamic programming. The slowest stage may take a little longer
+than the least time, if fewer bytes then flow between stages or middle stages become identical. `plan_stages.py` and
+`compiler/search` call it.
 
 First it finds the least time of the slowest stage over all cuts. Of the cuts close to that time, it prefers one whose
 middle stages are identical: they become one computation, compiled once. Otherwise it takes the one over which the
