@@ -50,7 +50,7 @@ class Mismatch(Diagnostic):
     title: ClassVar[str] = "results differ from the reference"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "a relative difference of at most {tolerance:g}"
-    hint: ClassVar[str] = "pwc inspect plan.bin --all shows what makes each result; please file a bug with the plan"
+    hint: ClassVar[str] = "pwc inspect plan.bin --all shows what makes each result; hosts may add in another order"
     have_: str
     tolerance: float
 

@@ -155,7 +155,7 @@ class SliceTooLarge(Diagnostic):
     title: ClassVar[str] = "the slices do not fit the topology"
     have: ClassVar[str] = "{topology}"
     need: ClassVar[str] = "{needs}"
-    hint: ClassVar[str] = "--topology with larger or more islands, or smaller slices"
+    hint: ClassVar[str] = "--topology with larger or more islands or more memory, or smaller slices"
     topology: str
     needs: str
 
@@ -183,7 +183,7 @@ class ScheduleCycle(Diagnostic):
     code: ClassVar[str] = "PWC0402"
     title: ClassVar[str] = "the schedule {schedule} cannot finish: {count} actions wait for each other in a circle"
     have: ClassVar[str] = "{cycle}"
-    need: ClassVar[str] = "an order in which every action stands behind all that it needs"
+    need: ClassVar[str] = "an order in which every action comes after all that it needs"
     hint: ClassVar[str] = "{advice}"
     schedule: str
     count: int

@@ -137,7 +137,7 @@ class NotAPlan(Diagnostic):
     title: ClassVar[str] = "{path} is not a plan"
     have: ClassVar[str] = "{found}"
     need: ClassVar[str] = "a plan.bin that pwc compile wrote"
-    hint: ClassVar[str] = "pwc compile model.py -o plan.bin"
+    hint: ClassVar[str] = "check the path, or write a plan: pwc compile model.py -o plan.bin"
     path: str
     found: str
 
@@ -187,7 +187,7 @@ class UnsafePlan(Diagnostic):
     title: ClassVar[str] = "the plan {path} breaks a rule that keeps the process alive"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "compile it again; if pwc itself wrote it, please file a bug"
+    hint: ClassVar[str] = "change the program so that it keeps the rule, and compile it again"
     path: str
     problem: str
     rule: str
@@ -210,7 +210,7 @@ class PlanTooLarge(Diagnostic):
     title: ClassVar[str] = "the plan {path} asks for too much: {amount} {what}"
     have: ClassVar[str] = "{amount} {what}"
     need: ClassVar[str] = "at most {most}"
-    hint: ClassVar[str] = "a smaller program, or several; if pwc wrote the plan, please file a bug"
+    hint: ClassVar[str] = "a smaller program, or several programs; pwc inspect without --memory needs less"
     path: str
     what: str
     amount: str
@@ -250,7 +250,7 @@ class UnknownTarget(Diagnostic):
     title: ClassVar[str] = "{name} of the plan {path} calls {target}, which is not known on {platform}"
     have: ClassVar[str] = "a custom call of {target}"
     need: ClassVar[str] = "custom calls that JAX itself makes on {platform}, or that you allow"
-    hint: ClassVar[str] = "if you trust the plan and registered this function: PATHWAYS_CUSTOM_CALLS={target}"
+    hint: ClassVar[str] = "register the function where the plan is loaded, and set PATHWAYS_CUSTOM_CALLS={target}"
     path: str
     name: str
     target: str

@@ -70,7 +70,7 @@ class OutOfDeviceMemory(Diagnostic):
     title: ClassVar[str] = "{computation} ran out of memory on {island}"
     have: ClassVar[str] = "{cause}"
     need: ClassVar[str] = "room for its arguments, results and temporaries, beside all else that uses the device"
-    hint: ClassVar[str] = "smaller shards, or --remat; pwc compile --analyze measures temporaries"
+    hint: ClassVar[str] = "smaller shards, or --remat auto; pwc compile --analyze measures temporaries"
     computation: str
     island: str
     cause: str
@@ -145,7 +145,7 @@ class NotAnArray(Diagnostic):
     title: ClassVar[str] = "{operation} on a result of a program"
     have: ClassVar[str] = "a pw.Array: a handle on a sharded buffer that may not be computed yet"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "give it to a pw.program as an argument, or copy it: np.asarray(x), x.to_jax()"
+    hint: ClassVar[str] = "pass it to a pw.program as an argument, or convert it as `need` says"
     operation: str
     rule: str
 

@@ -15,7 +15,7 @@ class HostLost(Diagnostic):
     title: ClassVar[str] = "the host of {island} is gone"
     have: ClassVar[str] = "{reason}"
     need: ClassVar[str] = "the process that has the devices of the island"
-    hint: ClassVar[str] = "arrays of other islands are still there; a new cluster goes on from values that were saved"
+    hint: ClassVar[str] = "the host is started again: continue from saved values; other islands keep their arrays"
     island: str
     reason: str
 
@@ -86,7 +86,7 @@ class BadKeys(Diagnostic):
     title: ClassVar[str] = "{folder} does not hold keys of a cluster"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "make the keys of each member anew, in a folder of its own"
+    hint: ClassVar[str] = "do what `need` says, or make the keys of each member anew, each in its own folder"
     folder: str
     have_: str
     rule: str
@@ -190,7 +190,7 @@ class RayWithoutToken(Diagnostic):
     code: ClassVar[str] = "PWC0926"
     title: ClassVar[str] = "Ray at {address} is open to its network"
     have: ClassVar[str] = "it listens beyond 127.0.0.1, and RAY_AUTH_MODE={mode}"
-    need: ClassVar[str] = "RAY_AUTH_MODE=token, here and where Ray is started: who reaches Ray may run anything there"
+    need: ClassVar[str] = "RAY_AUTH_MODE=token, here and at `ray start`: a process that reaches Ray can run anything"
     hint: ClassVar[str] = "docs/ray.md shows how; `pwc cluster start --ray local` starts a Ray that only you reach"
     address: str
     mode: str

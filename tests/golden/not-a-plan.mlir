@@ -5,4 +5,4 @@ module attributes {pw.phase = "place"} {}
 error[PWC0601]: %s is not a plan
   have:  IR after phase place, not a plan; give it to pwc compile
   need:  a plan.bin that pwc compile wrote
-  try:   pwc compile model.py -o plan.bin
+  try:   check the path, or write a plan: pwc compile model.py -o plan.bin

@@ -20,5 +20,5 @@ error[PWC0402]: the schedule program cannot finish: 2 actions wait for each othe
   have:     0F1 f (-:11) on s0: stands behind 0F0 in row 1
          -> 0F0 f (-:12) on s0: needs what 0F1 makes
          -> 0F1 f (-:11) on s0
-  need:  an order in which every action stands behind all that it needs
+  need:  an order in which every action comes after all that it needs
   try:   move 0F1 forward in row 1

@@ -42,5 +42,5 @@ def step(ws, xs):
 #          -> 0F1 stage (%s:23) on s0: stands behind 0B0 in row 1
 #          -> 0B0 stage (%s:23) on s0: needs what 1B0 makes
 #          -> 1B0 stage (%s:23) on s1
-#   need:  an order in which every action stands behind all that it needs
+#   need:  an order in which every action comes after all that it needs
 #   try:   move 1B0 forward in row 2
