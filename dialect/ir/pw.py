@@ -148,7 +148,7 @@ class CallOp(PwOp):
 
 
 class TransferOp(PwOp):
-    """A value moves to another mesh or another sharding. From phase `transfer` on, all movement is explicit."""
+    """Moves a value to another mesh or sharding. From phase `transfer` on, each move between devices is such an op."""
 
     OPERATION_NAME = "pw.transfer"
     operands_ = Arity(1)
