@@ -14,7 +14,7 @@ from pathways.dialect.plan.check import validate
 
 
 def test_changed_plans_are_refused_or_compute_what_they_state(tmp_path: Path, thorough: bool) -> None:
-    count = 60 if thorough else 12
+    count = 40 if thorough else 12
     outcomes = dict(findings(tmp_path, 0, count))
     assert not {n: o for n, o in outcomes.items() if o.startswith("FOUND")}
     kinds = [o.split()[0] for o in outcomes.values()]
