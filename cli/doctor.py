@@ -2,6 +2,7 @@
 compiles and runs small programs, and says what to do about each problem.
 """
 
+import functools
 import importlib.metadata
 import platform
 import subprocess
@@ -180,9 +181,15 @@ def _in_own_process(source: str, advice: str) -> Answer:
     return (said[-1] if said else died), advice
 
 
+@functools.cache
+def _backend() -> Answer:
+    """Returns the platform that JAX chooses. Two checks need it, and a process that asks JAX takes a second."""
+    return _in_own_process("import jax; print(jax.default_backend())", "see the check of devices")
+
+
 def _platform() -> Answer:
     """Shows the properties of the platform: its row in dialect/platforms.py."""
-    name, advice = _in_own_process("import jax; print(jax.default_backend())", "see the check of devices")
+    name, advice = _backend()
     if advice:
         return name, advice
     row = platform_named(name)
@@ -199,7 +206,7 @@ def _platform() -> Answer:
 
 def _cluster() -> Answer:
     """Runs a program on a cluster of two processes, where processes can share the machine's devices."""
-    name, advice = _in_own_process("import jax; print(jax.default_backend())", "see the check of devices")
+    name, advice = _backend()
     if advice or platform_named(name).made_at_will is None:
         return "not tried: two processes cannot share these devices" if not advice else name, advice
     return _in_own_process(_CLUSTER, _ADVICE)

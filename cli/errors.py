@@ -125,18 +125,6 @@ class OutputLost(Diagnostic):
 
 
 @dataclass(frozen=True)
-class NoReference(Diagnostic):
-    code: ClassVar[str] = "PWC0811"
-    exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{name} of {program} cannot be compared with a reference"
-    have: ClassVar[str] = "a computation that calls back to the host, and --reference"
-    need: ClassVar[str] = "computations without jax.debug.print, pure_callback and io_callback"
-    hint: ClassVar[str] = "leave out --reference, or compare in Python with the function under jax.jit"
-    name: str
-    program: str
-
-
-@dataclass(frozen=True)
 class NoTerminal(Diagnostic):
     code: ClassVar[str] = "PWC0713"
     exit: ClassVar[Exit] = Exit.USAGE

@@ -20,10 +20,10 @@ from pathways.api.cluster import cluster as start_cluster
 from pathways.api.cluster import connect
 from pathways.api.dispatching import DISPATCH, PARALLEL
 from pathways.api.process import process
-from pathways.api.reference import Difference, compare, run_reference
+from pathways.api.reference import Difference, check_reference, compare, run_reference
 from pathways.api.stages import Compiled, load
 from pathways.api.tracing import trace as record
-from pathways.cli.errors import BadSource, Mismatch, NoReference
+from pathways.cli.errors import BadSource, Mismatch
 from pathways.cli.groups import ROWS, counted, grouped
 from pathways.cli.inputs import SEED, collect, example_inputs, random_inputs
 from pathways.cli.json_output import json_option, print_json
@@ -103,7 +103,7 @@ def run(
     with Activity(f"preparing {source}"):
         compiled, example = _prepare(source, dispatch, {o: v for o, v in options.items() if v is not None})
     if reference:
-        _check_reference(compiled.plan)
+        check_reference(compiled.plan)
     controller = process().controller  # not earlier: a source may change settings
     _set(controller.watchdog, "ends_process", True)
     if limit is not None:
@@ -202,13 +202,6 @@ def _differences(compiled: Compiled, arguments: list[Any], results: list[Array])
 
 def _host(array: Array) -> "np.ndarray[Any, Any]":
     return array.stored()
-
-
-def _check_reference(plan: Plan) -> None:
-    """Raises PWC0811 for a plan that calls back to the host: the reference run would end the process."""
-    for run in plan.runs():
-        if plan.computations[run.computation].callbacks:
-            raise PathwaysError(NoReference(name=run.name, program=plan.name, where=run.where))
 
 
 def _print_row(

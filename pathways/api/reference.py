@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from pathways.api.errors import NoReference
 from pathways.api.pieced_arguments import spread_leaves
 from pathways.api.process import process
 from pathways.dialect import jax_api
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.jax_api import ShapedArray, device_put, export, jit, tree_util
 from pathways.dialect.plan.instructions import Branch, Copy, Recv, Run, Send
@@ -59,8 +61,19 @@ def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any
     return Difference(name, float(np.abs(a[finite] - b[finite]).max()) / scale, tolerance)
 
 
+def check_reference(plan: Plan) -> None:
+    """Raises PWC0811 for a plan that calls back to the host: `jax.export` would end the process."""
+    for run in plan.runs():
+        if plan.computations[run.computation].callbacks:
+            raise PathwaysError(NoReference(name=run.name, program=plan.name, where=run.where))
+
+
 def run_reference(plan: Plan, arguments: Sequence[Any]) -> list["np.ndarray[Any, Any]"]:
-    """Runs a plan once, with one value for each array, in pieces or not. Returns the results on the host."""
+    """Runs a plan once, with one value for each array, in pieces or not. Returns the results on the host.
+
+    Raises PWC0811 for a plan that calls back to the host.
+    """
+    check_reference(plan)
     inputs = spread_leaves(arguments, leaves_of(plan.inputs), plan.name)
     inputs = [as_host(v, p, plan.name) if p.slot >= 0 else None for p, v in zip(plan.inputs, inputs, strict=True)]
     with jax_api.enable_x64(True):  # use the plan's element types, regardless of this thread's settings

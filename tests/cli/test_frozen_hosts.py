@@ -18,11 +18,17 @@ def said(pid: int) -> dict[str, object]:
     return {"islands": [{"hosts": [*hosts, {"name": "far", "pid": 2, "here": False}]}]}
 
 
-def test_only_hosts_without_an_answer_are_read_by_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def fake_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts a program in front of the path that prints the process id that it is given."""
     program = tmp_path / "py-spy"
     program.write_text('#!/bin/sh\necho "Thread of $3"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("fake_py_spy")
+def test_only_hosts_without_an_answer_are_read_by_py_spy() -> None:
     found = stacks_of_frozen({"pod": NO_ANSWER, "well": "Thread 1", "far": NO_ANSWER}, said(77))
     assert found == {"pod": f"{NO_ANSWER}; by py-spy:\nThread of 77"}
 
@@ -34,11 +40,8 @@ def test_without_py_spy_or_a_process_the_text_says_so(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.long("a shared cluster is started for it: 6 s")
-def test_the_stacks_of_a_stopped_host_are_asked_of_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "py-spy"
-    program.write_text('#!/bin/sh\necho "Thread of $3"\n')
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+@pytest.mark.usefixtures("fake_py_spy")
+def test_the_stacks_of_a_stopped_host_are_asked_of_py_spy() -> None:
     with shared_cluster("islands=2,devices=1") as cluster:
         pid = cluster.hosts()["island1"]
         os.kill(pid, signal.SIGSTOP)

@@ -37,6 +37,8 @@ class RemoteDevice:
     device_kind: str
     number: int = 0
     """Number among all devices of the cluster. An island that is re-added with another size gets new numbers."""
+    has_memory_limit: bool = False
+    """Whether the topology of the cluster states the memory of the island's devices."""
 
     def __str__(self) -> str:
         return f"{self.island}[{self.position}]"
@@ -119,10 +121,6 @@ class Hosts(Machine, abc.ABC):
     def tell_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
         """Notifies a shared controller that an island has loaded a plan, with proofs of its hosts."""
 
-    def has_memory_limit(self, island: str) -> bool:
-        """Whether the topology of the cluster states the memory of an island's devices."""
-        return False
-
     def known(self) -> Sequence[str]:
         """Returns the names of hosts that are connected, or that were connected and may return."""
         return list(self.hosts)
@@ -165,14 +163,12 @@ class HostedIslands(Hosts):
         for island in topology.islands:
             self.bind_hosted(island, first.get(island.name, 0))
 
-    def has_memory_limit(self, island: str) -> bool:
-        return any(each.name == island and each.memory is not None for each in self.topology.islands)
-
     def bind_hosted(self, island: Island, first: int) -> None:
         """Binds the devices of an island on hosts. `first` is the number of the first device."""
         self.has_limits |= island.memory is not None
         kind = self.platform if island.kind == "any" else island.kind
-        devices = [RemoteDevice(island.name, at, self.platform, kind, first + at) for at in range(island.size)]
+        limited = island.memory is not None
+        devices = [RemoteDevice(island.name, at, self.platform, kind, first + at, limited) for at in range(island.size)]
         self.bind(island.name, devices)
 
     @property

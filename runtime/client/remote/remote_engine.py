@@ -102,7 +102,7 @@ class RemoteEngine:
             device: plan.stream(name).peak_bytes + self.bytes_between.get(name, 0)
             for name, island in islands.items()
             for device in island.devices
-            if isinstance(device, RemoteDevice) and hosts.has_memory_limit(device.island)
+            if isinstance(device, RemoteDevice) and device.has_memory_limit
         }
         """Bytes that a run needs on each device with a memory limit."""
         self._loading = threading.Lock()
