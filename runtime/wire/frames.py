@@ -14,6 +14,8 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.errors import BadMessage
 
 HEADER = struct.Struct("<QB")
+STREAM_ENDED = "the stream has ended"
+"""Reason why a stream ends if the other end closes it or exits."""
 JOINED_BYTES = 1 << 16
 """Frames up to this size in bytes are joined into one write. Larger payloads are not copied."""
 READ_BYTES = 1 << 16
@@ -50,6 +52,16 @@ def frame_of(kind: int, payload: bytes, blob: bytes | memoryview = b"") -> list[
     return [b"".join((header, payload, blob))] if size <= JOINED_BYTES else [header + payload, blob]
 
 
+def end_reason(error: BaseException) -> str:
+    """Explains why a stream cannot be used.
+
+    If the other end has disconnected, the answer is the same whether a read or a write notices it first.
+    """
+    if isinstance(error, ConnectionError):
+        return STREAM_ENDED
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 def send_all(transport: Transport, pieces: Sequence[bytes | memoryview]) -> None:
     """Writes all bytes; joins small pieces into one write. Raises ConnectionEnded if the other end has disconnected."""
     if len(pieces) > 1 and sum(map(len, pieces)) <= JOINED_BYTES:
@@ -60,7 +72,7 @@ def send_all(transport: Transport, pieces: Sequence[bytes | memoryview]) -> None
             while rest:
                 rest = rest[transport.send(rest) :]
     except OSError as error:
-        raise ConnectionEnded(str(error)) from None
+        raise ConnectionEnded(end_reason(error)) from None
 
 
 class FrameReader:
@@ -99,9 +111,9 @@ class FrameReader:
         except BlockingIOError:
             raise
         except OSError as error:
-            raise ConnectionEnded(str(error)) from None
+            raise ConnectionEnded(end_reason(error)) from None
         if not count:
-            raise ConnectionEnded("the stream has ended")
+            raise ConnectionEnded(STREAM_ENDED)
         self.heard = time.monotonic()
 
     def frames(self) -> Iterator[tuple[int, bytearray]]:

@@ -20,7 +20,15 @@ from pathways.runtime.monitor import Monitor
 from pathways.runtime.states import PEER, Life
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.encoding import encode, frame_bytes, most_bytes
-from pathways.runtime.wire.frames import JOINED_BYTES, ConnectionEnded, FrameReader, Transport, frame_of
+from pathways.runtime.wire.frames import (
+    JOINED_BYTES,
+    STREAM_ENDED,
+    ConnectionEnded,
+    FrameReader,
+    Transport,
+    end_reason,
+    frame_of,
+)
 from pathways.runtime.wire.loop import Loop, do_safely
 
 MAX_WRITTEN_BYTES = 1 << 20
@@ -135,7 +143,7 @@ class Peer:
 
     def _check_open(self) -> None:
         if self._failure or self.ended:
-            raise ConnectionEnded(self._failure or "the stream has ended")
+            raise ConnectionEnded(self._failure or STREAM_ENDED)
 
     def flush_kept(self) -> None:
         """Sends the kept messages. Raises ConnectionEnded."""
@@ -206,7 +214,7 @@ class Peer:
             except BlockingIOError:
                 sent = 0
             except Exception as error:  # an OSError, or out of memory: part of a frame may have been sent
-                self._fail(str(error))
+                self._fail(end_reason(error))
                 return
             self._size -= sent
             written += sent

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from pathways.runtime.wire.frames import HEADER, JOINED_BYTES, ConnectionEnded, frame_of, send_all
+from pathways.runtime.wire.encoding import most_bytes
+from pathways.runtime.wire.frames import (
+    HEADER,
+    JOINED_BYTES,
+    STREAM_ENDED,
+    ConnectionEnded,
+    FrameReader,
+    frame_of,
+    send_all,
+)
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -57,8 +66,14 @@ def test_small_pieces_are_sent_by_one_write_and_all_bytes_are_sent(sizes: tuple[
     assert stream.written == b"".join(pieces) and stream.calls == calls
 
 
-def test_sending_on_a_stream_that_has_ended_raises_an_error(pair: Pair) -> None:
+def test_a_stream_that_has_ended_gives_one_reason_for_reads_and_writes(pair: Pair) -> None:
     here, there = pair
+    here.sendall(b"data that nobody reads, so that the system resets the stream")
     there.close()
-    with pytest.raises(ConnectionEnded, match="Broken pipe"):
+    reader = FrameReader(most_bytes)
+    with pytest.raises(ConnectionEnded, match=STREAM_ENDED):  # a reset
+        reader.read(here)
+    with pytest.raises(ConnectionEnded, match=STREAM_ENDED):  # the end of the stream
+        reader.read(here)
+    with pytest.raises(ConnectionEnded, match=STREAM_ENDED):  # a broken pipe
         send_all(here, [b"abc"])
