@@ -29,28 +29,28 @@ _EXAMPLE = """
 \b
 Examples:
   pwc cluster start islands=2,devices=4
-  pwc cluster start --ray local islands=2,devices=4    # its hosts on nodes of a Ray, which is started, too
-  PATHWAYS_ADDRESS=default python train.py    # any program of pathways runs there
-  pwc top                                     # what goes on there; pwc status: as text
-  pwc cluster add devices=4                   # one more island; pwc cluster remove island2 ends it
+  pwc cluster start --ray local islands=2,devices=4    # starts Ray, and hosts on its nodes
+  PATHWAYS_ADDRESS=default python train.py    # programs then run on the cluster
+  pwc top                                     # a live view; pwc status prints it once
+  pwc cluster add devices=4                   # adds an island; pwc cluster remove island2 removes it
   pwc cluster stop
   pwc cluster start pods.toml --bind 10.0.0.1:7000 --keys keys --join   # hosts on other machines
 """
 
 
 def _address() -> click.Option:
-    said = f"The cluster: a name, a folder, or the HOST:PORT of another machine's; default: {ADDRESS}, or {DEFAULT!r}."
+    said = f"The cluster: a name, a folder, or HOST:PORT on another machine; default: {ADDRESS}, or {DEFAULT!r}."
     return click.Option(["--address", "--name", "address"], metavar="NAME", default=None, help=said)
 
 
 def _keys() -> click.Option:
-    said = f"The folder of a client's keys, where the cluster is another machine's; default: {KEYS}."
+    said = f"The folder of a client's keys, if the cluster is on another machine; default: {KEYS}."
     return click.Option(["--keys"], type=click.Path(path_type=Path), default=None, help=said)
 
 
 @click.group("cluster", epilog=_EXAMPLE)
 def cluster_() -> None:
-    """Start, look at and stop a cluster that many processes share."""
+    """Start, inspect and stop a cluster that several processes share."""
 
 
 def _absolute(policy: str) -> str:
@@ -63,19 +63,21 @@ def _absolute(policy: str) -> str:
 @click.argument("topology", required=False)
 @click.option(
     "--policy", metavar="NAME|FILE.py:CLASS", default=STRIDE, show_default=True,
-    help=f"Which run goes next on an island: {', '.join(SCHEDULING_POLICIES)}, or a policy of your own.",
+    help=f"Which run is next on an island: {', '.join(SCHEDULING_POLICIES)}, or a policy of your own.",
 )  # fmt: skip
-@click.option("--bind", type=HOST_PORT, help="Listen there, too, under TLS, for members from other machines.")
+@click.option("--bind", type=HOST_PORT, help="Also listen at this address, with TLS, for members on other machines.")
 @click.option(
-    "--keys", type=click.Path(path_type=Path), help="With --bind: the folder that `pwc cluster keys` has made."
+    "--keys", type=click.Path(path_type=Path), help="With --bind: the folder that `pwc cluster keys` created."
 )
-@click.option("--join", is_flag=True, help="With --bind: start no hosts, but wait for each to come (pwc cluster join).")
+@click.option("--join", is_flag=True, help="With --bind: start no hosts, but wait until each joins (pwc cluster join).")
 @click.option(
     "--ray",
     metavar="ADDRESS",
-    help="Have Ray start the hosts: HOST:PORT of its head, or local[:NODES] for a Ray of its own (docs/ray.md).",
+    help="Let Ray start the hosts: HOST:PORT of its head node, or local[:NODES] to start Ray here (docs/ray.md).",
 )
-@click.option("--platform", type=click.Choice(sorted(PLATFORMS)), help="With --ray; default: what its nodes have.")
+@click.option(
+    "--platform", type=click.Choice(sorted(PLATFORMS)), help="With --ray; default: the platform of its nodes."
+)
 @click.option(
     "--label", "labels", multiple=True, metavar="[ISLAND:]KEY=VALUE", help="With --ray: a label that nodes must have."
 )
@@ -90,13 +92,13 @@ def start_(
     labels: tuple[str, ...],
     address: str | None,
 ) -> None:
-    """Start a controller on this machine, and its hosts. They stay until `pwc cluster stop`.
+    """Start a controller on this machine, and its hosts. They run until `pwc cluster stop`.
 
-    TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset. With --ray it may be left out: the nodes of Ray
-    are the islands.
+    TOPOLOGY is a spec (islands=2,devices=4), a TOML file, or a preset. With --ray it may be omitted: the nodes of Ray
+    are then the islands.
     """
     if (bind is None) != (keys is None) or (join and bind is None):
-        raise click.UsageError("--bind and --keys go together, and --join with both")
+        raise click.UsageError("--bind and --keys need each other, and --join needs both")
     chosen = chosen_address(address)
     parsed = parse_topology(topology) if topology else None
     find_scheduling_policy(policy)  # checked here, so that the error is not only in the controller's log
@@ -104,7 +106,7 @@ def start_(
     port = MemberPort(bind, keys, join) if bind is not None and keys is not None else None
     if ray is not None:
         if join:
-            raise click.UsageError("--join goes without --ray, which starts the hosts.")
+            raise click.UsageError("--join cannot be used with --ray: Ray starts the hosts.")
         status = start_on_ray(chosen, RayRequest(ray, platform, labels, port), parsed, policy)
         said = ray_of(cluster_folder(chosen))
         click.echo(status)
@@ -112,26 +114,28 @@ def start_(
     elif parsed is None:
         raise click.UsageError("Missing argument 'TOPOLOGY'.")
     elif platform or labels:
-        raise click.UsageError("--platform and --label go with --ray.")
+        raise click.UsageError("--platform and --label need --ray.")
     else:
         click.echo(start_shared(chosen, parsed, policy, port))
     click.echo(f"{ADDRESS}={chosen}   # in the environment of programs that run there; or pw.connect({chosen!r})")
     if port is not None:
         where = ask(chosen, "status")["bind"]
-        click.echo(f"{ADDRESS}={where} {KEYS}=FOLDER   # elsewhere; FOLDER: the keys of a client")
+        click.echo(f"{ADDRESS}={where} {KEYS}=FOLDER   # on other machines; FOLDER: the keys of a client")
         for island in parsed.islands if join and parsed is not None else ():
             for rank in range(island.hosts):
                 which = f"{island.name} --rank {rank}" if island.hosts > 1 else island.name
-                click.echo(f"pwc cluster join {where} --island {which} --keys FOLDER   # where its devices are")
+                click.echo(
+                    f"pwc cluster join {where} --island {which} --keys FOLDER   # on the machine with its devices"
+                )
 
 
 @click.command("status")
-@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 @json_option
 def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) -> None:
-    """Show islands and devices, who runs and waits there, and whose bytes lie there.
+    """Show islands and devices, the programs that run and wait there, and the bytes of each client.
 
-    With --watch, in a terminal, it is pwc top.
+    With --watch, in a terminal, this is pwc top.
     """
     chosen, known = chosen_address(address), chosen_keys(keys)
     if watch and not as_json and shows_live():
@@ -154,7 +158,7 @@ def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) 
 
 @click.command("stop")
 def stop_(address: str | None, keys: Path | None) -> None:
-    """End the hosts and the controller: arrays that clients have there are gone."""
+    """Stop the hosts and the controller. The arrays that clients have there are lost."""
     chosen = chosen_address(address)
     ray = None if read_address(chosen) else ray_of(cluster_folder(chosen))
     ask(chosen, "stop", chosen_keys(keys))
@@ -168,13 +172,13 @@ def stop_(address: str | None, keys: Path | None) -> None:
 @click.command("add")
 @click.argument("spec")
 def add_(spec: str, address: str | None, keys: Path | None) -> None:
-    """Start one more island, and print its name when it is there. All clients hear of it.
+    """Add an island, and print its name when it is ready. All clients can use it.
 
-    SPEC is that of one island: devices=4, or devices=4,memory=1GiB,name=pod7.
+    SPEC describes one island: devices=4, or devices=4,memory=1GiB,name=pod7.
     """
     topology = parse_topology(spec)
     if len(topology.islands) != 1:
-        raise click.BadParameter(f"{len(topology.islands)} islands; they are added one by one")
+        raise click.BadParameter(f"{len(topology.islands)} islands; add one island at a time")
     named = "name=" in spec
     change = m.ChangeIslands(0, write_topology(topology), "", named=named, now=False)
     click.echo(request(chosen_address(address), change, chosen_keys(keys)))
@@ -182,18 +186,18 @@ def add_(spec: str, address: str | None, keys: Path | None) -> None:
 
 @click.command("remove")
 @click.argument("island")
-@click.option("--now", is_flag=True, help="Fail what runs there, and do not wait for its end.")
+@click.option("--now", is_flag=True, help="Fail the runs on the island, and do not wait for them.")
 def remove_(island: str, now: bool, address: str | None, keys: Path | None) -> None:
-    """End an island when what runs there has ended. What lies there is lost to all clients (PWC0922)."""
+    """Remove an island after the runs on it complete. The arrays there are lost for all clients (PWC0922)."""
     change = m.ChangeIslands(0, "", island, named=True, now=now)
     request(chosen_address(address), change, chosen_keys(keys))
 
 
 @click.command("stack")
 def stack_(address: str | None, keys: Path | None) -> None:
-    """Show where each host is, now: the calls of all of its threads.
+    """Show the current calls of all threads of each host.
 
-    Of a frozen host of this machine, py-spy reads the stacks if it is installed.
+    For a frozen host on this machine, py-spy reads the stacks if it is installed.
     """
     chosen, known = chosen_address(address), chosen_keys(keys)
     said = ask(chosen, "stacks", known)
@@ -207,19 +211,19 @@ def stack_(address: str | None, keys: Path | None) -> None:
 
 
 @click.command("logs")
-@click.option("--lines", type=click.IntRange(min=1), default=20, show_default=True, help="So many of each.")
+@click.option("--lines", type=click.IntRange(min=1), default=20, show_default=True, help="Lines of each process.")
 def logs_(lines: int, address: str | None, keys: Path | None) -> None:
-    """Show the last lines that the controller and its hosts have printed, with the name of each in front."""
+    """Show the last lines that the controller and its hosts have printed, each with the name of its process."""
     chosen = chosen_address(address)
     said = ask(chosen, "status", chosen_keys(keys))
     if read_address(chosen):
-        click.echo(f"the logs of {chosen} are on its machine: `pwc cluster logs` there, of the name that it has there")
+        click.echo(f"the logs of {chosen} are on its machine: run `pwc cluster logs --name NAME` there, with its name")
         return
     for path in sorted(Path(cluster_folder(chosen) / LOGS).glob("*.log")):
         for line in path.read_text(errors="replace").splitlines()[-lines:]:
             click.echo(f"{path.stem} | {line}")
     for host in (host for island in said["islands"] for host in island["hosts"] if not host["pid"]):
-        click.echo(f"{host['name']} | it prints where `pwc cluster join` runs")
+        click.echo(f"{host['name']} | its output is where `pwc cluster join` runs")
 
 
 start_.params.append(_address())

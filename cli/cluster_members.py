@@ -23,14 +23,14 @@ _KEYS = """
 \b
 Examples:
   pwc cluster keys keys --hosts island0,island1 --clients alice,bob
-  pwc cluster keys keys --clients carol                      # one more, of the same cluster
+  pwc cluster keys keys --clients carol                      # adds a client to the same cluster
 
 \b
-What goes where, on a way that can be trusted (scp, a secret of Kubernetes); what has a folder is that member:
+Copy each folder over a trusted channel (scp, a Kubernetes secret); a process with a folder is that member:
   keys/controller      the machine of the controller: pwc cluster start ... --bind HOST:PORT --keys keys
   keys/host.island0    the machine of island0: pwc cluster join HOST:PORT --island island0 --keys host.island0
   keys/client.alice    alice: PATHWAYS_ADDRESS=HOST:PORT PATHWAYS_KEYS=client.alice python train.py
-  keys/authority       nowhere: it can let anything in, and is only needed to make more keys
+  keys/authority       nowhere: it can admit any member, and is only needed to make more keys
 """
 _JOIN = """
 \b
@@ -61,13 +61,15 @@ def _names(context: click.Context, parameter: click.Parameter, value: str) -> li
 
 @click.command("keys", epilog=_KEYS)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--hosts", default="", callback=_names, help="Islands, by name; a rank of one of several hosts: pod/0.")
+@click.option(
+    "--hosts", default="", callback=_names, help="Islands, by name; if an island has several hosts, each rank: pod/0."
+)
 @click.option("--clients", default="", callback=_names, help="Clients, by names of your choice.")
-@click.option("--cluster", default=None, metavar="NAME", help="What the cluster is called; default: as the folder.")
+@click.option("--cluster", default=None, metavar="NAME", help="Name of the cluster; default: the name of the folder.")
 def keys_(folder: Path, hosts: list[str], clients: list[str], cluster: str | None) -> None:
     """Make the keys of a cluster of several machines: a folder for each member, below FOLDER.
 
-    Where there is an authority already, members are added to it.
+    If FOLDER has an authority already, members are added to it.
     """
     for made in make_folders(folder, cluster or folder.absolute().name, hosts, clients):
         click.echo(made)
@@ -75,23 +77,25 @@ def keys_(folder: Path, hosts: list[str], clients: list[str], cluster: str | Non
 
 @click.command("join", epilog=_JOIN)
 @click.argument("controller", type=HOST_PORT)
-@click.option("--island", required=True, help="Whose host this is.")
-@click.option("--rank", type=click.IntRange(min=0), default=None, help="Which host, where the island has several.")
+@click.option("--island", required=True, help="The island of this host.")
+@click.option(
+    "--rank", type=click.IntRange(min=0), default=None, help="The rank of this host, if the island has several."
+)
 @click.option("--keys", type=click.Path(path_type=Path), help=f"The folder of this host's keys; default: {KEYS}.")
-@click.option("--ip", default=LOOPBACK, show_default=True, help="The address at which others reach this machine.")
+@click.option("--ip", default=LOOPBACK, show_default=True, help="The address at which other machines reach this one.")
 def join_(controller: Address, island: str, rank: int | None, keys: Path | None, ip: str) -> None:
-    """Be a host of a cluster that was started with --join, until it ends or this is ended.
+    """Run a host of a cluster that was started with --join, until the cluster or this process ends.
 
-    It fails where this host is given up, having been silent for too long, say: whatever starts it may start it again.
+    It fails if the controller marks this host as lost, for example after a heartbeat timeout. It can then be started
+    again.
 
-    Hosts and clients reach it at ports of --ip that the system chooses. Clients come under TLS; JAX's transfer servers,
-    which bring values from host to host, know neither keys nor encryption: use an address of a network that can be
-    trusted.
+    Hosts and clients connect to it at ports of --ip that the system chooses. Clients use TLS. JAX's transfer servers,
+    which move values between hosts, use neither keys nor encryption: use an address in a trusted network.
     """
     name = island if rank is None else f"{island}/{rank}"
     folder = chosen_keys(keys)
     if folder is None:
-        raise click.UsageError(f"--keys, or {KEYS}")
+        raise click.UsageError(f"no keys: give --keys, or set {KEYS}")
     folder = member_folder(folder, "host", name)
     mine = checked_keys(folder, "host", name)
     connection, _ = join_as(controller, mine, "controller")
@@ -100,7 +104,7 @@ def join_(controller: Address, island: str, rank: int | None, keys: Path | None,
         sys.stdout.flush()
     spec = answer_of(connection, show_address(controller), m.Ask(0, "host"))
     if ip == LOOPBACK and controller[0] not in (LOOPBACK, "localhost"):
-        click.echo(f"note: --ip is {LOOPBACK}, at which no other machine reaches this host", err=True)
+        click.echo(f"note: --ip is {LOOPBACK}, at which other machines cannot reach this host", err=True)
     click.echo(f"{name} joins {show_address(controller)}: {spec['devices']} x {spec['platform']}")
     sys.stdout.flush()
     arguments = ["--connect", show_address(controller), "--keys", str(folder), "--ip", ip, "--island", island]

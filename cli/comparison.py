@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathways.api.summary import size, table
 from pathways.compiler.compare_schedules import Alternative
 
-_UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs no gradient has W alone)"
+_UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs no gradient has only W)"
 
 
 def comparison(outcomes: Sequence[Alternative]) -> str:
@@ -39,7 +39,7 @@ def _excuses(outcomes: Sequence[Alternative]) -> list[str]:
             if mine.bubble > theirs.bubble and found.units < other.units:
                 lines.append(
                     f"{found.name}: {mine.bubble:.1%} of {found.units:g} units of time is less than "
-                    f"{theirs.bubble:.1%} of {other.units:g} ({other.name}): it has less work, and ends sooner"
+                    f"{theirs.bubble:.1%} of {other.units:g} ({other.name}): it has less work, and completes sooner"
                 )
                 break
     return [*lines, _UNITS] if lines else []

@@ -55,7 +55,7 @@ Examples:
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the plan, or what --emit makes.",
+    help="File for the plan, or for the output of --emit.",
 )
 @click.option(
     "--topology",
@@ -66,25 +66,25 @@ Examples:
 @click.option("--compile-to", type=click.Choice([p.value for p in Phase]), default="plan", show_default=True,
               help="Stop after this phase, and print its IR.")  # fmt: skip
 @click.option("--emit", type=click.Choice(list(FORMS)),
-              help="No plan: the scheduled program in Shardy's MPMD dialect, or as IFRT IR.")  # fmt: skip
+              help="Write no plan, but the scheduled program: in Shardy's MPMD dialect, or as IFRT IR.")  # fmt: skip
 @click.option("--dump-phases-to", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Write NN.phase.mlir for every phase, and constants beside them.")  # fmt: skip
+              help="Write NN.phase.mlir for every phase, and the constants.")  # fmt: skip
 @click.option("--with-phases", is_flag=True, help="Keep the dumps in the plan, for pwc inspect --ir.")
-@click.option("--layout", help='Stages to islands: "embed*1 block*4 | block*4 head", a slice each.')
+@click.option("--layout", help='Assign stages to islands: "embed*1 block*4 | block*4 head", one slice each.')
 @click.option("--pass-pipeline", help="Passes to run in place of the default ones; FILE.py:NAME for one of your own.")
 @without_option
 @click.option("--schedule", help=f"{', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv; default: program.")
 @click.option("--choice", type=click.Path(dir_okay=False), metavar="FILE.toml",
-              help="What pwc search wrote: schedule, remat, slices for a pw.pipeline that names none.")  # fmt: skip
+              help="File from pwc search: schedule, remat, and slices for a pw.pipeline without slices.")  # fmt: skip
 @click.option("--emit-schedule", type=click.Path(dir_okay=False), metavar="FILE.csv",
-              help="Write the order of each slice: a row a slice, cells like 0F3.")  # fmt: skip
+              help="Write the order of calls: one row per slice, cells like 0F3.")  # fmt: skip
 @click.option(
-    "--compare-schedules", is_flag=True, help="Also state step time, bubble and memory of all other schedules."
+    "--compare-schedules", is_flag=True, help="Also print step time, bubble and memory of all other schedules."
 )
-@click.option("--no-merge", is_flag=True, help="Keep calls apart that could be one executable.")
-@click.option("--remat", type=click.Choice(REMAT), help="auto: compute activations again where they would not fit.")
-@click.option("--analyze", is_flag=True, help="Ask XLA for the temporaries of every executable; takes its time.")
-@click.option("--with-executables", is_flag=True, help="Put ready code for machines like this one into the plan.")
+@click.option("--no-merge", is_flag=True, help="Do not merge calls into one executable.")
+@click.option("--remat", type=click.Choice(REMAT), help="auto: recompute activations that would not fit into memory.")
+@click.option("--analyze", is_flag=True, help="Ask XLA for the temporaries of every executable; slow.")
+@click.option("--with-executables", is_flag=True, help="Store executables for machines like this one in the plan.")
 @click.option("--explain", is_flag=True, help="Print every decision, its reason and its runner-up.")
 @ir_options
 def compile_(
@@ -111,21 +111,21 @@ def compile_(
     explain: bool,
     ir_options: IrOptions,
 ) -> None:
-    """Compile a program, or go on from a dump, to a plan.
+    """Compile a program, or a dump of IR, to a plan.
 
-    A source is compiled for its example_args. Without --topology the plan is for one island a slice on CPU, and for
-    the host's own devices elsewhere.
+    A source is compiled for its example_args. Without --topology the plan is for one island per slice on CPU, and for
+    the host's own devices on other platforms.
     """
     machines = parse_topology(topology) if topology is not None else None
     if layout is not None and placement is not None:
-        raise click.UsageError("--layout is a placement: leave --placement out")
+        raise click.UsageError("--layout is a placement: omit --placement")
     if emit is not None and (compile_to != Phase.PLAN or with_phases or with_executables):
-        raise click.UsageError("--emit makes no plan: leave --compile-to, --with-phases and --with-executables out")
+        raise click.UsageError("--emit writes no plan: omit --compile-to, --with-phases and --with-executables")
     split = None if choice is None else load_choice(choice)
     ordering = any((choice, schedule, emit_schedule, compare_schedules, no_merge, remat))
     if pass_pipeline is not None and (layout is not None or placement is not None or ordering):
         example = "place{policy=optimal},...,order-calls{schedule=1f1b}"
-        raise click.UsageError(f"with --pass-pipeline the passes have the options: {example}")
+        raise click.UsageError(f"with --pass-pipeline, set the options of the passes in it: {example}")
     options = Options(
         placement=f"{LAYOUT}{layout}" if layout is not None else placement or "spread",
         schedule=schedule or (PROGRAM if split is None else split.schedule),
@@ -141,7 +141,9 @@ def compile_(
     with choosing(split) as taken, Activity(f"preparing {source}"):
         compilation = start(source, machines, platform, options.schedule)
     if split is not None and not taken:
-        raise click.UsageError("--choice is for a pw.pipeline(loss) with neither slices nor choice: here is none")
+        raise click.UsageError(
+            "--choice needs a pw.pipeline(loss) with neither slices nor choice; the program has none"
+        )
     upto = Phase(compile_to) if emit is None else Phase.SCHEDULE
     here = compilation.program.phase
     _check_phase(Path(source), here, topology, placement, layout, options, compare_schedules)
@@ -241,5 +243,5 @@ def _emit_ir(ir_text: str, output: Path | None) -> None:
 
 def _too_late(path: Path, phase: Phase, option: str) -> PathwaysError:
     advice = "start from the source, or from a dump of an earlier phase"
-    have = f"{option}, and IR of phase {phase}, where that is decided"
+    have = f"{option}, but the IR has already reached phase {phase}"
     return PathwaysError(BadSource(path=str(path), have_=have, rule="a dump of an earlier phase", advice=advice))

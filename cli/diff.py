@@ -32,11 +32,11 @@ Examples:
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Compare the dumps of this phase.")
-@click.option("--summary", is_flag=True, help="Only the summary.")
+@click.option("--summary", is_flag=True, help="Print only the summary.")
 @json_option
 @click.pass_context
 def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool, as_json: bool) -> None:
-    """Compare two plans: first what changed for people, then line by line. Exit code 1 where they differ."""
+    """Compare two plans: first a summary of the changes, then line by line. Exit code 1 if they differ."""
     old, new = open_plan(a), open_plan(b)
     said = list(changed_lines(old, new))
     lines = [] if summary and said else list(_lines(old, new, ir, str(a), str(b)))
@@ -74,7 +74,7 @@ def _moved(old: Plan, new: Plan) -> Iterator[str]:
             there = f"{slice_.island} {list(slice_.devices)}"
             yield f"moved      {slice_.name}: {was.island} {list(was.devices)} -> {there}   ({slice_.reason})"
     for name in before:
-        yield f"moved      {name}: gone"
+        yield f"moved      {name}: removed"
 
 
 def _resharded(old: Plan, new: Plan) -> Iterator[str]:
@@ -87,10 +87,10 @@ def _resharded(old: Plan, new: Plan) -> Iterator[str]:
             elif _layout(old, was) != _layout(new, port):
                 yield f"resharded  {what} {port.name}: {_layout(old, was)} -> {_layout(new, port)}"
         for name in before:
-            yield f"resharded  {what} {name}: gone"
+            yield f"resharded  {what} {name}: removed"
     a_moves, b_moves = (_movement(p) for p in (old, new))
     for kind, name, path in sorted((a_moves - b_moves).keys()):
-        yield f"resharded  {kind} of {name} gone: {path}"
+        yield f"resharded  {kind} of {name} removed: {path}"
     for kind, name, path in sorted((b_moves - a_moves).keys()):
         yield f"resharded  {kind} of {name} new: {path}"
 
@@ -155,7 +155,7 @@ def _unseen(old: Plan, new: Plan) -> Iterator[str]:
     if [c.name for c in old.computations] == [c.name for c in new.computations]:
         for was, is_ in zip(old.computations, new.computations, strict=True):
             if was != is_:
-                yield f"computes   {is_.name}: other operations, or from other lines"
+                yield f"computes   {is_.name}: other operations, or other source lines"
         old = replace(old, computations=new.computations)
     for field in fields(Plan):
         differs = getattr(old, field.name) != getattr(new, field.name)

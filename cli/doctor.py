@@ -43,10 +43,10 @@ class Check:
 @click.option("--self-test", is_flag=True, help="Also compare a plan file, a pipeline and a cluster with plain JAX.")
 @json_option
 def doctor(self_test: bool, as_json: bool) -> None:
-    """Check Python, JAX and the devices, run a program over two slices, and say what to do.
+    """Check Python, JAX and the devices, run a program over two slices, and print how to fix problems.
 
-    Each check of devices runs in a process of its own: one that crashes or hangs is a finding. Exit code 3 if something
-    is not well.
+    Each check of devices runs in its own process, so that a crash or a hang is reported, too. Exit code 3 if a check
+    fails.
     """
     bad = 0
     rows: list[dict[str, str]] = []
@@ -67,7 +67,7 @@ def doctor(self_test: bool, as_json: bool) -> None:
 
 def _python() -> Answer:
     found = f"{platform.python_version()} ({sys.executable})"
-    return found, "" if sys.version_info >= (3, 11) else "Python 3.11 or newer"
+    return found, "" if sys.version_info >= (3, 11) else "install Python 3.11 or newer"
 
 
 def _jax() -> Answer:
@@ -77,7 +77,7 @@ def _jax() -> Answer:
     if None in versions.values() or not OLDEST <= number < FIRST_UNTRIED:
         return found, "pip install 'jax>=0.10,<0.13'"
     return found, "" if number == tuple(int(p) for p in (versions["jaxlib"] or "0.0").split(".")[:2]) else (
-        f"pip install jaxlib=={versions['jax']}: jax and jaxlib belong together"
+        f"pip install jaxlib=={versions['jax']}: jax and jaxlib need the same version"
     )
 
 
@@ -124,7 +124,7 @@ assert float(program(np.arange(8.0))) == 56
 begin = time.perf_counter()
 float(program(np.arange(8.0)))
 what = "one slice of the only device" if alone else f"two slices of {count}, a transfer"
-print(f"{what}, right: {1e3 * (time.perf_counter() - begin):.1f} ms a run")
+print(f"{what}, results correct: {1e3 * (time.perf_counter() - begin):.1f} ms a run")
 """
 
 
@@ -136,7 +136,7 @@ with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "plan.bin")
     program.lower(x).compile().save(path)
     assert abs(float(pw.load(path)(x)) - float(np.sin(x).sum())) < 1e-5
-    print(f"a plan file of {os.path.getsize(path):,} bytes, right")
+    print(f"a plan file of {os.path.getsize(path):,} bytes, result correct")
 """
 
 _PIPELINE = """
@@ -152,7 +152,7 @@ slices = [made.add_slice(devices=1) for _ in range(2)]
 step = pw.program(jax.value_and_grad(pw.pipeline(loss, slices, microbatches=2)))
 for ours, plain in zip(jax.tree.leaves(step(params, x)), jax.tree.leaves(jax.value_and_grad(loss)(params, x))):
     np.testing.assert_allclose(np.asarray(ours), plain, rtol=1e-4, atol=1e-6)
-print("a loss in two stages: value and gradients right")
+print("a loss in two stages, value and gradients correct")
 """
 
 _CLUSTER = """
@@ -164,7 +164,7 @@ double = jax.jit(lambda x: 2 * x, in_shardings=first)
 total = jax.jit(lambda x: x.sum(), in_shardings=last)
 with pw.cluster(islands=2, devices=1):
     assert float(pw.program(lambda x: total(double(x)))(np.arange(8.0))) == 56
-print("two islands in processes of their own, right")
+print("two islands in separate processes, result correct")
 """
 
 
@@ -184,7 +184,7 @@ def _in_own_process(source: str, advice: str) -> Answer:
 @functools.cache
 def _backend() -> Answer:
     """Returns the platform that JAX chooses. Two checks need it, and a process that asks JAX takes a second."""
-    return _in_own_process("import jax; print(jax.default_backend())", "see the check of devices")
+    return _in_own_process("import jax; print(jax.default_backend())", "follow the advice of the check devices")
 
 
 def _platform() -> Answer:
@@ -194,12 +194,12 @@ def _platform() -> Answer:
         return name, advice
     row = platform_named(name)
     known = [
-        f"tried on {row.tried}" if row.tried else "never tried by this project",
-        "devices made at will" if row.made_at_will else "the devices of the host",
+        f"tested on {row.tried}" if row.tried else "never tested by this project",
+        "devices created on demand" if row.made_at_will else "the devices of the host",
         f"{row.in_flight} executions in flight a device",
-        f"gangs up to {row.apart} started apart" if row.apart else "gangs started at once",
-        "hangs proved" if row.on_host else "hangs suspected",
-        "faults by callback" if row.callback else "no faults by callback",
+        f"gangs up to {row.apart} launched device by device" if row.apart else "gangs launched whole",
+        "hangs can be proved" if row.on_host else "hangs can only be suspected",
+        "fault injection by host callback" if row.callback else "no fault injection by host callback",
     ]
     return f"{row.name}: {', '.join(known)}", ""
 
@@ -208,16 +208,19 @@ def _cluster() -> Answer:
     """Runs a program on a cluster of two processes, where processes can share the machine's devices."""
     name, advice = _backend()
     if advice or platform_named(name).made_at_will is None:
-        return "not tried: two processes cannot share these devices" if not advice else name, advice
+        return "not tested: two processes cannot share these devices" if not advice else name, advice
     return _in_own_process(_CLUSTER, _ADVICE)
 
 
-_ADVICE = "pwc explain CODE for an error with a code; else file a bug"
+_ADVICE = "fix failed checks above first; pwc explain CODE explains an error code; else file a bug"
 CHECKS: tuple[Check, ...] = (
     Check("python", _python),
     Check("jax", _jax),
     Check("plugins", _plugins),
-    Check("devices", lambda: _in_own_process(_DEVICES, "JAX_PLATFORMS=cpu, or the driver and plugin of your device")),
+    Check(
+        "devices",
+        lambda: _in_own_process(_DEVICES, "set JAX_PLATFORMS=cpu, or install the driver and JAX plugin of your device"),
+    ),
     Check("platform", _platform),
     Check("run", lambda: _in_own_process(_TWO_SLICES, _ADVICE)),
 )

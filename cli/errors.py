@@ -22,7 +22,7 @@ class SourceFailed(Diagnostic):
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "{path} raised {kind} while {stage}"
     have: ClassVar[str] = "{message}"
-    need: ClassVar[str] = "a file that imports, and a program that traces on its example_args"
+    need: ClassVar[str] = "a file that can be imported, and a program that can be traced with its example_args"
     hint: ClassVar[str] = "{advice}"
     path: str
     kind: str
@@ -38,7 +38,7 @@ class BadInputs(Diagnostic):
     title: ClassVar[str] = "the inputs do not match the plan"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "--inputs in.npz, or --input 'NAME=@file.npy' for each; none at all: random data"
+    hint: ClassVar[str] = "--inputs in.npz, or --input 'NAME=@file.npy' for each; without either, inputs are random"
     have_: str
     rule: str
 
@@ -47,10 +47,12 @@ class BadInputs(Diagnostic):
 class Mismatch(Diagnostic):
     code: ClassVar[str] = "PWC0804"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "results differ from the reference"
+    title: ClassVar[str] = "the results differ from the reference"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "a relative difference of at most {tolerance:g}"
-    hint: ClassVar[str] = "pwc inspect plan.bin --all shows what makes each result; hosts may add in another order"
+    need: ClassVar[str] = "relative differences of at most {tolerance:g}"
+    hint: ClassVar[str] = (
+        "pwc inspect plan.bin --all shows the computation of each result; hosts may add in another order"
+    )
     have_: str
     tolerance: float
 
@@ -59,10 +61,10 @@ class Mismatch(Diagnostic):
 class UnknownCode(Diagnostic):
     code: ClassVar[str] = "PWC0806"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "there is no error, name, command or variable {asked}"
+    title: ClassVar[str] = "there is no error code, public name, command or variable {asked}"
     have: ClassVar[str] = "{asked}"
     need: ClassVar[str] = "one of {known}"
-    hint: ClassVar[str] = "pwc explain lists all"
+    hint: ClassVar[str] = "pwc explain lists all of them"
     asked: str
     known: str
 
@@ -71,9 +73,9 @@ class UnknownCode(Diagnostic):
 class NothingNamed(Diagnostic):
     code: ClassVar[str] = "PWC0807"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "the plan holds nothing named {name}"
+    title: ClassVar[str] = "the plan contains nothing named {name}"
     have: ClassVar[str] = "{name}"
-    need: ClassVar[str] = "a slice, a call, a value that moves, or FILE:LINE"
+    need: ClassVar[str] = "a slice, a call, a transferred value, or FILE:LINE"
     hint: ClassVar[str] = "{known}"
     name: str
     known: str
@@ -85,7 +87,9 @@ class UnmetExpectations(Diagnostic):
     title: ClassVar[str] = "{what}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "// expected-error@+1 {{{{text of the error}}}} names the line of the op that is wrong"
+    hint: ClassVar[str] = (
+        "// expected-error@+1 {{{{text of the error}}}} goes directly before the line of the invalid op"
+    )
     what: str
     have_: str
     rule: str
@@ -95,7 +99,7 @@ class UnmetExpectations(Diagnostic):
 class NoDump(Diagnostic):
     code: ClassVar[str] = "PWC0805"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "the plan holds no dump of phase {phase}"
+    title: ClassVar[str] = "the plan contains no dump of phase {phase}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "a plan compiled with --with-phases"
     hint: ClassVar[str] = "pwc compile model.py --with-phases -o plan.bin"
@@ -106,10 +110,10 @@ class NoDump(Diagnostic):
 @dataclass(frozen=True)
 class NotWell(Diagnostic):
     code: ClassVar[str] = "PWC0809"
-    title: ClassVar[str] = "{count} of the checks above found something"
-    have: ClassVar[str] = "a machine on which programs do not run as they should"
-    need: ClassVar[str] = "every check ok"
-    hint: ClassVar[str] = "do what stands behind `try`, from top to bottom, and run pwc doctor again"
+    title: ClassVar[str] = "{count} of the checks above failed"
+    have: ClassVar[str] = "a machine on which programs may not run correctly"
+    need: ClassVar[str] = "every check `ok`"
+    hint: ClassVar[str] = "follow the lines after `try` from top to bottom, and run pwc doctor again"
     count: int
 
 
@@ -117,10 +121,10 @@ class NotWell(Diagnostic):
 class OutputLost(Diagnostic):
     code: ClassVar[str] = "PWC0810"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "what was printed did not arrive"
+    title: ClassVar[str] = "the output could not be written"
     have: ClassVar[str] = "standard output: {problem}"
-    need: ClassVar[str] = "a file, a terminal or a pipe that takes all of it"
-    hint: ClassVar[str] = "free some space, or print elsewhere; all files that the command writes are written"
+    need: ClassVar[str] = "a file, a terminal or a pipe that accepts all of the output"
+    hint: ClassVar[str] = "free space, or redirect the output; the files that the command writes are complete"
     problem: str
 
 
@@ -128,8 +132,8 @@ class OutputLost(Diagnostic):
 class NoTerminal(Diagnostic):
     code: ClassVar[str] = "PWC0713"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "pwc top has nowhere to draw"
+    title: ClassVar[str] = "pwc top cannot draw here"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "a terminal that can move its cursor"
-    hint: ClassVar[str] = "pwc top --once prints one frame anywhere; --json a line for each"
+    need: ClassVar[str] = "a terminal whose cursor can be moved"
+    hint: ClassVar[str] = "pwc top --once prints one frame anywhere; --json prints one line per frame"
     have_: str

@@ -57,12 +57,12 @@ def check_expected(source: str, results: Iterable[tuple[str, Sequence[Diagnostic
             if met is not None:
                 left.remove(met)
                 continue
-            what = f"{source}:{expected.stands_at}: an expected error did not come"
+            what = f"{source}:{expected.stands_at}: an expected error was not raised"
             have = "; ".join(d.text(d.title) for d in left) or "no error"
             unmet.append(UnmetExpectations(what=what, have_=have, rule=expected.text))
         for diagnostic in left:
-            what = f"{source}: an error came that is not expected"
-            rule = "an // expected-error for every error"
+            what = f"{source}: an unexpected error was raised"
+            rule = "an // expected-error comment for every error"
             unmet.append(UnmetExpectations(what=what, have_=diagnostic.render(), rule=rule))
     if unmet:
         raise PathwaysError(*unmet)

@@ -40,7 +40,7 @@ _EXAMPLE = """
 \b
 Examples:
   pwc explain PWC0301
-  pwc explain pw.pipeline        (how stable a name, command, variable or format is)
+  pwc explain pw.pipeline        (the stability of a name, command, variable or format)
   pwc explain                    (lists all codes)
 """
 
@@ -49,7 +49,7 @@ Examples:
 @click.argument("code", metavar="[CODE | NAME]", required=False)
 @json_option
 def explain(code: str | None, as_json: bool) -> None:
-    """Say what an error code means, or how stable a public name is; without either, list all codes."""
+    """Explain an error code, or the stability of a public name; without an argument, list all codes."""
     catalog = {cls.code: cls for cls in catalogs()}
     if code is None:
         _list(catalog, as_json=as_json)

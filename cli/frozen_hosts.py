@@ -27,11 +27,11 @@ def _stacks_of(pid: int) -> str:
         return f"{NO_ANSWER}, and its process is not known"
     program = shutil.which("py-spy")
     if program is None:
-        return f"{NO_ANSWER}; pip install py-spy shows the stacks of process {pid}"
+        return f"{NO_ANSWER}; pip install py-spy, and pwc stack shows the stacks of process {pid}"
     try:
         done = subprocess.run(
             [program, "dump", "--pid", str(pid)], capture_output=True, text=True, timeout=PY_SPY_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"{NO_ANSWER}, and py-spy does not read process {pid}"
-    return f"{NO_ANSWER}; by py-spy:\n{(done.stdout or done.stderr).strip()}"
+        return f"{NO_ANSWER}, and py-spy cannot read process {pid}"
+    return f"{NO_ANSWER}; its stacks, read by py-spy:\n{(done.stdout or done.stderr).strip()}"

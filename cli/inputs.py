@@ -38,10 +38,10 @@ def collect(plan: Plan, archive: Path | None, assignments: tuple[str, ...]) -> d
     ports = leaf_ports(plan.inputs)
     names = [p.name for p in ports]
     if unknown := [n for n in values if n not in names]:
-        raise _bad(f"values for {', '.join(unknown)}", f"the plan's inputs: {listed(names)}")
+        raise _bad(f"values for unknown inputs: {', '.join(unknown)}", f"the plan's inputs: {listed(names)}")
     values = {p.name: _convert(values[p.name], p) for p in ports if p.name in values}
     if values and (missing := [n for n in names if n not in values]):
-        raise _bad(f"no values for {listed(missing)}", f"a value for each of {len(names)} inputs")
+        raise _bad(f"no values for {listed(missing)}", f"a value for each of the {len(names)} inputs")
     return values
 
 
@@ -51,7 +51,8 @@ def random_inputs(plan: Plan) -> list[Any]:
     try:
         return [_random(rng, p) for p in leaf_ports(plan.inputs)]
     except MemoryError as error:
-        raise _bad(f"no inputs, and no memory for random ones: {error}", "inputs that this host can hold") from None
+        have = f"no inputs, and not enough memory for random ones: {error}"
+        raise _bad(have, "inputs that fit into the memory of this host") from None
 
 
 def _random(rng: np.random.Generator, port: Port) -> Any:
@@ -77,8 +78,11 @@ def _read_archive(path: Path) -> dict[str, Any]:
             return dict(npz.typed({name: loaded[name] for name in loaded.files}))
     except OSError as error:
         raise _bad(f"{path}: {error.strerror or error}", "an .npz archive of arrays") from None
-    except _DAMAGE:
-        raise _bad(f"{path} is not an .npz archive", "an .npz archive of arrays, without pickled objects") from None
+    except _DAMAGE as error:
+        why = f": {error}" if isinstance(error, ValueError) else ""
+        raise _bad(
+            f"{path} is not an .npz archive{why}", "an .npz archive of arrays, without pickled objects"
+        ) from None
 
 
 def _read_array(path: Path) -> "np.ndarray[Any, Any]":
@@ -86,9 +90,11 @@ def _read_array(path: Path) -> "np.ndarray[Any, Any]":
         with _seekable(path) as file:
             loaded: Any = np.load(file, allow_pickle=False)
     except (OSError, *_DAMAGE) as error:
-        raise _bad(f"{path}: {getattr(error, 'strerror', None) or error}", "an .npy file without pickles") from None
+        raise _bad(
+            f"{path}: {getattr(error, 'strerror', None) or error}", "an .npy file without pickled objects"
+        ) from None
     if not isinstance(loaded, np.ndarray):
-        raise _bad(f"{path} is an archive of arrays", "an .npy file; all inputs by name: --inputs in.npz")
+        raise _bad(f"{path} is an archive of arrays", "an .npy file; for an archive of all inputs: --inputs in.npz")
     return cast("np.ndarray[Any, Any]", loaded)
 
 
@@ -116,7 +122,7 @@ def _convert(value: "np.ndarray[Any, Any]", port: Port) -> "np.ndarray[Any, Any]
     if value.dtype == np.int64 and whole:
         least, most = (0, 1) if port.type.dtype == "bool" else _range(dtype)
         if outside := [int(v) for v in value.flat if not least <= int(v) <= most]:
-            raise _bad(f"{port.name} with {outside[0]}", f"{port.dtype}: whole numbers from {least} to {most}")
+            raise _bad(f"{port.name} contains {outside[0]}", f"{port.dtype}: whole numbers from {least} to {most}")
         return value.astype(dtype)
     wider = value.dtype in (np.int64, np.float64) and not whole
     return value.astype(dtype) if wider else value

@@ -40,12 +40,14 @@ Examples:
 @click.command("inspect", epilog=_EXAMPLE)
 @click.argument("path", metavar="PLAN", type=click.Path(path_type=Path))
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Print the dump of a phase instead.")
-@click.option("--schedule", is_flag=True, help="Print what each island does of a pipeline, in order.")
-@click.option("--memory", is_flag=True, help="Print the fullest device of each island: bytes by owner after each step.")
+@click.option("--schedule", is_flag=True, help="Print the pipeline actions of each island, in order.")
+@click.option(
+    "--memory", is_flag=True, help="Print bytes by owner after each step, on the fullest device of each island."
+)
 @click.option("--all", "everything", is_flag=True, help="Print every argument, result, buffer and instruction.")
 @json_option
 def inspect_(path: Path, ir: str | None, schedule: bool, memory: bool, everything: bool, as_json: bool) -> None:
-    """Show a plan on one screen: signature, islands, slices, transfers, what each island does; or all of it."""
+    """Show a plan on one screen: signature, islands, slices, transfers, the work of each island; or all of it."""
     plan = open_plan(path)
     if ir is not None:
         _print_ir(plan, Phase(ir))

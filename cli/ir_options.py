@@ -18,16 +18,19 @@ from pathways.compiler.pass_manager import PASSES, Timing
 from pathways.dialect.diagnostics import PathwaysError
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--print-ir-before", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR before it."),
-    click.option("--print-ir-after", multiple=True, type=click.Choice(list(PASSES)), help="Print the IR after it."),
+    click.option("--print-ir-before", multiple=True, type=click.Choice(list(PASSES)),
+                 help="Print the IR before this pass."),
+    click.option("--print-ir-after", multiple=True, type=click.Choice(list(PASSES)),
+                 help="Print the IR after this pass."),
     click.option("--print-ir-after-all", is_flag=True, help="Print the IR after every pass."),
     click.option("--print-ir-after-change", is_flag=True, help="Print the IR after every pass that changed it."),
     click.option("--print-ir-tree-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
                  help="Write the IR after every pass to DIR/NN.PASS.mlir."),
     click.option("--timing", is_flag=True, help="Print the seconds each pass took."),
-    click.option("--pass-statistics", is_flag=True, help="Print how many ops of each kind each pass left."),
+    click.option("--pass-statistics", is_flag=True,
+                 help="Print the count of each kind of op, before and after each pass."),
     click.option("--crash-reproducer", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-                 help="Where the IR before a failing pass, and the command that fails again, are saved."),
+                 help="Save there the IR before a failing pass, and a command that reproduces the failure."),
 )  # fmt: skip
 
 
@@ -36,7 +39,7 @@ def _names(context: click.Context, parameter: click.Parameter, text: str) -> tup
 
 
 without_option = click.option("--without", default="", metavar="NAME[,NAME]", callback=_names,
-                              help="Leave these passes out: pwc passes lists them.")  # fmt: skip
+                              help="Omit these passes; pwc passes lists all passes.")  # fmt: skip
 
 
 @dataclass

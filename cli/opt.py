@@ -42,7 +42,7 @@ Passes: {", ".join(PASSES)}
 @without_option
 @click.option("--topology", help="For the pass place: islands=2,devices=4, a TOML file, or a preset.")
 @click.option("--no-debug-info", is_flag=True, help="Print without locations; such text loses names when parsed.")
-@click.option("--split-input-file", is_flag=True, help="The input is several, apart by lines of // -----.")
+@click.option("--split-input-file", is_flag=True, help="The input has several modules, separated by lines of // -----.")
 @click.option(
     "--verify-diagnostics", is_flag=True, help="Print nothing; check errors against // expected-error {{...}}."
 )

@@ -34,7 +34,7 @@ def passes_(as_json: bool) -> None:
     click.echo(table(rows))
     click.echo()
     click.echo(table([["placement", ""], *([n, _first_line(p)] for n, p in POLICIES.items())]))
-    click.echo("as you say: --layout 'embed block*4 | block*4 head'")
+    click.echo("by hand:  --layout 'embed block*4 | block*4 head'")
     click.echo("your own: --placement FILE.py:NAME, or an entry point in the group pathways.passes;")
     click.echo("          --pass-pipeline ...,FILE.py:NAME,... for a whole pass")
 

@@ -21,5 +21,5 @@ def quiet_option() -> click.Option:
         expose_value=False,
         callback=_be_quiet,
         is_eager=True,
-        help=f"Show no progress, also in a terminal; as {QUIET}=1.",
+        help=f"Show no progress, even in a terminal; the same as {QUIET}=1.",
     )

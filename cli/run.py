@@ -46,7 +46,7 @@ Examples:
   pwc run plan.bin --input 'x=@x.npy' --input 'scale=0.5' --repeat 10
   pwc run samples/train_lm.py --reference
   pwc run package.model:step --topology islands=2,devices=4 --placement min-cut --schedule 1f1b
-  pwc run plan.bin --cluster islands=2,devices=4    # a process an island
+  pwc run plan.bin --cluster islands=2,devices=4    # a process for each island
   pwc run plan.bin --repeat 5 --trace trace.json    # open it in https://ui.perfetto.dev
 """
 
@@ -54,17 +54,23 @@ Examples:
 @click.command("run", epilog=_EXAMPLE)
 @click.argument("source", metavar=f"PLAN | {METAVAR}")
 @click.option("--input", "assignments", multiple=True, metavar="NAME=@x.npy", help="One input: a file, or a value.")
-@click.option("--inputs", type=click.Path(dir_okay=False, path_type=Path), help="All inputs, an .npz by name.")
-@click.option("--outputs", type=click.Path(dir_okay=False, path_type=Path), help="Write all results, an .npz by name.")
-@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Run it so often.")
+@click.option("--inputs", type=click.Path(dir_okay=False, path_type=Path), help="All inputs by name, an .npz file.")
+@click.option(
+    "--outputs", type=click.Path(dir_okay=False, path_type=Path), help="Write all results by name, an .npz file."
+)
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs.")
 @click.option("--reference", is_flag=True, help="Also run step by step through JAX's public API, and compare.")
-@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write what ran when, for Perfetto.")
+@click.option(
+    "--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write a trace of the runs, for Perfetto."
+)
 @click.option("--fetch-limit", metavar="SIZE", help="The largest result to copy to the host; default: 16GiB.")
 @click.option("--topology", help=f"For sources: a spec, a TOML file, or one of {', '.join(PRESETS)}.")
 @click.option("--placement", help=f"For sources: {', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
 @click.option("--schedule", help=f"For sources: {', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv.")
-@click.option("--dispatch", type=click.Choice(DISPATCH), default=PARALLEL, show_default=True, help="How to enqueue.")
-@click.option("--cluster", metavar="SPEC", help="Run each island in a process of its own: islands=2,devices=4.")
+@click.option(
+    "--dispatch", type=click.Choice(DISPATCH), default=PARALLEL, show_default=True, help="How to enqueue computations."
+)
+@click.option("--cluster", metavar="SPEC", help="Run each island in its own process: islands=2,devices=4.")
 @click.option("--address", metavar="NAME", help="Run on a cluster that `pwc cluster start` has started.")
 @click.option("--all", "everything", is_flag=True, help="Print every result, however many there are.")
 @json_option
@@ -88,12 +94,13 @@ def run(
 ) -> None:
     """Run a plan, or compile and run a source.
 
-    A source runs on its example_args where these are arrays. Without inputs a plan runs on seeded random data. Of many
-    results those that stand together in a tree are one row.
+    A source runs on its example_args if these are arrays. Without inputs, a plan runs on seeded random data. If there
+    are many results, each subtree of them is one row.
     """
     if outputs is not None and outputs.suffix != ".npz":
         problem = f"the ending {outputs.suffix!r}"
-        raise PathwaysError(CannotWrite(path=str(outputs), problem=problem, rule="a file that ends in .npz"))
+        rule, advice = "a file that ends in .npz", "--outputs out.npz"
+        raise PathwaysError(CannotWrite(path=str(outputs), problem=problem, rule=rule, advice=advice))
     limit = None if fetch_limit is None else parse_bytes("--fetch-limit", fetch_limit)
     if cluster is not None:
         click.get_current_context().with_resource(start_cluster(cluster))
@@ -147,10 +154,10 @@ def _prepare(spec: str, dispatch: str, options: dict[str, str]) -> tuple[Compile
 
 
 def _settled(source: Source, options: dict[str, str]) -> PathwaysError:
-    have = f"{', '.join(options)}, and a plan, where that is decided"
+    have = f"{', '.join(options)} for a plan, in which this is already decided"
     said = " ".join(f"{option} ..." for option in options)
     advice = f"pwc compile model.py {said} -o plan.bin, or pwc run model.py {said}"
-    return PathwaysError(BadSource(path=str(source), have_=have, rule="a source", advice=advice))
+    return PathwaysError(BadSource(path=str(source), have_=have, rule="a Python source", advice=advice))
 
 
 def _write(path: Path, plan: Plan, results: list[Array]) -> None:
@@ -163,7 +170,7 @@ def _write(path: Path, plan: Plan, results: list[Array]) -> None:
         name, dtype = next(iter(raw.items()))
         many = f"{name} is" if len(raw) == 1 else f"{len(raw)} results are"
         view = f'np.load("{path}")["{name}"].view(ml_dtypes.{dtype})'
-        click.echo(f"note: {many} of a type that numpy does not know; by hand: {view}", err=True)
+        click.echo(f"note: {many} of a type that numpy does not support; read it with {view}", err=True)
 
 
 def _arguments(

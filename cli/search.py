@@ -30,24 +30,24 @@ Examples:
               help=f"islands=2,devices=4[,flops=1e12][,memory=16GiB], a TOML file, or one of {', '.join(PRESETS)}.",
               )  # fmt: skip
 @click.option("--batch", type=click.IntRange(min=1), help="Rows of the batch of a step; default: those of the example.")
-@click.option("--example", help="Its example arguments, by name; default: example_args, or example.")
-@click.option("--batch-argnums", default="1", show_default=True, help="Which arguments have rows: 1, or 1,2.")
+@click.option("--example", help="Name of the example arguments; default: example_args, or example.")
+@click.option("--batch-argnums", default="1", show_default=True, help="Which arguments are the batch: 1, or 1,2.")
 @click.option("--has-aux", is_flag=True, help="The loss returns (loss, aux).")
-@click.option("--param-specs", help="How parameters are split over the axis model, by name; default: Megatron's way.")
+@click.option("--param-specs", help="Name of the specs that split parameters over axis model; default: as in Megatron.")
 @click.option("--optimizer-state-bytes", type=click.FloatRange(min=0), default=8.0, show_default=True,
-              help="What the optimizer keeps for each parameter; Adam: 8.")  # fmt: skip
+              help="Bytes of optimizer state for each parameter; Adam: 8.")  # fmt: skip
 @click.option("--efficiency", type=click.FloatRange(min=0, max=1, min_open=True), default=0.5, show_default=True,
-              help="The part of the topology's flop/s that is reached.")  # fmt: skip
+              help="The fraction of the topology's flop/s that computations reach.")  # fmt: skip
 @click.option("--call-seconds", type=click.FloatRange(min=0), default=2e-5, show_default=True,
-              help="What each computation takes beside its work.")  # fmt: skip
+              help="Overhead of each computation, in seconds.")  # fmt: skip
 @click.option("--memory-gbps", type=click.FloatRange(min=0, min_open=True), default=800.0, show_default=True,
-              help="The rate of a device's memory, in which gradients add up.")  # fmt: skip
-@click.option("--max-microbatches", type=click.IntRange(min=1), help="Default: 16 a stage.")
+              help="Memory rate of a device in GB/s, at which gradients accumulate.")  # fmt: skip
+@click.option("--max-microbatches", type=click.IntRange(min=1), help="Default: 16 per stage.")
 @click.option("--schedule", "schedules", multiple=True, type=click.Choice(list(SCHEDULES)), help="Default: all.")
 @click.option("--top", type=click.IntRange(min=1), default=8, show_default=True, help="Rows of the table.")
 @click.option("--compiled", type=click.IntRange(min=0), default=3, show_default=True,
-              help="How many of the best are compiled, for the figures of their plans.")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the best one.")
+              help="How many of the best splits are compiled, for the figures of their plans.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File for the best split.")
 def search_(
     source: str,
     topology: str,
@@ -102,4 +102,4 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(n) for n in text.split(","))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of numbers like 1,2", param_hint="--batch-argnums") from None
+        raise click.BadParameter(f"{text!r} is not a list of numbers like 1,2", param_hint="--batch-argnums") from None

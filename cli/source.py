@@ -27,8 +27,8 @@ def load_program(source: Source) -> ProgramFunction:
     if not source.module and not source.path.is_file():
         raise PathwaysError(_bad(source, "no such file", "a Python file with a pw.program", "check the path"))
     if not source.is_python:
-        rule = "a .py file, a module, a .mlir dump or a plan"
-        raise PathwaysError(_bad(source, "a file that is not Python", rule, "see pwc --help"))
+        rule = "a .py file, a module, or a .mlir dump"
+        raise PathwaysError(_bad(source, "a file that is not Python", rule, "pwc compile model.py -o plan.bin"))
     name, found = source.program, vars(_import(source))
     programs = {n: v for n, v in found.items() if isinstance(v, ProgramFunction)}
     distinct = list({id(v): n for n, v in reversed(programs.items())}.values())[::-1]
@@ -38,7 +38,8 @@ def load_program(source: Source) -> ProgramFunction:
         return programs[distinct[0]]
     known = ", ".join(programs) or "none"
     have = f"programs: {known}" if name is None else f"no program {name}; programs: {known}"
-    raise PathwaysError(_bad(source, have, "one pw.program, or its name", f"{source}:NAME"))
+    advice = f"{source}:NAME selects a program" if programs else "mark a function with @pw.program"
+    raise PathwaysError(_bad(source, have, "exactly one pw.program, or the name of one", advice))
 
 
 def load_loss(source: Source, example: str | None, specs: str | None) -> tuple[Any, tuple[Any, ...], Any]:
@@ -53,15 +54,17 @@ def load_loss(source: Source, example: str | None, specs: str | None) -> tuple[A
     loss = found.get(name)
     if not callable(loss):
         functions = [n for n, v in found.items() if callable(v) and getattr(v, "__module__", "") == found["__name__"]]
-        have = f"nothing to call of the name {name}; functions: {', '.join(functions) or 'none'}"
-        raise PathwaysError(_bad(source, have, "a loss or a pw.program, by its name", f"{source}:NAME"))
+        have = f"no function named {name}; functions: {', '.join(functions) or 'none'}"
+        raise PathwaysError(_bad(source, have, "the name of a loss function or a pw.program", f"{source}:NAME"))
     param_specs = _named(source, found, specs) if specs is not None else None
     if isinstance(loss, ProgramFunction) and example is None:
         return loss, loss.example_args, param_specs
     chosen = example or next((n for n in EXAMPLES if n in found), None)
     if chosen is None:
-        rule = f"arguments of {name}: {' or '.join(EXAMPLES)}, a tuple or a function that returns it"
-        raise PathwaysError(_bad(source, "no example arguments", rule, "--example NAME names another one"))
+        rule = f"arguments of {name}: {' or '.join(EXAMPLES)}, a tuple or a function that returns a tuple"
+        raise PathwaysError(
+            _bad(source, "no example arguments", rule, "define them, or name a variable: --example NAME")
+        )
     given = _named(source, found, chosen)
     try:
         arguments = given() if callable(given) else given
@@ -70,13 +73,15 @@ def load_loss(source: Source, example: str | None, specs: str | None) -> tuple[A
         raise _failed(source, error, f"{chosen} was called", advice) from error
     if not isinstance(arguments, tuple | list):
         have = f"{chosen}, which is a {type(arguments).__name__}"
-        raise PathwaysError(_bad(source, have, f"the arguments of {name} as a tuple", "return params, batch"))
+        raise PathwaysError(_bad(source, have, f"the arguments of {name} as a tuple", f"{chosen} = (params, batch)"))
     return loss, tuple(cast("tuple[Any, ...]", arguments)), param_specs
 
 
 def _named(source: Source, found: dict[str, Any], name: str) -> Any:
     if name not in found:
-        raise PathwaysError(_bad(source, f"no {name}", "a name that the file defines", "check its spelling"))
+        raise PathwaysError(
+            _bad(source, f"nothing named {name}", "a name that the file defines", f"check the spelling of {name}")
+        )
     return found[name]
 
 
@@ -93,7 +98,7 @@ def _import(source: Source) -> ModuleType:
             raise PathwaysError(*found) from error
         advice = f"{source.command} shows the whole traceback"
         if isinstance(error, ImportError) and "no known parent package" in str(error):
-            advice = "name it as a module, from the folder that holds its package: PKG.MODULE:PROGRAM"
+            advice = "give it as a module, in the folder that contains its package: PKG.MODULE:PROGRAM"
         raise _failed(source, error, "it was imported", advice) from error
 
 
@@ -106,7 +111,7 @@ def _module(source: Source) -> ModuleType:
         if error.name is None or not f"{source.module}.".startswith(f"{error.name}."):
             raise  # a module imported by this one is missing
         have, rule = f"no module {error.name} in {Path.cwd()}, nor installed", "a module, or a file that ends in .py"
-        raise PathwaysError(_bad(source, have, rule, "run it from the folder that holds the package")) from None
+        raise PathwaysError(_bad(source, have, rule, "run pwc in the folder that contains the package")) from None
 
 
 def _file(source: Source) -> ModuleType:
@@ -138,8 +143,8 @@ def _of_package(source: Source, path: Path, name: str) -> ModuleType:
     module = importlib.import_module(name)
     found = getattr(module, "__file__", None)
     if found is None or not os.path.samefile(found, path):
-        have, rule = f"a module {name} that is {found}", f"{path} to be the module {name}"
-        raise PathwaysError(_bad(source, have, rule, "another name for the package, or another folder to start from"))
+        have, rule = f"a module {name} that is {found}", f"a module {name} that is {path}"
+        raise PathwaysError(_bad(source, have, rule, "rename the package, or run pwc in another folder"))
     return module
 
 

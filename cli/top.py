@@ -36,15 +36,15 @@ Examples:
 
 
 @click.command("top", epilog=_EXAMPLE)
-@click.option("--once", is_flag=True, help="Print one frame, after one interval; also where there is no terminal.")
+@click.option("--once", is_flag=True, help="Print one frame, after one interval; also without a terminal.")
 @json_option
 @click.option("--interval", type=click.FloatRange(min=0, min_open=True), default=INTERVAL, show_default=True,
-              metavar="SECONDS", help="Between two looks.")  # fmt: skip
+              metavar="SECONDS", help="Interval between two polls.")  # fmt: skip
 def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: Path | None) -> None:
-    """Show a cluster while it works: islands, queues, clients and their shares, bytes, runs a second.
+    """Show a running cluster, live: islands, queues, clients and their shares, bytes, runs per second.
 
-    `share` is what a client is due by its weight among those that have work now, `time` what it had of the time of all
-    since the last look.
+    `share` is a client's share by weight among the clients that have work now. `time` is its share of the time that
+    all clients have used since the previous poll.
     """
     chosen, known = chosen_address(address), chosen_keys(keys)
 
@@ -115,7 +115,7 @@ _UNTOUCHED: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False
 
 def _what_there_is() -> str:
     if sys.stdout is None or not sys.stdout.isatty():
-        return "a standard output that is a file or a pipe"
+        return "standard output, which is a file or a pipe"
     return f"TERM={os.environ.get('TERM', '')}"
 
 

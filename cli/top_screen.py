@@ -29,7 +29,7 @@ def screen_of(figures: TopFigures, address: str, *, keys: bool) -> RenderableTyp
     if any(island.running or island.waiting for island in figures.islands):
         parts += [Text(), _queues(figures.islands)]
     if keys:
-        parts += [Text(), Text("q ends it", style="dim")]
+        parts += [Text(), Text("q quits", style="dim")]
     return Group(*parts)
 
 

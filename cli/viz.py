@@ -25,7 +25,7 @@ _EXAMPLE = """
 \b
 Examples:
   pwc viz plan.bin -o plan.html                     (open it in a browser; it needs no network)
-  pwc viz plan.bin --trace trace.json -o run.html   (what ran, under what was planned)
+  pwc viz plan.bin --trace trace.json -o run.html   (the recorded runs, below the plan)
   pwc viz model.py --schedule 1f1b --text           (the schedule, in the terminal)
   pwc viz plan.bin -o schedule.svg                  (or .png: needs pathways-mpmd[viz])
   pwc viz plan.bin -o flow.json                     (for Model Explorer; .dot for Graphviz)
@@ -36,10 +36,10 @@ Examples:
 @click.command("viz", epilog=_EXAMPLE)
 @click.argument("source", metavar=f"PLAN | TRACE.json | {METAVAR}")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
-              help=f"What to write, by its ending: {', '.join(WRITERS)}.")  # fmt: skip
-@click.option("--text", "as_text", is_flag=True, help="Print the schedule.")
+              help=f"Output file; its ending selects the format: {', '.join(WRITERS)}.")  # fmt: skip
+@click.option("--text", "as_text", is_flag=True, help="Print the schedule as text.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json",
-              help="Draw the runs of this trace under the plan.")  # fmt: skip
+              help="Draw the runs of this trace below the plan.")  # fmt: skip
 @click.option("--topology", help=f"For sources: a spec, a TOML file, or one of {', '.join(PRESETS)}.")
 @click.option("--placement", help=f"For sources: {', '.join(sorted(POLICIES))}, or FILE.py:NAME; default: spread.")
 @click.option("--schedule", help=f"For sources: {', '.join((PROGRAM, *SCHEDULES))}, or a table as FILE.csv.")
@@ -77,13 +77,14 @@ def _picture(spec: str, trace: Path | None, options: dict[str, str]) -> Picture:
     if source.is_python or source.is_dump:
         return _of_source(spec, options, runs)
     if options:
-        have = f"{', '.join(options)}, and a file where that is decided"
-        advice = "leave them out, or draw the source"
-        raise PathwaysError(BadSource(path=spec, have_=have, rule="a source", advice=advice))
+        have = f"{', '.join(options)} for a plan or a trace, in which this is already decided"
+        advice = "omit these options, or draw the source"
+        raise PathwaysError(BadSource(path=spec, have_=have, rule="a Python source or a dump", advice=advice))
     if source.path.suffix == ".json":
         if trace is not None:
             advice = f"pwc viz plan.bin --trace {trace}"
-            raise PathwaysError(BadSource(path=spec, have_="a trace, and --trace", rule="a plan for it", advice=advice))
+            have, rule = "a trace as the source, and --trace", "a plan as the source of --trace"
+            raise PathwaysError(BadSource(path=spec, have_=have, rule=rule, advice=advice))
         return picture_of_trace(source.path)
     plan = open_plan(source.path)
     return picture_of_plan(plan, kept_graphs(plan), runs)

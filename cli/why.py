@@ -20,9 +20,9 @@ from pathways.dialect.plan.plan_file import stored_fields
 _EXAMPLE = """
 \b
 Examples:
-  pwc why plan.bin s0                 (a slice: who chose its island, and what the runner-up would have cost)
+  pwc why plan.bin s0                 (a slice: the reason for its island, and the cost of the runner-up)
   pwc why plan.bin first_stage        (a call, or a value that is moved or resharded)
-  pwc why plan.bin model.py:41        (all that comes from this line)
+  pwc why plan.bin model.py:41        (all decisions about this line)
   pwc why plan.bin                    (everything)
 """
 
@@ -36,12 +36,13 @@ MAX_SHOWN_RECORDS = 8
 @click.argument("name", required=False)
 @json_option
 def why(path: Path, name: str | None, as_json: bool) -> None:
-    """Say what decided a slice, a call, a transfer or a reshard, and what the runner-up would have cost."""
+    """Explain the decision about a slice, a call, a transfer or a reshard, and the cost of the runner-up."""
     plan = open_plan(path)
     found = [d for d in plan.decisions if name is None or _named(d, name)]
     if not found:
         near = _near(plan.decisions, name or "")
-        raise PathwaysError(NothingNamed(name=name or "", known=", ".join(near) or "nothing: the plan is empty"))
+        known = f"{', '.join(near)}; pwc why {path} prints all decisions" if near else "the plan records no decisions"
+        raise PathwaysError(NothingNamed(name=name or "(no name was given)", known=known))
     if as_json:
         print_json({"placement": plan.placement, "decisions": [_row(d) for d in found]})
         return

@@ -115,4 +115,4 @@ def _advice(problem: OutOfMemory, now: Alternative, others: Sequence[Alternative
     texts = [text for _, text in rows]
     if now.schedule is not None and now.schedule.name in LIMITED:
         texts.append(f"twice the microbatches of half the size (about -{readable(problem.activations / 2)})")
-    return "\n".join([*texts, "or more devices a slice, donate_argnums, islands with more memory"])
+    return "\n".join([*texts, "or more devices per slice, donate_argnums, islands with more memory"])

@@ -17,7 +17,7 @@ from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import where_of
 from pathways.dialect.plan.nouns import Decision
 
-_AWAITED = "which body runs, or how often, is data; its calls are on several meshes: awaited by the controller"
+_AWAITED = "a computed value selects the body or ends the loop: the controller waits for it: calls use several meshes"
 
 
 def decisions_of(program: ProgramIR) -> tuple[Decision, ...]:
@@ -114,13 +114,13 @@ class _Sources:
         held, here = dict(rows), self.program.slice_of(mesh)
         chosen = f"{here} on {island}, mesh {self.program.mesh(mesh)}"
         drawn = ", ".join(f"{size:,} bytes on {home}" for home, size in held.items()) or "none"
-        reason = f"loose operations follow their data; operands: {drawn}"
+        reason = f"operations without a placement follow their data; operands: {drawn}"
         if not gathered:
-            reason = f"placed by the user: its own shardings, or a mesh inside, name {here}"
+            reason = f"placed by the user: its shardings, or a mesh in its code, are on {here}"
         others = {home: size for home, size in held.items() if home != here}
         if not others:
             return chosen, reason, "none: no other slice holds an operand"
         total = sum(held.values())
         second = max(others, key=lambda home: others[home])
-        moving = f"{total - held[second]:,} bytes in instead of {total - held.get(here, 0):,}"
-        return chosen, reason, f"{second}: would move {moving}"
+        moving = f"{total - held[second]:,} bytes instead of {total - held.get(here, 0):,}"
+        return chosen, reason, f"{second}: would receive {moving}"

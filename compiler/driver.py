@@ -24,10 +24,11 @@ from pathways.dialect.files import write_folder
 from pathways.dialect.host_callbacks import hold, read_callbacks
 from pathways.dialect.ir.program import ProgramIR, array_type, constant_name
 from pathways.dialect.ir.wellformed import check_wellformed
-from pathways.dialect.mlir import bytecode, parse_text, text
+from pathways.dialect.mlir import bytecode, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.platforms import EVERYWHERE
+from pathways.dialect.rewrite_locations import parse_named
 
 CONSTANTS_FOLDER = "constants"
 """The folder next to the dumps that holds the bytes of large constants."""
@@ -86,7 +87,7 @@ class Compilation:
             self.timing.add(name, seconds)
         if not self.program.phase.reached(upto):
             have, need = self.program.phase.value, upto.value
-            raise PathwaysError(WrongPhase(what="what comes after the passes", have_phase=have, need_phase=need))
+            raise PathwaysError(WrongPhase(what="the step after the passes", have_phase=have, need_phase=need))
 
     def _source(self, passes: Sequence[Pass] | None) -> bytes | None:
         """Returns the program as bytecode, to try other options if its plan does not fit; None if not needed."""
@@ -159,7 +160,7 @@ def _read_constant(path: Path, size: int) -> bytes:
     except OSError as error:
         raise _unreadable(str(path), error.strerror or str(error)) from None
     if constant_name(raw) != path.name or len(raw) != size:
-        raise _unreadable(str(path), f"{len(raw)} other bytes than the {size} that it is named for")
+        raise _unreadable(str(path), f"{len(raw)} bytes that do not match its name, the digest of {size} bytes")
     return raw
 
 
@@ -167,10 +168,10 @@ def parse_program(source: str, name: str) -> ProgramIR:
     """Parses and verifies IR text. Dumps state their platform. Shardy's programs do not, and are compiled for CPU."""
     if is_mpmd(source):
         return read_mpmd(MpmdSource(name, source), EVERYWHERE).built.program
-    module = parse_text(source, name)
+    module = parse_named(source, name)
     if "pw.phase" not in module.operation.attributes:
         raise _unreadable(
-            name, "MLIR without pw.phase: neither a dump of this compiler nor an MPMD program of Shardy's"
+            name, "MLIR without pw.phase: neither a dump of this compiler nor a program of Shardy's MPMD dialect"
         )
     check_wellformed(module)
     program = ProgramIR(module)
@@ -183,5 +184,5 @@ def parse_program(source: str, name: str) -> ProgramIR:
 
 def _unreadable(path: str, problem: str) -> PathwaysError:
     advice = "pwc compile model.py --dump-phases-to DIR writes dumps, and their constants beside them"
-    rule = "a dump of a phase (.mlir) and its constants"
+    rule = "a dump of a phase (.mlir) with its constants, or a program of Shardy's MPMD dialect"
     return PathwaysError(BadArguments(problem=f"{path} cannot be read", have_=problem, rule=rule, advice=advice))

@@ -12,10 +12,10 @@ from pathways.dialect.errors import BadArguments, CannotWrite
 @dataclass(frozen=True)
 class OutsideProgram(Diagnostic):
     code: ClassVar[str] = "PWC0101"
-    title: ClassVar[str] = "a virtual device cannot compute by itself"
-    have: ClassVar[str] = "a use of {device} outside of a program (JAX asked it for {asked!r})"
-    need: ClassVar[str] = "a function marked @pw.program, which compiles what it calls and runs it on real devices"
-    hint: ClassVar[str] = "call it inside a @pw.program, or make a one-node program of it: pw.program(f)(x)"
+    title: ClassVar[str] = "a virtual device cannot compute outside of a program"
+    have: ClassVar[str] = "{device} is used outside of a program (JAX requested its {asked!r})"
+    need: ClassVar[str] = "a function marked @pw.program: the program is compiled and runs on real devices"
+    hint: ClassVar[str] = "call it inside a @pw.program, or make it a program of its own: pw.program(f)(x)"
     device: str
     asked: str
 
@@ -34,7 +34,7 @@ class NotTraceable(Diagnostic):
     also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
     title: ClassVar[str] = "program {program} cannot be traced: {problem}"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "a function of arrays that returns arrays: pytrees in, pytrees out"
+    need: ClassVar[str] = "a function whose arguments and results are pytrees of arrays"
     hint: ClassVar[str] = "{advice}"
     program: str
     problem: str
@@ -47,7 +47,9 @@ class TransformedProgram(Diagnostic):
     code: ClassVar[str] = "PWC0106"
     title: ClassVar[str] = "{transformation} around program {program}"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "transformations inside of programs; around them only jax.eval_shape and jax.make_jaxpr"
+    need: ClassVar[str] = (
+        "transformations inside the program; around a program only jax.eval_shape and jax.make_jaxpr work"
+    )
     hint: ClassVar[str] = "{advice}"
     program: str
     transformation: str
@@ -59,9 +61,9 @@ class TransformedProgram(Diagnostic):
 class EndlessCalls(Diagnostic):
     code: ClassVar[str] = "PWC0107"
     also: ClassVar[tuple[type[Exception], ...]] = (RecursionError,)
-    title: ClassVar[str] = "program {program} calls itself without end"
+    title: ClassVar[str] = "program {program} calls itself without a limit"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "calls that end while the program is traced: whatever they depend on must be known then"
+    need: ClassVar[str] = "a recursion that terminates during tracing: its condition must be known at trace time"
     hint: ClassVar[str] = "count down a static argument or a shape, or use lax.while_loop or lax.scan"
     program: str
     have_: str
@@ -70,7 +72,7 @@ class EndlessCalls(Diagnostic):
 @dataclass(frozen=True)
 class BadSlice(Explained):
     code: ClassVar[str] = "PWC0201"
-    title: ClassVar[str] = "the mesh does not fit the slice {slice}"
+    title: ClassVar[str] = "the mesh does not match the slice {slice}"
     slice: str
 
 
@@ -82,8 +84,8 @@ class RealDevices(Diagnostic):
     have: ClassVar[str] = "devices {devices}"
     need: ClassVar[str] = "virtual devices: slice.devices or slice.mesh(...)"
     hint: ClassVar[str] = (
-        "a mesh of pw.make_virtual_device_set().add_slice(devices=n); if the line is in a library, "
-        "pw.program(meshes={{mesh: slice}}) says which slice its mesh stands for"
+        "use a mesh of pw.make_virtual_device_set().add_slice(devices=n); if the line is in a library, "
+        "pw.program(meshes={{mesh: slice}}) states which slice its mesh stands for"
     )
     what: str
     devices: str
@@ -95,7 +97,7 @@ class SeveralSlices(Diagnostic):
     also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
     title: ClassVar[str] = "{what} names devices of several slices"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "one computation runs on devices of one slice"
+    need: ClassVar[str] = "one slice for each computation"
     hint: ClassVar[str] = "use one slice, or split it and move the value with jax.device_put(x, sharding)"
     what: str
     have_: str
@@ -107,7 +109,7 @@ class NotDivisible(Diagnostic):
     also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
     title: ClassVar[str] = "{value} cannot be split evenly"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "every dimension a multiple of the number of its parts"
+    need: ClassVar[str] = "every dimension a multiple of the number of its shards"
     hint: ClassVar[str] = "pad the dimension, or leave it unsharded"
     value: str
     have_: str
@@ -124,9 +126,11 @@ class UnknownAxis(Explained):
 @dataclass(frozen=True)
 class AmbiguousSharding(Diagnostic):
     code: ClassVar[str] = "PWC0206"
-    title: ClassVar[str] = "the sharding of a result is not determined by its operands"
+    title: ClassVar[str] = "the operands do not determine the sharding of a result"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "on an explicit mesh: operands whose shardings leave one choice, or the choice itself"
+    need: ClassVar[str] = (
+        "on an explicit mesh: operands whose shardings allow one result sharding only, or out_sharding="
+    )
     hint: ClassVar[str] = "{advice}"
     have_: str
     advice: str
@@ -138,9 +142,9 @@ class TooFewDimensions(Diagnostic):
     also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
     title: ClassVar[str] = "{value} has fewer dimensions than its sharding"
     have: ClassVar[str] = "{rank} dimensions, sharded as {spec}"
-    need: ClassVar[str] = "at least {least}"
+    need: ClassVar[str] = "at least {least} dimensions"
     hint: ClassVar[str] = (
-        "shorten the PartitionSpec, P() for a number; a list is a tree of numbers: np.array makes it one"
+        "shorten the PartitionSpec: P() for a scalar; a list is a pytree of scalars: np.array makes it one array"
     )
     value: str
     rank: int
@@ -155,7 +159,7 @@ class SliceTooLarge(Diagnostic):
     title: ClassVar[str] = "the slices do not fit the topology"
     have: ClassVar[str] = "{topology}"
     need: ClassVar[str] = "{needs}"
-    hint: ClassVar[str] = "--topology with larger or more islands or more memory, or smaller slices"
+    hint: ClassVar[str] = "use a --topology with more or larger islands or more memory, or smaller slices"
     topology: str
     needs: str
 
@@ -164,8 +168,8 @@ class SliceTooLarge(Diagnostic):
 class OutOfMemory(Diagnostic):
     code: ClassVar[str] = "PWC0302"
     exit: ClassVar[Exit] = Exit.CAPACITY
-    title: ClassVar[str] = "the program does not fit the memory of {island}"
-    have: ClassVar[str] = "{memory} bytes a device"
+    title: ClassVar[str] = "the program does not fit into the memory of {island}"
+    have: ClassVar[str] = "{memory} bytes on each device"
     need: ClassVar[str] = "{peak} bytes on one device {at}, {over} too many:\n{owners}"
     hint: ClassVar[str] = "{advice}"
     island: str
@@ -175,15 +179,15 @@ class OutOfMemory(Diagnostic):
     at: str
     owners: str
     activations: int = 0
-    advice: str = "more devices a slice, smaller batches, donate_argnums, or islands with more memory"
+    advice: str = "use more devices per slice, smaller batches, donate_argnums, or islands with more memory"
 
 
 @dataclass(frozen=True)
 class ScheduleCycle(Diagnostic):
     code: ClassVar[str] = "PWC0402"
-    title: ClassVar[str] = "the schedule {schedule} cannot finish: {count} actions wait for each other in a circle"
+    title: ClassVar[str] = "the schedule {schedule} cannot complete: {count} actions wait for each other"
     have: ClassVar[str] = "{cycle}"
-    need: ClassVar[str] = "an order in which every action comes after all that it needs"
+    need: ClassVar[str] = "an order in which every action comes after the actions that it depends on"
     hint: ClassVar[str] = "{advice}"
     schedule: str
     count: int
@@ -194,10 +198,10 @@ class ScheduleCycle(Diagnostic):
 @dataclass(frozen=True)
 class BadTable(Diagnostic):
     code: ClassVar[str] = "PWC0403"
-    title: ClassVar[str] = "{path} is no schedule of this program"
+    title: ClassVar[str] = "{path} is not a schedule of this program"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "--schedule 1f1b --emit-schedule s.csv writes one to start from"
+    hint: ClassVar[str] = "`pwc compile ... --schedule 1f1b --emit-schedule s.csv` writes a table that you can edit"
     path: str
     have_: str
     rule: str
@@ -206,7 +210,7 @@ class BadTable(Diagnostic):
 @dataclass(frozen=True)
 class UnsuitableSchedule(Explained):
     code: ClassVar[str] = "PWC0404"
-    title: ClassVar[str] = "the schedule {schedule} does not suit this pipeline"
+    title: ClassVar[str] = "the schedule {schedule} cannot be used for this pipeline"
     schedule: str
 
 
@@ -216,7 +220,7 @@ class UnknownSchedule(Diagnostic):
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "there is no schedule {schedule}"
     have: ClassVar[str] = "{schedule}"
-    need: ClassVar[str] = "a name, or a table as FILE.csv"
+    need: ClassVar[str] = "the name of a schedule, or a table FILE.csv"
     hint: ClassVar[str] = "known: {known}"
     schedule: str
     known: str
@@ -225,10 +229,10 @@ class UnknownSchedule(Diagnostic):
 @dataclass(frozen=True)
 class NoPipeline(Diagnostic):
     code: ClassVar[str] = "PWC0406"
-    title: ClassVar[str] = "there is no schedule to write to {path}"
+    title: ClassVar[str] = "there is no schedule that could be written to {path}"
     have: ClassVar[str] = "a program without a loop over microbatches"
-    need: ClassVar[str] = "the same placed calls once for each microbatch, by lax.scan or in a Python loop"
-    hint: ClassVar[str] = "leave --emit-schedule out, or split the batch into microbatches"
+    need: ClassVar[str] = "the same placed calls for each microbatch, in a lax.scan or a Python loop"
+    hint: ClassVar[str] = "remove --emit-schedule, or split the batch into microbatches"
     path: str
 
 
@@ -238,11 +242,11 @@ class BadPlacement(Diagnostic):
     title: ClassVar[str] = "placement {policy} {did}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "look at what place(graph, topology) returns; the graph is not at fault"
+    hint: ClassVar[str] = "correct the value that place(graph, topology) returns"
     policy: str
     have_: str
     rule: str
-    did: str = "returned something illegal"
+    did: str = "returned an invalid placement"
 
 
 @dataclass(frozen=True)
@@ -252,7 +256,7 @@ class BadPolicy(Diagnostic):
     title: ClassVar[str] = "the placement {policy} cannot be used"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{known}, or FILE.py:NAME of a function place(graph, topology)"
-    hint: ClassVar[str] = "docs/writing-a-placement-pass.md shows one of 20 lines"
+    hint: ClassVar[str] = "docs/writing-a-placement-pass.md contains an example of 20 lines"
     policy: str
     have_: str
     known: str
@@ -261,11 +265,11 @@ class BadPolicy(Diagnostic):
 @dataclass(frozen=True)
 class BadLayout(Diagnostic):
     code: ClassVar[str] = "PWC0308"
-    title: ClassVar[str] = "the layout {layout} does not fit the program"
+    title: ClassVar[str] = "the layout {layout} does not match the program"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = (
-        "one item a slice in the order of first calls, FUNCTION*COUNT for equal ones, | between islands"
+        "one item per slice in the order of first calls; FUNCTION*COUNT for equal slices; | separates islands"
     )
     layout: str
     have_: str
@@ -275,9 +279,9 @@ class BadLayout(Diagnostic):
 @dataclass(frozen=True)
 class NotPinned(Diagnostic):
     code: ClassVar[str] = "PWC0306"
-    title: ClassVar[str] = "placement pinned leaves nothing to choose, but {slices} name no island"
+    title: ClassVar[str] = "placement `pinned` chooses no islands, but {slices} name none"
     have: ClassVar[str] = "add_slice(...) without island="
-    need: ClassVar[str] = "island= for every slice"
+    need: ClassVar[str] = "add_slice(..., island=...) for every slice"
     hint: ClassVar[str] = "add_slice(..., island='island0'), or --placement spread"
     slices: str
 
@@ -286,9 +290,9 @@ class NotPinned(Diagnostic):
 class PassRaised(Diagnostic):
     code: ClassVar[str] = "PWC0706"
     title: ClassVar[str] = "the pass {name} raised {error}"
-    have: ClassVar[str] = "an exception that is no PathwaysError"
-    need: ClassVar[str] = "a pass that changes the program or leaves it alone; what it refuses is a coded error"
-    hint: ClassVar[str] = "the IR that it got is in the reproducer; pwc opt runs the pass on it again"
+    have: ClassVar[str] = "an exception that is not a PathwaysError"
+    need: ClassVar[str] = "a pass that raises coded errors only"
+    hint: ClassVar[str] = "the reproducer contains the input of the pass; pwc opt runs the pass on it again"
     name: str
     error: str
 
@@ -297,10 +301,12 @@ class PassRaised(Diagnostic):
 class PassBroke(Diagnostic):
     code: ClassVar[str] = "PWC0710"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "the pass {name} made a program that breaks a rule: a mistake of this compiler, not yours"
+    title: ClassVar[str] = (
+        "the pass {name} produced a program that breaks a rule: a bug of this compiler, not of your program"
+    )
     have: ClassVar[str] = "{op} {problem}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "please file a bug, with the reproducer that is named below, or with the program"
+    hint: ClassVar[str] = "please report it, with the reproducer named below or with the program"
     name: str
     op: str
     problem: str
@@ -318,7 +324,7 @@ class UnknownPass(Diagnostic):
     problem: str
     have_: str
     known: str
-    rule: str = "passes separated by commas, options in braces: place{policy=spread},insert-transfers"
+    rule: str = "passes separated by commas, with options in braces: place{policy=spread},insert-transfers"
 
 
 @dataclass(frozen=True)
@@ -326,9 +332,9 @@ class PassNeeded(Diagnostic):
     code: ClassVar[str] = "PWC0711"
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "phase {phase} is not reached without the pass {name}"
-    have: ClassVar[str] = "IR of phase {have_phase}, and {name} left out"
-    need: ClassVar[str] = "all passes that lead from phase to phase, or others in place of them, up to phase {upto}"
-    hint: ClassVar[str] = "leave {name} in, or stop before it: --compile-to {before}; pwc passes shows all phases"
+    have: ClassVar[str] = "IR of phase {have_phase}, without {name}"
+    need: ClassVar[str] = "all passes up to phase {upto}, or others that replace them"
+    hint: ClassVar[str] = "keep {name}, or stop before it: --compile-to {before}; pwc passes shows all phases"
     name: str
     phase: str
     have_phase: str

@@ -87,7 +87,7 @@ def _parameters(attributes: Any) -> tuple[Parameter, ...]:
     try:
         return read_parameters(attributes[PARAMETERS].value)
     except (ValueError, AttributeError, RecursionError) as error:
-        problem, rule = f"has the attribute {PARAMETERS}", "a list of [name, position | either | name, static value]"
+        problem, rule = f"has an unreadable attribute {PARAMETERS}", "a list of [name, how it is passed, static value]"
         raise PathwaysError(InvalidIR(op="builtin.module", problem=problem, have_=str(error), rule=rule)) from None
 
 

@@ -136,7 +136,7 @@ class Reproducer(Instrument):
             words.append(f"--topology={folder / 'topology.toml'}")
         command = shlex.join(words)
         write_folder(folder, files | {"reproduce.sh": f"{command}\n"})
-        error.add_note(f"the IR before {step.name} is saved; this fails again: {command}")
+        error.add_note(f"the IR before {step.name} is saved; this command reproduces the error: {command}")
 
 
 def pass_text(step: Pass) -> str:

@@ -79,19 +79,19 @@ def default_passes(options: Options = Options()) -> tuple[Pass, ...]:
     if options.remat not in REMAT:
         rule = ", ".join(REMAT)
         bad = BadArguments(
-            problem="remat says when activations are computed again",
+            problem=f"there is no remat mode {options.remat}",
             have_=f"remat={options.remat!r}",
             rule=rule,
-            advice="remat='auto' computes them again where memory does not suffice",
+            advice="remat='auto' computes activations again if memory does not suffice",
         )
         raise PathwaysError(bad)
     halves = splits_backward(options.schedule)
     if halves and SplitBackward.name in options.without:
         unsuitable = UnsuitableSchedule(
             schedule=options.schedule,
-            have_=f"{SplitBackward.name} left out, so that backward calls stay whole",
+            have_=f"{SplitBackward.name} is left out, so backward calls are not split",
             rule="backward calls in two parts",
-            advice=f"leave {SplitBackward.name} in, or --schedule 1f1b",
+            advice=f"keep the pass {SplitBackward.name}, or use --schedule 1f1b",
         )
         raise PathwaysError(unsuitable)
     passes = (
@@ -126,7 +126,7 @@ def leave_out(passes: Sequence[Pass], names: Sequence[str]) -> tuple[Pass, ...]:
         if name not in known:
             rule = "names of passes, separated by commas, without options"
             unknown = UnknownPass(
-                problem="what is left out is no pass", have_=repr(name), known=", ".join(known), rule=rule
+                problem="a pass to leave out does not exist", have_=repr(name), known=", ".join(known), rule=rule
             )
             raise PathwaysError(unknown)
     return tuple(p for p in passes if (p.spelled or p.name) not in names)

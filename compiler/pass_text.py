@@ -45,7 +45,7 @@ def _make(name: str, options: str) -> Pass:
         return cls(**values)
     except Exception as error:
         have = f"{type(error).__name__}: {error}"
-        raise _unknown(f"the pass {name} cannot be made", have, tuple(known), where_of_exception(error)) from error
+        raise _unknown(f"the pass {name} cannot be created", have, tuple(known), where_of_exception(error)) from error
 
 
 def _value(name: str, option: str, kind: str, text: str) -> Any:
@@ -57,7 +57,7 @@ def _value(name: str, option: str, kind: str, text: str) -> Any:
         return {"int": int, "float": float}.get(kind, str)(text)
     except (KeyError, ValueError):
         rule = {"bool": "true or false", "int": "a whole number", "float": "a number"}[kind]
-        raise _unknown(f"the pass {name} cannot read an option", option, (rule,)) from None
+        raise _unknown(f"an option of the pass {name} is not valid", option, (rule,)) from None
 
 
 def _users(name: str) -> type[Pass]:
@@ -71,7 +71,7 @@ def _users(name: str) -> type[Pass]:
         raise PathwaysError(diagnostic) from error
     if not _is_pass(found):
         kind: str = found.__class__.__name__
-        raise _unknown(f"{name} is not a pass", f"a {kind}", ("a subclass of passes.base.Pass",))
+        raise _unknown(f"{name} is not a pass", f"a {kind}", ("a subclass of pathways.compiler.passes.base.Pass",))
     _check_stated(name, found)
     found.spelled = name
     return found
@@ -86,7 +86,7 @@ def _check_stated(name: str, found: type[Pass]) -> None:
         stated = getattr(found, what, None)
         if stated not in list(Phase):
             have = f"no {what}" if stated is None else f"{what} = {stated!r}"
-            raise _unknown(f"the pass {name} states no phase that it {what}", have, tuple(Phase), where)
+            raise _unknown(f"the pass {name} does not set `{what}` to a phase", have, tuple(Phase), where)
 
 
 def _line_of(cls: type) -> Where | None:

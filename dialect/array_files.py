@@ -122,7 +122,7 @@ class ArrayFile:
         return tuple(slice(at + start, at + stop) for at, (start, stop) in zip(begin, box, strict=True))
 
     def _cannot_write(self, folder: Path, error: Exception) -> PathwaysError:
-        rule = "room on the disk, and a folder that nothing else changes"
+        rule = "free disk space, and a folder that no other process changes"
         return PathwaysError(CannotWrite(path=str(folder / self.name), problem=_text(error), rule=rule))
 
     def _damaged(self, folder: Path, error: Exception) -> PathwaysError:
@@ -149,7 +149,7 @@ def _within(found: Any, shape: Shape) -> tuple[Shape, Shape] | None:
     whole, begin = (tuple(cast("list[int]", part)) for part in found)
     fits = len(whole) == len(begin) == len(shape) and all(type(n) is int for n in whole + begin)
     if not fits or not all(0 <= b <= b + n <= w for b, n, w in zip(begin, shape, whole, strict=True)):
-        raise ValueError(f"an array of shape {shape} at {begin} in one of shape {whole}")
+        raise ValueError(f"an array of shape {shape} at {begin} in an array of shape {whole}")
     return whole, begin
 
 

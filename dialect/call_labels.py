@@ -36,7 +36,7 @@ def read_action(text: str) -> Action:
     """Parses an action. Raises ValueError for any other text."""
     match = _ACTION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no action like 2F3: stage, F, B, I or W, microbatch")
+        raise ValueError(f"{text!r} is not an action like 2F3: stage, F, B, I or W, microbatch")
     return Action(int(match[1]), match[2], int(match[3]))
 
 
@@ -69,6 +69,6 @@ def read_part(text: str) -> PartLabel:
     match = _PART.fullmatch(text)
     line = None if match is None or match["line"] is None else _LINE.search(match["line"])
     if match is None or (line is None and match["line"] is not None):
-        raise ValueError(f"{text!r} is no part of a call")
+        raise ValueError(f"{text!r} is not like ACTION NAME FILE:LINE FUNCTION")
     where = None if line is None else Where(line.string[: line.start()], int(line[1]), line[2] or "")
     return PartLabel("" if match["action"] == "-" else match["action"], match["name"], where)

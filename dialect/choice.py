@@ -99,21 +99,21 @@ def choice_of(text: str, source: str) -> SplitChoice:
     cuts = tuple(_count(source, "cuts", n) for n in _list(source, "cuts", table.get("cuts", [])))
     choice = SplitChoice(**counts, schedule=schedule, remat=remat, islands=islands, cuts=cuts, param_specs=specs)
     if islands and len(islands) != choice.stages:
-        raise _bad(source, f"{len(islands)} islands, and {choice.stages} stages")
+        raise _bad(source, f"islands has {len(islands)} entries for {choice.stages} stages")
     if cuts and len(cuts) != choice.stages * choice.chunks:
-        raise _bad(source, f"{len(cuts)} counts of layers in cuts, and {choice.stages * choice.chunks} stages")
+        raise _bad(source, f"cuts has {len(cuts)} entries for {choice.stages * choice.chunks} stages")
     return choice
 
 
 def _specs(source: str, table: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(table, dict):
-        raise _bad(source, "param_specs is no table: it stands below a line [param_specs]")
+        raise _bad(source, "param_specs is not a table: write its entries below a line [param_specs]")
     found: dict[str, tuple[str, ...]] = {}
     for pattern, axes in cast("dict[str, Any]", table).items():
         try:
             re.compile(pattern)
         except re.error as error:
-            raise _bad(source, f"{pattern!r} is no pattern: {error}") from None
+            raise _bad(source, f"{pattern!r} is not a regular expression: {error}") from None
         names = [_name(source, "param_specs", axis, empty=True) for axis in _list(source, "param_specs", axes)]
         if wrong := [name for name in names if name and name not in AXES]:
             raise _bad(source, f"param_specs of {pattern!r} name axis {wrong[0]!r}: axes are {', '.join(AXES)}")

@@ -11,10 +11,10 @@ from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 @dataclass(frozen=True)
 class InvalidIR(Diagnostic):
     code: ClassVar[str] = "PWC0701"
-    title: ClassVar[str] = "the IR is not valid: {op} {problem}"
+    title: ClassVar[str] = "the IR is invalid: {op} {problem}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "look at the op in the dump of the phase before, or rerun with --print-ir-after-all"
+    hint: ClassVar[str] = "find the op in the dump of the phase before, or run again with --print-ir-after-all"
     op: str
     problem: str
     have_: str
@@ -24,10 +24,10 @@ class InvalidIR(Diagnostic):
 @dataclass(frozen=True)
 class UnparsableIR(Diagnostic):
     code: ClassVar[str] = "PWC0702"
-    title: ClassVar[str] = "{name} is not MLIR that this tool can read"
+    title: ClassVar[str] = "{name} is not MLIR that pwc can read"
     have: ClassVar[str] = "{message}"
     need: ClassVar[str] = "the text of a module with pw ops, as --dump-phases-to writes it"
-    hint: ClassVar[str] = "print with debug info; do not edit attributes by hand without pwc opt to check them"
+    hint: ClassVar[str] = "write dumps with debug info; after editing attributes by hand, check the file with pwc opt"
     name: str
     message: str
 
@@ -35,10 +35,10 @@ class UnparsableIR(Diagnostic):
 @dataclass(frozen=True)
 class TooDeep(Diagnostic):
     code: ClassVar[str] = "PWC0709"
-    title: ClassVar[str] = "{name} is nested too deep to be read"
+    title: ClassVar[str] = "{name} is nested too deeply"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "at most {most} brackets, regions or aliases inside each other"
-    hint: ClassVar[str] = "pwc compile model.py --dump-phases-to DIR writes the dump again"
+    need: ClassVar[str] = "at most {most} nested brackets, regions or aliases"
+    hint: ClassVar[str] = "write the dump again: pwc compile model.py --dump-phases-to DIR"
     name: str
     problem: str
     most: int
@@ -50,7 +50,7 @@ class WrongPhase(Diagnostic):
     title: ClassVar[str] = "{what} needs IR of phase {need_phase}"
     have: ClassVar[str] = "IR of phase {have_phase}"
     need: ClassVar[str] = "phase {need_phase}"
-    hint: ClassVar[str] = "pwc compile runs the phases between, from a source or an earlier dump"
+    hint: ClassVar[str] = "pwc compile runs the phases in between, from a source or an earlier dump"
     what: str
     have_phase: str
     need_phase: str
@@ -64,7 +64,7 @@ class BadTopology(Diagnostic):
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "islands=N,hosts=N,devices=N[,kind=K][,memory=BYTES], or a TOML file with [[island]] tables"
     hint: ClassVar[str] = (
-        "islands=2,devices=4 is two islands of one host with four devices; docs/topologies.md has every field of a file"
+        "islands=2,devices=4 is two islands, each of one host with four devices; docs/topologies.md lists all fields"
     )
     source: str
     problem: str
@@ -74,10 +74,12 @@ class BadTopology(Diagnostic):
 class BadChoice(Diagnostic):
     code: ClassVar[str] = "PWC0115"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{source} does not say how to split a loss"
+    title: ClassVar[str] = "{source} does not state how to split a loss"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "a file of stages, data, model, microbatches, schedule, remat, islands, cuts and param_specs"
-    hint: ClassVar[str] = "pwc search model.py:loss --topology FILE --batch N -o choice.toml writes it"
+    need: ClassVar[str] = (
+        "a TOML file with stages, data, model, microbatches, schedule, remat, islands, cuts and param_specs"
+    )
+    hint: ClassVar[str] = "`pwc search model.py:loss --topology FILE --batch N -o choice.toml` writes such a file"
     source: str
     problem: str
 
@@ -95,7 +97,7 @@ class BadArguments(Explained):
 class BadSetting(Diagnostic):
     code: ClassVar[str] = "PWC0707"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{source} cannot be read"
+    title: ClassVar[str] = "{source} has an invalid value"
     have: ClassVar[str] = "{value}"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = "{example}"
@@ -116,7 +118,7 @@ class CannotWrite(Diagnostic):
     path: str
     problem: str
     rule: str = "a path in a folder that exists"
-    advice: str = "make the folder first, or choose another path"
+    advice: str = "create the folder first, or choose another path"
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,9 @@ class NoThread(Diagnostic):
     code: ClassVar[str] = "PWC0521"
     exit: ClassVar[Exit] = Exit.CAPACITY
     title: ClassVar[str] = "the thread {thread} cannot be started"
-    have: ClassVar[str] = "{running} Python threads run; the system refuses another"
+    have: ClassVar[str] = "{running} Python threads are running, and the system refuses another"
     need: ClassVar[str] = "a few threads for each host and client"
-    hint: ClassVar[str] = "ulimit -u, and the pids limit of the container, say how many threads there may be"
+    hint: ClassVar[str] = "ulimit -u, and the pids limit of the container, show how many threads are allowed"
     thread: str
     running: int
 
@@ -136,7 +138,7 @@ class NotAPlan(Diagnostic):
     code: ClassVar[str] = "PWC0601"
     title: ClassVar[str] = "{path} is not a plan"
     have: ClassVar[str] = "{found}"
-    need: ClassVar[str] = "a plan.bin that pwc compile wrote"
+    need: ClassVar[str] = "a plan that pwc compile wrote"
     hint: ClassVar[str] = "check the path, or write a plan: pwc compile model.py -o plan.bin"
     path: str
     found: str
@@ -147,8 +149,8 @@ class DamagedPlan(Diagnostic):
     code: ClassVar[str] = "PWC0602"
     title: ClassVar[str] = "the plan {path} is damaged"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "every member with the digest that the manifest states"
-    hint: ClassVar[str] = "copy it again, or compile it again"
+    need: ClassVar[str] = "every member of the file matches its digest in the manifest"
+    hint: ClassVar[str] = "copy the file again, or compile the plan again"
     path: str
     problem: str
 
@@ -157,9 +159,9 @@ class DamagedPlan(Diagnostic):
 class PlanVersion(Diagnostic):
     code: ClassVar[str] = "PWC0603"
     exit: ClassVar[Exit] = Exit.VERSION
-    title: ClassVar[str] = "the plan {path} is of format {have_version}"
+    title: ClassVar[str] = "the plan {path} has format {have_version}"
     have: ClassVar[str] = "format {have_version}, written by {writer}"
-    need: ClassVar[str] = "format {need_version}: all that this version reads"
+    need: ClassVar[str] = "format {need_version}, the only one that this version reads"
     hint: ClassVar[str] = "upgrade pathways-mpmd, or compile the plan again with this version"
     path: str
     have_version: int
@@ -171,7 +173,7 @@ class PlanVersion(Diagnostic):
 class DoesNotFit(Diagnostic):
     code: ClassVar[str] = "PWC0607"
     exit: ClassVar[Exit] = Exit.CAPACITY
-    title: ClassVar[str] = "the plan of {program} does not fit these machines"
+    title: ClassVar[str] = "the plan of {program} does not fit this topology"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{needs}"
     hint: ClassVar[str] = "{advice}"
@@ -184,7 +186,7 @@ class DoesNotFit(Diagnostic):
 @dataclass(frozen=True)
 class UnsafePlan(Diagnostic):
     code: ClassVar[str] = "PWC0604"
-    title: ClassVar[str] = "the plan {path} breaks a rule that keeps the process alive"
+    title: ClassVar[str] = "running the plan {path} could end the process"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = "change the program so that it keeps the rule, and compile it again"
@@ -196,10 +198,10 @@ class UnsafePlan(Diagnostic):
 @dataclass(frozen=True)
 class CallsBack(Diagnostic):
     code: ClassVar[str] = "PWC0608"
-    title: ClassVar[str] = "the plan of {program} cannot be saved: {name} calls back to the host"
-    have: ClassVar[str] = "a Python function of this process, which another process does not have"
-    need: ClassVar[str] = "a plan that runs by itself"
-    hint: ClassVar[str] = "call the program where it is defined, or take the callback out of it"
+    title: ClassVar[str] = "the plan of {program} cannot be saved: {name} has a host callback"
+    have: ClassVar[str] = "a Python function that exists in this process only"
+    need: ClassVar[str] = "a plan without host callbacks"
+    hint: ClassVar[str] = "call the program in the process that defines it, or remove the callback"
     name: str
     program: str
 
@@ -207,10 +209,10 @@ class CallsBack(Diagnostic):
 @dataclass(frozen=True)
 class PlanTooLarge(Diagnostic):
     code: ClassVar[str] = "PWC0613"
-    title: ClassVar[str] = "the plan {path} asks for too much: {amount} {what}"
+    title: ClassVar[str] = "the plan {path} is too large: {amount} {what}"
     have: ClassVar[str] = "{amount} {what}"
     need: ClassVar[str] = "at most {most}"
-    hint: ClassVar[str] = "a smaller program, or several programs; pwc inspect without --memory needs less"
+    hint: ClassVar[str] = "use a smaller program, or several programs; pwc inspect without --memory needs less"
     path: str
     what: str
     amount: str
@@ -223,11 +225,11 @@ class UnreadableModule(Diagnostic):
     title: ClassVar[str] = "{name} of the plan {path} cannot be read safely"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "get the plan again from where it was compiled, or compile it here"
+    hint: ClassVar[str] = "copy the plan again from its origin, or compile it here"
     path: str
     name: str
     problem: str
-    rule: str = "modules that a process of their own can read within its limits, as this one is to read them"
+    rule: str = "a module that a separate process reads within its limits"
 
 
 @dataclass(frozen=True)
@@ -236,9 +238,10 @@ class BadKey(Diagnostic):
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "the key {path} is not used"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "a regular file of 32 bytes that belongs to you, and that only you can read and write (0600)"
+    need: ClassVar[str] = "a regular file of 32 bytes that you own, and only you can read and write (0600)"
     hint: ClassVar[str] = (
-        "was it yours alone? chmod 600 it; else remove it: a new one is made, and what the old one signed is unsigned"
+        "if nobody else could change it, chmod 600; if not, delete it: a new key is made, and plans signed with "
+        "the old one count as unsigned"
     )
     path: str
     problem: str
@@ -247,10 +250,12 @@ class BadKey(Diagnostic):
 @dataclass(frozen=True)
 class UnknownTarget(Diagnostic):
     code: ClassVar[str] = "PWC0611"
-    title: ClassVar[str] = "{name} of the plan {path} calls {target}, which is not known on {platform}"
-    have: ClassVar[str] = "a custom call of {target}"
-    need: ClassVar[str] = "custom calls that JAX itself makes on {platform}, or that you allow"
-    hint: ClassVar[str] = "register the function where the plan is loaded, and set PATHWAYS_CUSTOM_CALLS={target}"
+    title: ClassVar[str] = "{name} of the plan {path} calls {target}, which is unknown on {platform}"
+    have: ClassVar[str] = "a custom call to {target}"
+    need: ClassVar[str] = "custom calls that JAX itself emits for {platform}, or that you allow"
+    hint: ClassVar[str] = (
+        "register the function in the process that loads the plan, and set PATHWAYS_CUSTOM_CALLS={target}"
+    )
     path: str
     name: str
     target: str
@@ -263,8 +268,8 @@ class CannotVet(Diagnostic):
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "the plan {path} cannot be checked: no process could be started for it"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "a process that reads what this user did not write before this one does"
-    hint: ClassVar[str] = "compile the plan here, or see why {command} does not start"
+    need: ClassVar[str] = "a separate process that checks plans of other users"
+    hint: ClassVar[str] = "compile the plan here, or find out why {command} does not start"
     path: str
     problem: str
     command: str
@@ -276,8 +281,8 @@ class DamagedArray(Diagnostic):
     exit: ClassVar[Exit] = Exit.USAGE
     title: ClassVar[str] = "{name} cannot be read from {folder}"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "the folder as it was written, beside the file that names it"
-    hint: ClassVar[str] = "copy and move a snapshot together with its folder; where it is damaged, go on from another"
+    need: ClassVar[str] = "the folder as it was written, next to the file that names it"
+    hint: ClassVar[str] = "copy or move a snapshot together with its folder; if it is damaged, use another snapshot"
     name: str
     folder: str
     problem: str
@@ -287,9 +292,11 @@ class DamagedArray(Diagnostic):
 class NoShardy(Diagnostic):
     code: ClassVar[str] = "PWC0125"
     exit: ClassVar[Exit] = Exit.VERSION
-    title: ClassVar[str] = "this jaxlib has no MPMD dialect of Shardy's"
+    title: ClassVar[str] = "this jaxlib does not contain Shardy's MPMD dialect"
     have: ClassVar[str] = "jaxlib {version}: {problem}"
-    need: ClassVar[str] = "a jaxlib with jaxlib._sdy_mpmd, as those of 0.10 to 0.12 from the package index are"
-    hint: ClassVar[str] = "pip install --force-reinstall jaxlib=={version}; only programs in Shardy's form need it"
+    need: ClassVar[str] = "a jaxlib with the module jaxlib._sdy_mpmd: the wheels 0.10 to 0.12 on PyPI have it"
+    hint: ClassVar[str] = (
+        "pip install --force-reinstall jaxlib=={version}; only programs in Shardy's form need the dialect"
+    )
     version: str
     problem: str

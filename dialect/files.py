@@ -32,14 +32,14 @@ def writing(path: str | Path) -> Generator[None]:
 
 
 _NEEDS = {
-    errno.ENOSPC: ("room on the disk", "free space there, or choose another disk"),
-    errno.EDQUOT: ("room in the user's quota", "free space there, or choose another disk"),
-    errno.EFBIG: ("a file that is within the limit of its size", "ulimit -f, or choose another disk"),
-    errno.EACCES: ("a path that this user may write", "choose another path, or change who may write there"),
-    errno.EPERM: ("a path that this user may write", "choose another path, or change who may write there"),
+    errno.ENOSPC: ("free disk space", "free some space there, or choose another disk"),
+    errno.EDQUOT: ("free space in the user's quota", "free some space there, or choose another disk"),
+    errno.EFBIG: ("a file smaller than the limit", "raise ulimit -f, or choose another disk"),
+    errno.EACCES: ("a path that this user may write", "choose another path, or change its permissions"),
+    errno.EPERM: ("a path that this user may write", "choose another path, or change its permissions"),
     errno.EROFS: ("a file system that can be written", "choose another path"),
     errno.ENAMETOOLONG: ("a shorter name", "choose another path"),
-    errno.EMFILE: ("files that this process may still open", "ulimit -n, or close files"),
+    errno.EMFILE: ("fewer open files than the limit", "raise ulimit -n, or close files"),
 }
 """The requirement and the advice, by error number. Other failures mean that the folder does not exist."""
 
@@ -76,7 +76,7 @@ def whole_file(path: str | Path, *, mode: int = 0o666) -> Generator[BinaryIO]:
             return
         target = Path(os.path.realpath(path))
         if there is not None and not os.access(target, os.W_OK):
-            raise PermissionError(None, "the file may not be written to")
+            raise PermissionError(None, "the file is not writable")
         with _beside(target, mode) as (file, beside):
             if there is not None:
                 _take_over(file.fileno(), there)

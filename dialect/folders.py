@@ -82,9 +82,9 @@ def own_folder(text: str) -> Path:
     """Returns a folder that `new_folder` made for this user, given its absolute path. Raises ValueError otherwise."""
     folder = Path(text)
     if not folder.is_absolute() or os.path.realpath(folder) != text or not _FOLDER.fullmatch(folder.name):
-        raise ValueError(f"{text} is no folder of a snapshot")
+        raise ValueError(f"{text} is not a snapshot folder")
     if not folder.is_dir() or folder.stat().st_uid != os.geteuid():
-        raise ValueError(f"{text} is no folder of this user")
+        raise ValueError(f"{text} is not a folder of this user")
     return folder
 
 

@@ -85,7 +85,7 @@ def parse_text(source: str, name: str, context: Context | None = None) -> Module
     check_nesting(source, name)
     for escaped in _STRING.finditer(source) if _BYTE.search(source) else ():
         if not _is_text(escaped[0]):  # MLIR accepts any bytes; its Python bindings do not
-            raise PathwaysError(UnparsableIR(name=name, message=f"{escaped[0]} is no text in UTF-8"))
+            raise PathwaysError(UnparsableIR(name=name, message=f"{escaped[0]} is not UTF-8 text"))
     return parse(source, context or make_context(), name)
 
 

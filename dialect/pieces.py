@@ -68,14 +68,14 @@ def piece_problem(pieces: Sequence[tuple[LeafPiece | None, tuple[int, ...], obje
         if first is None and len(numbers) == 1:
             continue
         if first is None or first.start != 0:
-            return "a piece behind an array that is whole"
+            return "a piece after an array that is not split"
         at = 0
         for number in numbers:
             piece, shape, other = pieces[number]
             if piece is None or (piece.leaf, piece.axis, piece.whole) != (first.leaf, first.axis, first.whole):
                 return f"a piece of another array among those of {first.leaf}"
             if not 0 <= piece.axis < len(shape) or shape[piece.axis] < 1 or piece.start != at:
-                return f"pieces of {first.leaf} that do not follow each other"
+                return f"pieces of {first.leaf} that are not consecutive"
             rest = shape[: piece.axis] + shape[piece.axis + 1 :]
             if (rest, other) != (_rest(pieces[numbers[0]][1], first.axis), pieces[numbers[0]][2]):
                 return f"pieces of {first.leaf} of different types"

@@ -32,7 +32,7 @@ def find_plugin(name: str) -> Any:
     for entry in metadata.entry_points(group=GROUP):
         if entry.name == name:
             return _loaded(f"the entry point {name}", entry.load)
-    raise PluginError(f"nothing named {name}")
+    raise PluginError(f"no built-in and no installed entry point {name}")
 
 
 def make_plugin(name: str) -> Any:

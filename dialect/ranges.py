@@ -31,7 +31,7 @@ def read_ranges(text: str) -> tuple[int, ...]:
     for part in text.split(",") if text else ():
         match = _PART.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part[:80]!r} is no range of devices")
+            raise ValueError(f"{part[:80]!r} is not a range of devices")
         first = int(match[1])
         last = int(match[2]) if match[2] else first + 1
         if len(devices) + last - first > LARGEST_RANGE:

@@ -7,7 +7,10 @@ The new names come from `sources.py`.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pathways.dialect.mlir import Operation, ir
+from pathways.dialect.mlir import Module, Operation, ir, parse_text
+
+UNNAMED = "-"
+"""The file name that MLIR gives to text that was not read from a file."""
 
 _Line = tuple[str, Any]
 """A function's name, empty if none is stated, and the location of its line."""
@@ -33,6 +36,14 @@ def rewrite_locations(operation: Operation, stored: Callable[[str], str | None])
 
     with operation.context:
         operation.walk(visit)
+
+
+def parse_named(source: str, name: str, context: Any = None) -> Module:
+    """Parses untrusted text like `parse_text`. Ops without a location get their line in the file `name`."""
+    module = parse_text(source, name, context)
+    if "loc(" not in source:
+        rewrite_locations(module.operation, lambda file: name if file == UNNAMED else file)
+    return module
 
 
 def _short(location: Any, stored: Callable[[str], str | None]) -> Any:

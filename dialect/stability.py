@@ -19,10 +19,10 @@ class Stability(NamedTuple):
 
 
 PROMISES: Mapping[Mark, str] = {
-    "stable": "it changes or goes only after a minor release in which using it printed a warning",
+    "stable": "it changes or is removed only after a minor release in which its use printed a warning",
     "beta": "it may change in a minor release; the changelog says how to adapt",
-    "experimental": "it may change or go in any release",
-    "internal": "processes of pathways set it for each other; do not set it",
+    "experimental": "it may change or be removed in any release",
+    "internal": "pathways sets it for its own processes; do not set it",
 }
 NAMES: Mapping[str, Mark] = {
     **dict.fromkeys(("program", "Program", "Lowered", "Compiled", "load", "Array", "PathwaysError"), "stable"),

@@ -97,6 +97,6 @@ def check_nesting(source: str, name: str) -> None:
         depth = scan.meet(match)
         grown = (scan.defining and scan.size > LARGEST_TEXT) or scan.total > LARGEST_TEXT + MAX_GROWTH * len(source)
         if depth > DEEPEST_TEXT or grown:
-            problem = "aliases that stand for far more than the text is long" if grown else f"brackets {depth} deep"
+            problem = "aliases that expand to far more text than the input" if grown else f"brackets {depth} deep"
             where = Where(name, source.count("\n", 0, match.start()) + 1)
             raise PathwaysError(TooDeep(name=name, problem=problem, most=DEEPEST_TEXT, where=where))

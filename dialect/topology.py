@@ -109,7 +109,7 @@ def topology_of(text: str, source: str) -> Topology:
     if table:
         raise _bad(source, _unknown_key(sorted(table)[0], ("island", "dcn_gbps")))
     if isinstance(tables, dict):
-        raise _bad(source, "[island] is one table; a list of islands is written [[island]], also where there is one")
+        raise _bad(source, "[island] is one table; write [[island]], a list of tables, even for a single island")
     if not isinstance(tables, list) or not tables:
         raise _bad(source, "there is no [[island]] table")
     if any(not isinstance(t, dict) for t in cast("list[Any]", tables)):
@@ -160,16 +160,16 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
 
 
 _ELSEWHERE = {
-    "islands": "each island is a table of its own, [[island]]",
-    "island": "how many there are is written islands=2; [[island]] is a table of a TOML file",
-    "dcn_gbps": "it stands at the top of a TOML file",
-} | {f.name: "it stands in an [[island]] table" for f in fields(Island)}
+    "islands": "write one table [[island]] for each island",
+    "island": "write the number of islands as islands=2; [[island]] is a table of a TOML file",
+    "dcn_gbps": "it belongs at the top of a TOML file",
+} | {f.name: "it belongs in an [[island]] table" for f in fields(Island)}
 
 
 def _unknown_key(key: str, known: Iterable[str]) -> str:
     """Suggests the right spelling of an unknown key, or the table that it belongs to."""
     near = difflib.get_close_matches(key.lower(), known, n=1)
-    advice = f"it is called {near[0]}" if near else f"keys are {', '.join(sorted(known))}"
+    advice = f"did you mean {near[0]}?" if near else f"keys are {', '.join(sorted(known))}"
     return f"unknown key {key!r}: {_ELSEWHERE.get(key, advice)}"
 
 

@@ -155,7 +155,7 @@ def read_tree(text: str) -> Tree:
     except RecursionError:
         raise ValueError(f"a tree of more than {DEEPEST_TREE} levels") from None
     except (KeyError, TypeError, AttributeError):
-        raise ValueError("a tree that is not written as one") from None
+        raise ValueError("a value that does not describe a tree") from None
     if (problem := tree_problem(tree)) is not None:
         raise ValueError(problem)
     return tree
@@ -191,5 +191,5 @@ def _from_json(row: Any, levels: int) -> Tree:
         raise ValueError(f"a tree of more than {DEEPEST_TREE} levels")
     kind, keys, cls = row["kind"], tuple(row.get("keys", ())), row.get("class", "")
     if not (isinstance(kind, str) and isinstance(cls, str) and all(isinstance(k, str | int) for k in keys)):
-        raise ValueError("a tree whose keys are not texts or numbers")
+        raise ValueError("a tree whose keys are not strings or numbers")
     return Tree(kind, tuple(_from_json(c, levels - 1) for c in row["children"]), keys, cls)

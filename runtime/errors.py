@@ -11,10 +11,10 @@ class WrongInput(Diagnostic):
     code: ClassVar[str] = "PWC0501"
     also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "the argument {name} of {program} does not fit"
+    title: ClassVar[str] = "the argument {name} of {program} does not match"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "convert the argument, or compile the program for it"
+    hint: ClassVar[str] = "convert the argument, or compile the program for its shape and element type"
     name: str
     program: str
     have_: str
@@ -26,10 +26,10 @@ class WrongStructure(Diagnostic):
     code: ClassVar[str] = "PWC0502"
     also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "the arguments of {program} have another structure than it was compiled for"
+    title: ClassVar[str] = "the arguments of {program} differ in structure from those that it was compiled for"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "pwc inspect plan.bin shows the signature; call the program itself to compile it again"
+    hint: ClassVar[str] = "pwc inspect plan.bin shows the signature; to change the structure, compile the program again"
     program: str
     have_: str
     rule: str
@@ -39,7 +39,7 @@ class WrongStructure(Diagnostic):
 class NotEnoughDevices(Diagnostic):
     code: ClassVar[str] = "PWC0503"
     exit: ClassVar[Exit] = Exit.CAPACITY
-    title: ClassVar[str] = "the plan {program} does not fit this machine"
+    title: ClassVar[str] = "the plan {program} needs other devices than this machine has"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{needs}"
     hint: ClassVar[str] = "compile for this machine: pwc compile --topology islands=...,devices=..."
@@ -55,8 +55,8 @@ class ComputationFailed(Diagnostic):
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "{computation} failed on {island}"
     have: ClassVar[str] = "{cause}"
-    need: ClassVar[str] = "every computation that a result depends on to succeed"
-    hint: ClassVar[str] = "results that do not depend on it are good; pwc run --reference runs step by step"
+    need: ClassVar[str] = "all computations that a result depends on complete without errors"
+    hint: ClassVar[str] = "results that do not depend on it are valid; call the function with jax.jit alone to compare"
     computation: str
     island: str
     cause: str
@@ -69,8 +69,8 @@ class OutOfDeviceMemory(Diagnostic):
     exit: ClassVar[Exit] = Exit.CAPACITY
     title: ClassVar[str] = "{computation} ran out of memory on {island}"
     have: ClassVar[str] = "{cause}"
-    need: ClassVar[str] = "room for its arguments, results and temporaries, beside all else that uses the device"
-    hint: ClassVar[str] = "smaller shards, or --remat auto; pwc compile --analyze measures temporaries"
+    need: ClassVar[str] = "memory for its arguments, results and temporaries, next to all other buffers"
+    hint: ClassVar[str] = "use smaller shards, or --remat auto; pwc compile --analyze measures temporaries"
     computation: str
     island: str
     cause: str
@@ -90,10 +90,10 @@ def failed_because(name: str, island: str, cause: str, where: Where | None = Non
 class UsedAfterDonation(Diagnostic):
     code: ClassVar[str] = "PWC0207"
     also: ClassVar[tuple[type[Exception], ...]] = (RuntimeError, ValueError)
-    title: ClassVar[str] = "{name} was given away and is used again"
+    title: ClassVar[str] = "{name} was donated and is used again"
     have: ClassVar[str] = "an array that was donated to {taker}{taken_at}"
-    need: ClassVar[str] = "an array that nobody overwrites"
-    hint: ClassVar[str] = "use what the program returned in its place, or leave it out of donate_argnums"
+    need: ClassVar[str] = "an array that no program may overwrite"
+    hint: ClassVar[str] = "use the result that replaced it, or remove it from donate_argnums"
     name: str
     taker: str
     taken_at: str = ""
@@ -104,9 +104,9 @@ class UsedAfterDeletion(Diagnostic):
     code: ClassVar[str] = "PWC0217"
     also: ClassVar[tuple[type[Exception], ...]] = (RuntimeError,)
     title: ClassVar[str] = "{name} was deleted and is used again"
-    have: ClassVar[str] = "an array whose memory was given back by .delete(){deleted_at}"
-    need: ClassVar[str] = "an array that is there"
-    hint: ClassVar[str] = "delete it later, or copy.copy(x) it before: a copy costs nothing, and keeps the memory"
+    have: ClassVar[str] = "an array whose memory was freed by .delete(){deleted_at}"
+    need: ClassVar[str] = "an array that is not deleted"
+    hint: ClassVar[str] = "delete it later; or keep copy.copy(x), which shares the memory and keeps it allocated"
     name: str
     deleted_at: str = ""
 
@@ -114,10 +114,10 @@ class UsedAfterDeletion(Diagnostic):
 @dataclass(frozen=True)
 class GuardedTransfer(Diagnostic):
     code: ClassVar[str] = "PWC0210"
-    title: ClassVar[str] = "the argument {name} of {program} would be copied from {source}"
+    title: ClassVar[str] = "a transfer guard forbids a copy of {name} of {program} from {source}"
     have: ClassVar[str] = "jax.transfer_guard of {level!r}"
-    need: ClassVar[str] = "an argument that is where the program uses it: the result of a program, on the same slice"
-    hint: ClassVar[str] = "with jax.transfer_guard('allow') around what may be copied"
+    need: ClassVar[str] = "an argument on the slice where the program uses it, such as the result of a program"
+    hint: ClassVar[str] = "with jax.transfer_guard('allow'): around the calls that may copy"
     name: str
     program: str
     source: str
@@ -129,10 +129,10 @@ class NotANumber(Diagnostic):
     code: ClassVar[str] = "PWC0211"
     also: ClassVar[tuple[type[Exception], ...]] = (FloatingPointError,)
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "{computation} on {island} made what is not a number"
+    title: ClassVar[str] = "{computation} on {island} produced NaN or infinity"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "numbers: {setting} is on"
-    hint: ClassVar[str] = "no computation before it made any: look at its operations, and at the program's arguments"
+    need: ClassVar[str] = "finite numbers: {setting} is on"
+    hint: ClassVar[str] = "no earlier computation produced any: check its operations, and the arguments"
     computation: str
     island: str
     have_: str
@@ -142,8 +142,8 @@ class NotANumber(Diagnostic):
 @dataclass(frozen=True)
 class NotAnArray(Diagnostic):
     code: ClassVar[str] = "PWC0505"
-    title: ClassVar[str] = "{operation} on a result of a program"
-    have: ClassVar[str] = "a pw.Array: a handle on a sharded buffer that may not be computed yet"
+    title: ClassVar[str] = "{operation} is not possible on a result of a program"
+    have: ClassVar[str] = "a pw.Array: a handle to a sharded buffer that may not be computed yet"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = "pass it to a pw.program as an argument, or convert it as `need` says"
     operation: str
@@ -154,10 +154,10 @@ class NotAnArray(Diagnostic):
 class NeverFits(Diagnostic):
     code: ClassVar[str] = "PWC0506"
     exit: ClassVar[Exit] = Exit.CAPACITY
-    title: ClassVar[str] = "{program} can never run on {island}"
-    have: ClassVar[str] = "{limit} bytes a device"
-    need: ClassVar[str] = "{size} bytes on one device, {more} too many"
-    hint: ClassVar[str] = "smaller shards, or --remat auto; pwc inspect plan.bin --memory shows its buffers"
+    title: ClassVar[str] = "{program} needs more memory than {island} has"
+    have: ClassVar[str] = "{limit} bytes on each device"
+    need: ClassVar[str] = "{size} bytes on one device, {more} more than it has"
+    hint: ClassVar[str] = "use smaller shards, or --remat auto; pwc inspect plan.bin --memory lists buffers"
     program: str
     island: str
     limit: str
@@ -169,10 +169,10 @@ class NeverFits(Diagnostic):
 class MemoryHeld(Diagnostic):
     code: ClassVar[str] = "PWC0507"
     exit: ClassVar[Exit] = Exit.CAPACITY
-    title: ClassVar[str] = "{program} would wait for ever for memory of {island}"
-    have: ClassVar[str] = "{free} free of {limit} a device; arrays of {client} itself hold {held}, nothing is in flight"
+    title: ClassVar[str] = "{program} would wait forever for memory of {island}"
+    have: ClassVar[str] = "{free} of {limit} are free; arrays of {client} hold {held}; no run is in flight"
     need: ClassVar[str] = "{size} more on one device"
-    hint: ClassVar[str] = "drop or donate arrays that are not needed; pw.status() shows them"
+    hint: ClassVar[str] = "delete or donate arrays that you do not need; pw.status() lists them"
     program: str
     island: str
     free: str
@@ -186,12 +186,10 @@ class MemoryHeld(Diagnostic):
 class Hang(Diagnostic):
     code: ClassVar[str] = "PWC0901"
     exit: ClassVar[Exit] = Exit.HANG
-    title: ClassVar[str] = "no progress for {seconds} s, and nothing computes: run {run} of {program} hangs"
+    title: ClassVar[str] = "no progress for {seconds} s, and no device computes: run {run} of {program} hangs"
     have: ClassVar[str] = "{calls}"
-    need: ClassVar[str] = "each device of a gang to reach its collectives (client {client}; {others})"
-    hint: ClassVar[str] = (
-        "its devices are lost: go on from a snapshot, programs are placed anew; PATHWAYS_HANG_TIMEOUT=0 waits for ever"
-    )
+    need: ClassVar[str] = "every device of a gang reaches its collectives (client {client}; {others})"
+    hint: ClassVar[str] = "its devices are lost: continue from a snapshot; PATHWAYS_HANG_TIMEOUT=0 waits forever"
     seconds: str
     program: str
     run: int
@@ -206,10 +204,8 @@ class PerhapsHang(Diagnostic):
     severity: ClassVar[str] = "warning"
     title: ClassVar[str] = "no progress for {seconds} s: run {run} of {program} may hang"
     have: ClassVar[str] = "{calls}"
-    need: ClassVar[str] = "progress, or a proof that nothing computes (client {client}; {others})"
-    hint: ClassVar[str] = (
-        "a long computation is no hang: nothing is done about it; this is said again after twice the time"
-    )
+    need: ClassVar[str] = "progress, or evidence that no device computes (client {client}; {others})"
+    hint: ClassVar[str] = "a long computation is not a hang: nothing is stopped; this warning comes again later"
     seconds: str
     program: str
     run: int
@@ -221,20 +217,20 @@ class PerhapsHang(Diagnostic):
 @dataclass(frozen=True)
 class UnknownCallback(Diagnostic):
     code: ClassVar[str] = "PWC0510"
-    title: ClassVar[str] = "{computation} calls back to a Python process that is not this one"
-    have: ClassVar[str] = "a dump or plan of another process, or a dump whose program is gone"
+    title: ClassVar[str] = "{computation} needs a host callback that this process does not have"
+    have: ClassVar[str] = "a dump or plan of another process, or a dump whose program was deleted"
     need: ClassVar[str] = "the process in which the program was traced"
-    hint: ClassVar[str] = "compile the program from its source, and call it there"
+    hint: ClassVar[str] = "compile the program from its source, and call it in the same process"
     computation: str
 
 
 @dataclass(frozen=True)
 class CalledInside(Diagnostic):
     code: ClassVar[str] = "PWC0511"
-    title: ClassVar[str] = "{program} was called from inside a host callback of {computation}"
-    have: ClassVar[str] = "a run that would wait for the devices that wait for the callback"
-    need: ClassVar[str] = "callbacks that compute on the host"
-    hint: ClassVar[str] = "return the value from the program, and call the other one with it"
+    title: ClassVar[str] = "{program} was called inside a host callback of {computation}"
+    have: ClassVar[str] = "a run that would wait for devices, which wait for the callback"
+    need: ClassVar[str] = "host callbacks that call no program"
+    hint: ClassVar[str] = "return the value from the program, and call the other program with it"
     program: str
     computation: str
 
@@ -244,9 +240,9 @@ class DeviceLost(Diagnostic):
     code: ClassVar[str] = "PWC0512"
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "device {device} of {island} was lost: {reason}"
-    have: ClassVar[str] = "an array with a shard on it"
-    need: ClassVar[str] = "all shards"
-    hint: ClassVar[str] = "go on from the last snapshot (pw.save, pw.restore): programs are placed anew where they fit"
+    have: ClassVar[str] = "an array with a shard on the lost device"
+    need: ClassVar[str] = "all shards of the array"
+    hint: ClassVar[str] = "continue from the last snapshot (pw.restore): programs move to a complete island"
     island: str
     device: int
     reason: str
@@ -256,7 +252,7 @@ class DeviceLost(Diagnostic):
 class CannotReplace(Diagnostic):
     code: ClassVar[str] = "PWC0513"
     exit: ClassVar[Exit] = Exit.CAPACITY
-    title: ClassVar[str] = "{program} cannot be placed anew after the loss of a device of {island}"
+    title: ClassVar[str] = "{program} cannot be placed again after a device of {island} was lost"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{needs}"
     hint: ClassVar[str] = "{advice}"
@@ -273,7 +269,7 @@ class NotYours(Diagnostic):
     title: ClassVar[str] = "{name} belongs to another client"
     have: ClassVar[str] = "an array of {owner}, used by {client}"
     need: ClassVar[str] = "arrays of the client that uses them"
-    hint: ClassVar[str] = "enter the client here, too (with client: ...), or hand over a copy: np.asarray(x)"
+    hint: ClassVar[str] = "enter that client here too (with client: ...), or pass a copy: np.asarray(x)"
     name: str
     owner: str
     client: str
@@ -282,9 +278,9 @@ class NotYours(Diagnostic):
 @dataclass(frozen=True)
 class ClientClosed(Diagnostic):
     code: ClassVar[str] = "PWC0509"
-    title: ClassVar[str] = "the client {client} is gone"
+    title: ClassVar[str] = "the client {client} is closed"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "a client that is there: its arrays are freed when it goes"
+    need: ClassVar[str] = "a client that is open: closing it frees its arrays"
     hint: ClassVar[str] = "read results (np.asarray) before the client's with block ends"
     client: str
     have_: str
@@ -294,9 +290,9 @@ class ClientClosed(Diagnostic):
 class ClientSuspended(Diagnostic):
     code: ClassVar[str] = "PWC0515"
     title: ClassVar[str] = "the client {client} is suspended"
-    have: ClassVar[str] = "arrays that have left device memory"
-    need: ClassVar[str] = "a client that is there"
-    hint: ClassVar[str] = "client.resume() brings them back"
+    have: ClassVar[str] = "arrays that were moved out of device memory"
+    need: ClassVar[str] = "a client that is not suspended"
+    hint: ClassVar[str] = "client.resume() moves them back"
     client: str
 
 
@@ -305,8 +301,8 @@ class TooMuchToFetch(Diagnostic):
     code: ClassVar[str] = "PWC0516"
     exit: ClassVar[Exit] = Exit.CAPACITY
     title: ClassVar[str] = "reading {name} would copy {size} from {island} to the host"
-    have: ClassVar[str] = "a limit of {limit} an array"
-    need: ClassVar[str] = "arrays that fit into the memory of the controller"
+    have: ClassVar[str] = "a limit of {limit} for each array"
+    need: ClassVar[str] = "an array that fits into the memory of this process"
     hint: ClassVar[str] = "reduce or slice it in a program, or raise the limit: {how}"
     name: str
     size: str
@@ -320,8 +316,8 @@ class RunCancelled(Diagnostic):
     code: ClassVar[str] = "PWC0518"
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "run {run} of {program} was cancelled"
-    have: ClassVar[str] = "a result that is not computed any more"
-    need: ClassVar[str] = "a run that ends"
+    have: ClassVar[str] = "a result that will not be computed"
+    need: ClassVar[str] = "a run that completes"
     hint: ClassVar[str] = "call the program again"
     program: str
     run: int
@@ -330,10 +326,10 @@ class RunCancelled(Diagnostic):
 @dataclass(frozen=True)
 class Forked(Diagnostic):
     code: ClassVar[str] = "PWC0520"
-    title: ClassVar[str] = "this process was forked from one that has devices"
-    have: ClassVar[str] = "a copy of a process whose devices and threads stayed behind"
-    need: ClassVar[str] = "a process that makes devices of its own"
-    hint: ClassVar[str] = "multiprocessing.get_context('spawn'), or fork before the first program is called"
+    title: ClassVar[str] = "this process was forked from a process that has devices"
+    have: ClassVar[str] = "a copy of a process without its devices and threads"
+    need: ClassVar[str] = "a process that creates its own devices"
+    hint: ClassVar[str] = "use multiprocessing.get_context('spawn'), or fork before the first program is called"
 
 
 @dataclass(frozen=True)
@@ -341,9 +337,9 @@ class StillRunning(Diagnostic):
     code: ClassVar[str] = "PWC0519"
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "{name} was not computed within {seconds} s"
-    have: ClassVar[str] = "a result of {computation} that is being computed"
+    have: ClassVar[str] = "a result of {computation}, which is still running"
     need: ClassVar[str] = "more time"
-    hint: ClassVar[str] = "wait again: the run goes on; x.cancel() ends a loop on data"
+    hint: ClassVar[str] = "wait again, since the run continues; or x.cancel(), which stops a loop that depends on data"
     name: str
     seconds: str
     computation: str
@@ -367,10 +363,10 @@ class SharedCache(Diagnostic):
     code: ClassVar[str] = "PWC0708"
     severity: ClassVar[str] = "warning"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "the cache {folder} is not used: others may change what is in it"
+    title: ClassVar[str] = "the cache {folder} is not used, because other users could change its files"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "a folder of this user's own, in which no other user may write"
-    hint: ClassVar[str] = "chmod go-w {folder}, or let PATHWAYS_CACHE name another folder"
+    need: ClassVar[str] = "a folder that you own, and no other user can write to"
+    hint: ClassVar[str] = "chmod go-w {folder}, or set PATHWAYS_CACHE to another folder"
     folder: str
     problem: str
 
@@ -378,10 +374,10 @@ class SharedCache(Diagnostic):
 @dataclass(frozen=True)
 class SnapshotGone(Diagnostic):
     code: ClassVar[str] = "PWC0517"
-    title: ClassVar[str] = "{name} did not come back from where it was suspended"
+    title: ClassVar[str] = "{name} cannot be read back after it was suspended"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "the file that suspend wrote, until resume has read it"
-    hint: ClassVar[str] = "a folder that is not cleaned; pw.restore from the last snapshot"
+    need: ClassVar[str] = "the file that suspend() wrote, until resume() has read it"
+    hint: ClassVar[str] = "suspend into a folder that no job cleans; restore the values from your last pw.save"
     name: str
     problem: str
 
@@ -389,10 +385,10 @@ class SnapshotGone(Diagnostic):
 @dataclass(frozen=True)
 class RefusedByXla(Diagnostic):
     code: ClassVar[str] = "PWC0614"
-    title: ClassVar[str] = "XLA does not compile {computation}"
+    title: ClassVar[str] = "XLA cannot compile {computation}"
     have: ClassVar[str] = "{cause}"
     need: ClassVar[str] = "a computation that XLA compiles for {devices} {kind} devices"
-    hint: ClassVar[str] = "run the function with jax.jit alone: what XLA refuses there, it refuses here"
+    hint: ClassVar[str] = "run the function with jax.jit alone: XLA raises the same error"
     computation: str
     cause: str
     devices: int

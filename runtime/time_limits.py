@@ -19,5 +19,5 @@ def time_limit(name: str, default: str, *, may_be_zero: bool = False) -> float:
     with contextlib.suppress(ValueError):
         if (seconds := float(value)) > 0 or (may_be_zero and seconds == 0):
             return seconds
-    rule = "seconds, 0 for ever" if may_be_zero else "seconds, above 0"
+    rule = "seconds, 0 for no limit" if may_be_zero else "seconds, above 0"
     raise PathwaysError(BadSetting(source=name, value=value, rule=rule, example=f"{name}={default}"))

@@ -67,12 +67,12 @@ def read_trace(path: Path) -> list[Recorded]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise _no_trace(path, f"{type(error).__name__}: {error}") from None
     if not runs:
-        raise _no_trace(path, "no computation of a run is in it")
+        raise _no_trace(path, "the file contains no computation of a run")
     return runs
 
 
 def _no_trace(path: Path, problem: str) -> PathwaysError:
-    return PathwaysError(NoTrace(path=str(path), problem=problem, rule="a file that pw.trace has written"))
+    return PathwaysError(NoTrace(path=str(path), problem=problem, rule="a file that pw.trace wrote"))
 
 
 class _Reader:
@@ -145,7 +145,7 @@ def _span(event: dict[str, Any]) -> tuple[float, float]:
     begin = float(event["ts"]) * 1e-6
     end = begin + float(event["dur"]) * 1e-6
     if not (math.isfinite(begin) and begin <= end < math.inf):
-        raise ValueError(f"{event['name']!r} has no times")
+        raise ValueError(f"{event['name']!r} has no valid times")
     return begin, end
 
 

@@ -10,10 +10,10 @@ from pathways.dialect.diagnostics import Diagnostic, Exit
 class UnknownPicture(Diagnostic):
     code: ClassVar[str] = "PWC0820"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{path} names no kind of picture"
+    title: ClassVar[str] = "{path} does not name a kind of drawing"
     have: ClassVar[str] = "the ending {ending!r}"
     need: ClassVar[str] = "one of {known}"
-    hint: ClassVar[str] = ".html is the page with everything; .txt is the schedule as text"
+    hint: ClassVar[str] = ".html is the page with all views; .txt is the schedule as text"
     path: str
     ending: str
     known: str
@@ -26,7 +26,7 @@ class NeedsViz(Diagnostic):
     title: ClassVar[str] = "{what} needs {package}, which is not installed"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "the optional packages for drawings"
-    hint: ClassVar[str] = "pip install 'pathways-mpmd[viz]'; .html, .dot, .json and .txt need nothing more"
+    hint: ClassVar[str] = "pip install 'pathways-mpmd[viz]'; .html, .dot, .json and .txt work without it"
     what: str
     package: str
     problem: str
@@ -36,10 +36,10 @@ class NeedsViz(Diagnostic):
 class NoTrace(Diagnostic):
     code: ClassVar[str] = "PWC0822"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{path} is no trace of a run that can be drawn"
+    title: ClassVar[str] = "{path} is not a trace that can be drawn"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "pwc run plan.bin --trace trace.json writes one; pw.trace('trace.json') in Python"
+    hint: ClassVar[str] = "pwc run plan.bin --trace trace.json writes a trace; in Python, pw.trace('trace.json') does"
     path: str
     problem: str
     rule: str
@@ -49,7 +49,7 @@ class NoTrace(Diagnostic):
 class NothingToDraw(Diagnostic):
     code: ClassVar[str] = "PWC0823"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{path} cannot show what is there"
+    title: ClassVar[str] = "there is nothing to draw in {path}"
     have: ClassVar[str] = "{problem}"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = "{advice}"

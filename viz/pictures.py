@@ -13,9 +13,9 @@ from pathways.viz.actual import Recorded, read_trace
 from pathways.viz.graphs import Graph
 from pathways.viz.picture import Picture
 
-NO_PHASES = "the phases before the plan are not in it: pwc compile --with-phases keeps them"
-TRACE_ALONE = "a trace alone: with its plan there are dataflow, memory and shardings, too"
-BODIES = "what runs in a branch on data is not drawn: which, and how often, is data"
+NO_PHASES = "the plan has no dumps of earlier phases: pwc compile --with-phases keeps them"
+TRACE_ALONE = "only a trace: with its plan, dataflow, memory and shardings are shown, too"
+BODIES = "calls in data-dependent branches are not drawn: the data decide which of them run, and how often"
 
 
 def picture_of_plan(plan: Plan, graphs: Sequence[Graph] = (), runs: Sequence[Recorded] = ()) -> Picture:
@@ -29,7 +29,9 @@ def picture_of_plan(plan: Plan, graphs: Sequence[Graph] = (), runs: Sequence[Rec
     if runs and not named:
         notes.append(f"the trace has runs of {runs[-1].program}, none of {plan.name}")
     elif len(mine) < len(named):
-        notes.append(f"runs of another plan of {plan.name} are in the trace: {len(named) - len(mine)}, not drawn")
+        notes.append(
+            f"{len(named) - len(mine)} runs of the trace are of another plan of {plan.name}, and are not drawn"
+        )
     return Picture(plan.name, plan, graphs, mine, notes)
 
 

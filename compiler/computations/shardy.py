@@ -76,8 +76,8 @@ def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where
         raise PathwaysError(
             Unsupported(
                 what="a computation with shardings on two meshes",
-                have_=f"a mesh {meshes.get(placed.mesh)} beside {axes}",
-                rule="one mesh a computation",
+                have_=f"meshes {meshes.get(placed.mesh)} and {axes}",
+                rule="one mesh per computation",
                 advice="use the same mesh in all shardings of one jit",
                 where=where,
             )

@@ -12,10 +12,10 @@ from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 class RefusedByShardy(Diagnostic):
     code: ClassVar[str] = "PWC0126"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "{program} as {form} is refused by Shardy of jaxlib {version}"
+    title: ClassVar[str] = "Shardy of jaxlib {version} refuses {program} as {form}"
     have: ClassVar[str] = "{message}"
-    need: ClassVar[str] = "a module that Shardy's own verifier and lowering take"
-    hint: ClassVar[str] = "a fault of pwc: please file a bug, with what pwc compile --compile-to schedule prints"
+    need: ClassVar[str] = "a module that Shardy's own verifier and lowering accept"
+    hint: ClassVar[str] = "this is a bug of pwc: please report it with the output of pwc compile --compile-to schedule"
     program: str
     form: str
     version: str
@@ -25,5 +25,5 @@ class RefusedByShardy(Diagnostic):
 @dataclass(frozen=True)
 class NotInShardy(Explained):
     code: ClassVar[str] = "PWC0127"
-    title: ClassVar[str] = "{what} cannot be said in Shardy's MPMD dialect"
+    title: ClassVar[str] = "Shardy's MPMD dialect cannot express {what}"
     what: str

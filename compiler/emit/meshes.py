@@ -67,10 +67,10 @@ def name_meshes(program: ProgramIR, used: Iterable[str]) -> NamedMeshes:
         for device in devices:
             other = taken.setdefault((owner, device), meshes[0])
             if other != meshes[0]:
-                raise _shared(program, other, meshes[0], "some of the same devices")
+                raise _shared(program, other, meshes[0], "they share some devices")
         axes = common_axes([program.mesh(mesh).axes for mesh in meshes])
         if axes is None:
-            raise _shared(program, meshes[0], meshes[-1], "the same devices, divided otherwise")
+            raise _shared(program, meshes[0], meshes[-1], "the same devices, split in incompatible ways")
         home = NamedMesh(meshes[0], axes)
         found |= {mesh: MeshOfOurs(home, spell(program.mesh(mesh).axes, axes)) for mesh in meshes}
     return NamedMeshes({mesh: found[mesh] for mesh in program.meshes if mesh in found})
@@ -116,8 +116,8 @@ def _shared(program: ProgramIR, first: str, second: str, how: str) -> PathwaysEr
         NotInShardy(
             what=f"two meshes on slice {op.sym_name}",
             have_=f"{' and '.join(shown)}: {how}",
-            rule="each device in one mesh: its devices in one order, under axes that all computations there can share",
-            advice="a slice of its own for each, or one mesh for both: jax.device_put moves values between them",
+            rule="one mesh for each device: one order of its devices, and axes that suit all computations on them",
+            advice="one slice for each mesh, or one mesh for both; jax.device_put moves values between slices",
             where=where,
         )
     )

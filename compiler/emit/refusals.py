@@ -17,7 +17,7 @@ def check_sayable(program: ProgramIR) -> None:
     """Raises PWC0127 for control flow on data, Python callbacks and programs that run nothing; PWC0703."""
     if program.phase is not Phase.SCHEDULE:
         raise PathwaysError(
-            WrongPhase(what="Shardy's form", have_phase=program.phase, need_phase=Phase.SCHEDULE),
+            WrongPhase(what="conversion to Shardy's MPMD dialect", have_phase=program.phase, need_phase=Phase.SCHEDULE),
         )
     found = [*_branches(program), *_callbacks(program), *_nothing(program)]
     if found:
@@ -27,10 +27,10 @@ def check_sayable(program: ProgramIR) -> None:
 def _branches(program: ProgramIR) -> Iterator[NotInShardy]:
     for node in program.flow.branches():
         yield NotInShardy(
-            what=f"{node.op.operation.name}, control flow on data over several meshes,",
+            what=f"{node.op.operation.name} (control flow on data over several meshes)",
             have_=f"{name_of(node.op.operation)}, whose bodies run {', '.join(node.op.bodies)}",
             rule="a program in which every run makes the same calls",
-            advice="lax.cond or lax.while_loop inside of one jit; a loop with a known number of turns is written out",
+            advice="lax.cond or lax.while_loop inside of one jit; a loop with a known length is unrolled",
             where=where_of(node.op.operation),
         )
 
@@ -39,10 +39,10 @@ def _callbacks(program: ProgramIR) -> Iterator[NotInShardy]:
     for node in program.flow.calls():
         if read_callbacks(program.computations[node.callee]):
             yield NotInShardy(
-                what="a call back to Python",
-                have_=f"{node.callee}, which calls functions of this process",
+                what="a host callback",
+                have_=f"{node.callee}, which calls Python functions of this process",
                 rule="computations that another process can run",
-                advice="take jax.debug.print, pure_callback and io_callback out of it",
+                advice="remove jax.debug.print, pure_callback and io_callback from it",
                 where=where_of(node.op.operation),
             )
 
@@ -51,7 +51,7 @@ def _nothing(program: ProgramIR) -> Iterator[NotInShardy]:
     if not program.flow.nodes and not any(program.flow.places):
         yield NotInShardy(
             what="a program without computations",
-            have_=f"{program.name}, which returns what it is given",
+            have_=f"{program.name}, which returns its arguments unchanged",
             rule="at least one value on a mesh",
-            advice="run something on a slice",
+            advice="run a computation on a slice",
         )

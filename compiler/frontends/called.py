@@ -12,11 +12,8 @@ from pathways.dialect.host_callbacks import hold, read_callbacks
 from pathways.dialect.ir.program import main_of
 from pathways.dialect.ir.wellformed import check_computation
 from pathways.dialect.mlir import Module, ir, parse, parse_text
-from pathways.dialect.rewrite_locations import rewrite_locations
+from pathways.dialect.rewrite_locations import UNNAMED, rewrite_locations
 from pathways.dialect.sources import Sources
-
-_UNNAMED = "-"
-"""The file name that MLIR gives to text that was not read from a file."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def parse_called(
     try:
         if isinstance(source, str):
             module = parse_text(source, name, context)
-            rewrite_locations(module.operation, lambda file: None if file == _UNNAMED else sources.stored(file))
+            rewrite_locations(module.operation, lambda file: None if file == UNNAMED else sources.stored(file))
         else:
             module = parse(source, context, name)
         module.operation.attributes["sym_name"] = ir.StringAttr.get("computation", context)

@@ -58,8 +58,8 @@ class OrderCalls(Pass):
 def check_orderable(program: ProgramIR, schedule: str) -> None:
     """Raises PWC0404 if a schedule is asked for a program whose order is fixed."""
     if program.ordered and schedule != PROGRAM:
-        have, rule = "a program whose calls have an order, as Shardy's PARTITION leaves it", f"the schedule {PROGRAM}"
-        advice = "hand in the program as it is traced (mpmd.jit(f, config).trace(...)), or after Shardy's phase IMPORT"
+        have, rule = "a program whose call order Shardy's PARTITION has fixed", f"the schedule {PROGRAM}"
+        advice = "pass the traced program, mpmd.jit(f, config).trace(...), or its text after Shardy's phase IMPORT"
         raise PathwaysError(UnsuitableSchedule(schedule=schedule, have_=have, rule=rule, advice=advice))
 
 

@@ -97,7 +97,7 @@ def _make_at(body: ProgramIR, made: Sequence[Placed], line: Any) -> None:
                 results=[flow.values[value].type],
                 mesh=placed.mesh,
                 sharding=(placed,),
-                reason="all bodies leave this result at one place",
+                reason="all bodies return this result on the same mesh and sharding",
             )
             end.operands[i] = moved.results[0]
     body.changed()

@@ -53,7 +53,7 @@ def balanced(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
     order = chain_order(model)
     splits = contiguous_splits(order, model)
     if not splits:
-        raise FreeDevices(topology, model.slices).refuse("as one run of neighbors an island")
+        raise FreeDevices(topology, model.slices).refuse("each island takes one run of consecutive slices")
     costs = {s: model.estimate(islands_of_split(s, order)).cost for s in splits}
     best = min(splits, key=lambda s: (float(f"{costs[s]:.9g}"), s.fill, s.cuts))
     where = islands_of_split(best, order)

@@ -67,7 +67,7 @@ def _as_policy(name: str, found: Any) -> PlacementPolicy:
     try:
         candidate = found() if isinstance(found, type) else found
     except Exception as error:
-        have = f"a class whose making raised {type(error).__name__}: {error}"
+        have = f"a class whose constructor raised {type(error).__name__}: {error}"
         raise _bad(name, have, where_of_exception(error)) from error
     policy: Any = getattr(candidate, "place", candidate)
     if not callable(policy):
@@ -85,7 +85,7 @@ def run_policy(name: str, policy: PlacementPolicy, graph: CallGraph, topology: T
         have = f"{type(error).__name__}: {error}"
         where = where_of_exception(error)
         raise PathwaysError(
-            BadPlacement(policy=name, have_=have, rule="an answer", did="raised an exception", where=where)
+            BadPlacement(policy=name, have_=have, rule="a Placement as result", did="raised an exception", where=where)
         ) from error
     if not isinstance(placement, Placement):
         have = f"a {type(placement).__name__}"

@@ -39,26 +39,26 @@ class LayoutPolicy:
         wanted = [(name, row) for row, names in enumerate(rows) for name in names]
         have = " ".join("/".join(runs[r.symbol][:2]) for r in order)
         if len(wanted) != len(order):
-            raise self._bad(f"{len(wanted)} stages", f"{len(order)}, one a slice: {have}")
+            raise self._bad(f"{len(wanted)} stages", f"{len(order)}, one per slice: {have}")
         for (name, _), request in zip(wanted, order, strict=True):
             if name not in runs[request.symbol]:
-                raise self._bad(f"{name} where {request.symbol} runs {', '.join(runs[request.symbol])}", have)
+                raise self._bad(f"{name} for {request.symbol}, which runs {', '.join(runs[request.symbol])}", have)
         free = FreeDevices(topology, model.slices)
         bindings: dict[str, Binding] = {}
         reasons: dict[str, str] = {}
         for (name, row), request in zip(wanted, order, strict=True):
             island = topology.islands[row]
             if request.bound is None and (not request.fits(island) or free.count(island.name) < request.devices):
-                raise free.refuse(f"as the layout says: {request.symbol} ({name}) on {island.name}")
+                raise free.refuse(f"the layout puts {request.symbol} ({name}) on {island.name}")
             bindings[request.symbol] = request.bound or free.take(request, island.name)
-            reasons[request.symbol] = f"the layout says so: {name} in part {row + 1} of {len(rows)}"
+            reasons[request.symbol] = f"set by the layout: {name} in part {row + 1} of {len(rows)}"
         for request in model.slices:  # slices without calls are not stages, so the text does not name them
             if request.symbol not in bindings:
                 island = next((i.name for i in topology.islands if free.count(i.name) >= request.devices), None)
                 if island is None:
                     raise free.refuse()
                 bindings[request.symbol] = request.bound or free.take(request, island)
-                reasons[request.symbol] = "runs nothing: the first island with room"
+                reasons[request.symbol] = "has no calls: the first island with room"
         return Placement(bindings, reasons)
 
     def _bad(self, have: str, rule: str) -> PathwaysError:
@@ -83,7 +83,7 @@ def parse_layout(text: str) -> list[list[str]]:
         for item in part.replace("+", " ").split():
             match = _ITEM.match(item)
             if match is None:
-                raise PathwaysError(BadLayout(layout=text, have_=item, rule="NAME or NAME*COUNT, islands apart by |"))
+                raise PathwaysError(BadLayout(layout=text, have_=item, rule="NAME or NAME*COUNT, islands split by |"))
             row += [match[1]] * int(match[2] or 1)
         rows.append(row)
     return rows

@@ -37,7 +37,7 @@ def min_cut(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
     for symbol, island in best.items():
         kept = sum(n for pair, n in model.traffic.items() if symbol in pair and best[pair[0]] == best[pair[1]])
         out = sum(n for pair, n in model.traffic.items() if symbol in pair and best[pair[0]] != best[pair[1]])
-        reasons[symbol] = f"keeps {kept:,} bytes inside {island}, {out:,} cross; {total:,} cross in all"
+        reasons[symbol] = f"keeps {kept:,} bytes inside {island}, {out:,} go to other islands; {total:,} in all"
     return Placement(bindings, reasons)
 
 

@@ -174,7 +174,7 @@ def check_placement(policy: str, placement: Placement, slices: Iterable[SliceReq
     broken: list[Diagnostic] = []
     for number, request in enumerate(requested, 1):
         for have, rule in _broken(request, placement, topology, taken):
-            decision = f"{have}; decision {number} of {len(requested)}"
+            decision = f"{have} (slice {number} of {len(requested)})"
             broken.append(BadPlacement(policy=policy, have_=decision, rule=rule, where=request.where))
     if broken:
         raise PathwaysError(*broken)
@@ -201,11 +201,11 @@ def _broken(
     if request.pin not in (None, island.name):
         yield f"{request.symbol} on {island.name}", f"the island it is pinned to: {request.pin}"
     if request.bound is not None and binding != request.bound:
-        yield f"{request.symbol} on {binding}", f"{request.bound}: the slice is bound already"
+        yield f"{request.symbol} on {binding}", f"{request.bound}, where an earlier program bound it"
     near = placement.bindings.get(request.near) if request.near else None
     if near is not None and near.island != binding.island:
         yield f"{request.symbol} on {binding.island}", f"the island of {request.near}: {near.island}"
     for device in binding.devices:
         other = taken.setdefault((binding.island, device), request.symbol)
         if other != request.symbol:
-            yield f"{binding.island} device {device} for {other} and {request.symbol}", "disjoint devices"
+            yield f"{other} and {request.symbol} on device {device} of {binding.island}", "disjoint devices"

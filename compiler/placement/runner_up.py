@@ -24,7 +24,7 @@ def runners_up(
     where = {s: b.island for s, b in placement.bindings.items()}
     size = len(model.slices) * len(topology.islands) * max(len(model.calls), 1)
     if limit is not None and size > limit:
-        return dict.fromkeys(where, f"not estimated for {len(model.calls)} calls; --explain does it")
+        return dict.fromkeys(where, f"not estimated for {len(model.calls)} calls; --explain estimates it")
     chosen = model.estimate(where).cost
     found: dict[str, str] = {}
     for request in model.slices:
@@ -47,7 +47,7 @@ def _held(request: SliceRequest, model: CostModel) -> str:
     if request.bound is not None:
         return "an earlier program of the process bound it"
     together = request.near or next((r.symbol for r in model.slices if r.near == request.symbol), None)
-    return "" if together is None else f"the user keeps it with {together}"
+    return "" if together is None else f"the user puts it on the island of {together}"
 
 
 def _changes(request: SliceRequest, model: CostModel, placement: Placement) -> Iterator[tuple[dict[str, str], str]]:

@@ -74,5 +74,5 @@ def _reason(request: SliceRequest, load: float, candidates: int, tight: bool) ->
     if candidates == 1:
         return "the only island with room for it"
     if tight:
-        return f"leaves least room of {candidates} islands, so that all slices fit"
-    return f"least taken of {candidates} islands ({load:.0%})"
+        return f"leaves the least room of {candidates} islands, so that all slices fit"
+    return f"least loaded of {candidates} islands ({load:.0%})"

@@ -171,19 +171,19 @@ def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str
         if action == other:
             continue
         stands = before.get(action) == other
-        why = f"stands behind {other} in row {row_of[action]}" if stands else f"needs what {other} makes"
+        why = f"comes after {other} in row {row_of[action]}" if stands else f"needs a result of {other}"
         op = program.flow.nodes[node].op
         where = where_of(op.operation)
         line = f" ({where.at})" if where else ""
         shown.append((f"{action} {pw.shown_name(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
     drawn = [f"{'-> ' if i else '   '}{what}: {why}" for i, (what, why, _) in enumerate(shown)]
     drawn.append(f"-> {shown[0][0]}")
-    behind = next((i for i, (_, why, _) in enumerate(shown) if why.startswith("stands behind")), 0)
+    behind = next((i for i, (_, why, _) in enumerate(shown) if why.startswith("comes after")), 0)
     action = action_of[shown[behind][2]]
     node = program.flow.nodes[shown[0][2]]
-    advice = f"move {action} forward in row {row_of[action]}"
+    advice = f"move {action} to the left in row {row_of[action]}"
     if schedule in SCHEDULES and schedule != "gpipe":  # every backward pass needs sums over all microbatches
-        advice = "--schedule gpipe; or pw.pipeline(mixes='allow'), where each microbatch has sums of its own"
+        advice = "--schedule gpipe; or pw.pipeline(mixes='allow'), which gives each microbatch its own sums"
     return PathwaysError(
         ScheduleCycle(
             schedule=schedule,

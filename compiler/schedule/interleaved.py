@@ -16,13 +16,15 @@ def interleaved(pipeline: Pipeline) -> Table:
         return one_f_one_b(pipeline)
     if pipeline.rows != tuple(s % ranks for s in range(pipeline.stages)) or pipeline.stages % ranks:
         have = f"stages 0 to {pipeline.stages - 1} on slices {', '.join(pipeline.slices[r] for r in pipeline.rows)}"
-        need = f"stage s on slice s mod {ranks}, as many stages on each"
-        refuse("interleaved", have, need, "put stages on slices in turn, or use --schedule gpipe")
+        need = f"stage s on slice s mod {ranks}, the same number of stages on each slice"
+        refuse("interleaved", have, need, "repeat the list of slices (slices * 2), or use --schedule gpipe")
     chunks = pipeline.stages // ranks
     rounds = max(1, count // ranks)
     if count % rounds:
-        have, need = f"{count} microbatches, {ranks} slices", f"microbatches that are a multiple of {rounds} rounds"
-        refuse("interleaved", have, need, f"{count - count % rounds} or {count + rounds - count % rounds} microbatches")
+        less = count - count % rounds
+        more = min(less + rounds, ranks * (rounds + 1))  # the number of rounds may grow with the microbatches
+        have, need = f"{count} microbatches, {ranks} slices", f"a multiple of {rounds} microbatches"
+        refuse("interleaved", have, need, f"{less} or {more} microbatches")
     return pipeline.table(_row(rank, ranks, chunks, count, count // rounds) for rank in range(ranks))
 
 

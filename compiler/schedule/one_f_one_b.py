@@ -8,7 +8,7 @@ from pathways.dialect.call_labels import Action
 
 def one_f_one_b(pipeline: Pipeline) -> Table:
     """Orders forward actions until the pipeline is full, then one backward for every forward."""
-    one_stage_a_slice("1f1b", pipeline, "--schedule interleaved is 1F1B for several stages a slice")
+    one_stage_a_slice("1f1b", pipeline, "--schedule interleaved is 1F1B for several stages per slice")
     rows: list[list[Action]] = []
     count = pipeline.microbatches
     for stage in range(pipeline.stages):

@@ -84,4 +84,4 @@ def one_stage_a_slice(schedule: str, pipeline: Pipeline, advice: str) -> None:
     """Raises PWC0404 if a slice has several stages."""
     if pipeline.rows != tuple(range(pipeline.stages)):
         shown = ", ".join(f"{s}: {len(pipeline.stages_of(i))} stages" for i, s in enumerate(pipeline.slices))
-        refuse(schedule, shown, "one stage a slice", advice)
+        refuse(schedule, shown, "one stage per slice", advice)

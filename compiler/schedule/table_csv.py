@@ -23,7 +23,7 @@ def read_rows(path: Path) -> list[list[Action]]:
             rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         problem = getattr(error, "strerror", None) or str(error)
-        raise PathwaysError(BadTable(path=str(path), have_=problem, rule="a CSV file, one row a slice")) from None
+        raise PathwaysError(BadTable(path=str(path), have_=problem, rule="a CSV file, one row per slice")) from None
     found: list[list[Action]] = []
     bad: list[BadTable] = []
     for line, cells in enumerate(rows, 1):
@@ -57,14 +57,14 @@ def check_rows(rows: list[list[Action]], pipeline: Pipeline, path: str) -> Table
         bad.append(BadTable(path=path, have_=have, rule=rule, where=where))
 
     if len(rows) != len(pipeline.slices):
-        wrong(f"{len(rows)} rows", f"one row a slice: {', '.join(pipeline.slices)}")
+        wrong(f"{len(rows)} rows", f"one row per slice: {', '.join(pipeline.slices)}")
     seen: dict[Action, int] = {}
     for line, row in enumerate(rows, 1):
         for wanted in row:
             parts = pipeline.parts(wanted) or [wanted]
             for action in parts:
                 if action in seen:
-                    wrong(f"{action} twice, in rows {seen[action]} and {line}", "every action once", line)
+                    wrong(f"{action} twice, in rows {seen[action]} and {line}", "every action exactly once", line)
                 seen.setdefault(action, line)
             if not _exists(wanted, pipeline):
                 wrong(f"{wanted}", _rule(pipeline), line)
@@ -78,7 +78,7 @@ def check_rows(rows: list[list[Action]], pipeline: Pipeline, path: str) -> Table
     missing = sorted(pipeline.calls.keys() - seen.keys())
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        wrong(f"{len(missing)} actions are missing: {shown}", "every action once")
+        wrong(f"missing actions ({len(missing)}): {shown}", "every action exactly once")
     if bad:
         raise PathwaysError(*bad)
     return pipeline.table(rows)
@@ -97,7 +97,7 @@ def _rule(pipeline: Pipeline) -> str:
     kinds = "".join(dict.fromkeys(a.kind for a in sorted(pipeline.calls, key=lambda a: "FBIW".index(a.kind))))
     return (
         f"stages 0 to {pipeline.stages - 1}, microbatches 0 to {pipeline.microbatches - 1}, "
-        f"{' and '.join(kinds)}, as the program has them"
+        f"{' and '.join(kinds)}, the actions of the program"
     )
 
 

@@ -13,7 +13,7 @@ from pathways.dialect.call_labels import Action
 
 def zero_bubble(pipeline: Pipeline) -> Table:
     """Orders 1F1B with backward in two parts, weight gradients in the gaps (H1)."""
-    one_stage_a_slice("zero-bubble", pipeline, "use --schedule interleaved")
+    one_stage_a_slice("zero-bubble", pipeline, "--schedule interleaved, or one slice for each stage")
     return pipeline.table(_play(pipeline.stages, pipeline.microbatches))
 
 

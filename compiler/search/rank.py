@@ -113,10 +113,10 @@ class Ranker:
     machine: Machines
     batch: int
     memory: Dropped = field(default_factory=lambda: Dropped("do not fit the memory of a device"))
-    spans: Dropped = field(default_factory=lambda: Dropped("have slices on several islands, which a slice cannot be"))
-    slower: Dropped = field(default_factory=lambda: Dropped("are slower than all that is shown"))
-    short: Dropped = field(default_factory=lambda: Dropped("have more stages than the loss has places to cut at"))
-    others: Dropped = field(default_factory=lambda: Dropped("have the split of a row, and are slower than it"))
+    spans: Dropped = field(default_factory=lambda: Dropped("need a slice with more devices than an island has"))
+    slower: Dropped = field(default_factory=lambda: Dropped("are slower than all rows shown"))
+    short: Dropped = field(default_factory=lambda: Dropped("have more stages than the loss has operations to cut at"))
+    others: Dropped = field(default_factory=lambda: Dropped("have the same split as a row, and are slower"))
     _cuts: CutCache = field(default_factory=CutCache)
     _best: dict[tuple[int, int, int], Row] = field(default_factory=dict[tuple[int, int, int], Row])
 
@@ -162,7 +162,7 @@ class Ranker:
             costs = again_where_full(costs, choice, self.machine.states, limits)
             over = self._excess(costs, choice, limits)
             if over > 1 and self._mean_excess(costs, choice, limits) > 1:
-                self.memory.add(over, f"{in_words(choice)}: {over:.2f} times what there is")
+                self.memory.add(over, f"{in_words(choice)}: {over:.2f} times the memory of a device")
                 continue
             yield _Costed(choice, places, costs, limits, least_seconds(costs, choice), over > 1)
 
@@ -178,7 +178,7 @@ class Ranker:
             found = self._fitting(one)
             if found is None:
                 over = self._excess(one.costs, one.choice, one.limits)
-                self.memory.add(over, f"{in_words(one.choice)}: {over:.2f} times what there is")
+                self.memory.add(over, f"{in_words(one.choice)}: {over:.2f} times the memory of a device")
                 return
             one = found
         taken = replace(one.choice, remat="auto" if any(c.again for c in one.costs) else "no")

@@ -17,14 +17,14 @@ def broken_bodies(computation: Operation) -> Iterator[tuple[Operation, str, str]
     for name, function in functions.items():
         if (count := len(function.regions[0].blocks)) != 1:
             found = True
-            yield function, f"@{name} has {count} blocks", "a body of one block: control flow is that of StableHLO"
+            yield function, f"@{name} has {count} blocks", "a body of one block: use the control flow of StableHLO"
     if found:
         return
     try:
         TopologicalSorter({name: functions_called_by(f) for name, f in functions.items()}).prepare()
     except CycleError as error:
         circle = error.args[1]
-        yield functions[circle[0]], f"@{circle[0]} calls itself", "functions that end, loops are stablehlo.while"
+        yield functions[circle[0]], f"@{circle[0]} calls itself", "no recursion; loops are stablehlo.while"
 
 
 def functions_called_by(function: Operation) -> list[str]:

@@ -172,7 +172,7 @@ class PwOp(ir.OpView):
             ("regions", self.regions_, len(op.regions)),
         ):
             if arity.count is not None and have != arity.count:
-                found.append(f"has {have} {what}, its declaration says {arity.count}")
+                found.append(f"has {have} {what} in place of {arity.count}")
         attributes, known = op.attributes, 0
         for name, field in declared.items():
             if name not in attributes:

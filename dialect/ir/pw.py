@@ -92,16 +92,16 @@ class SliceOp(PwOp):
 
     OPERATION_NAME = "pw.slice"
     sym_name = Field(STRING, "the symbol")
-    devices = Field(INTEGER, "how many devices")
-    prefer = OptionalField(STRING, "the platform the user would like; replaced by what is there")
+    devices = Field(INTEGER, "the number of devices")
+    prefer = OptionalField(STRING, "the platform that the user prefers; others are used if it is missing")
     kind = OptionalField(STRING, "the device kind it must have")
     near = OptionalField(SYMBOL, "another slice that must be on the same island")
     pin = OptionalField(STRING, "the name of the island it must be on")
     shape = OptionalField(INTEGERS, "the 2-D or 3-D arrangement the user asked for")
-    island = OptionalField(SYMBOL, "where it is bound (from place)")
+    island = OptionalField(SYMBOL, "the island it is bound to (from place)")
     device_ids = OptionalField(DEVICES, "the devices of the island it is bound to, in order (from place)")
-    reason = OptionalField(STRING, "what decided the binding (from place)")
-    runner_up = OptionalField(STRING, "the best other binding, and what it would have cost (from place)")
+    reason = OptionalField(STRING, "the reason for the binding (from place)")
+    runner_up = OptionalField(STRING, "the best other binding, and its cost (from place)")
 
 
 class MeshOp(PwOp):
@@ -119,9 +119,9 @@ class IslandOp(PwOp):
 
     OPERATION_NAME = "pw.island"
     name = Field(STRING, "the name the topology gives it; may be equal to a symbol")
-    hosts = Field(INTEGER, "how many hosts")
-    devices = Field(INTEGER, "how many devices a host")
-    kind = Field(STRING, "the device kind, or any")
+    hosts = Field(INTEGER, "the number of hosts")
+    devices = Field(INTEGER, "the number of devices per host")
+    kind = Field(STRING, "the device kind, or `any`")
     memory = OptionalField(INTEGER, "bytes a device; absent: not checked")
     flops = OptionalField(NUMBER, "flop/s a device")
     ici_gbps = OptionalField(NUMBER, "GB/s between devices of the island")
@@ -135,16 +135,16 @@ class CallOp(PwOp):
     results_ = ANY
     callee = Field(SYMBOL, "the nested module")
     mesh = Field(SYMBOL, "the mesh it runs on")
-    gathered = OptionalField(FLAG, "made of loose operations; its place was chosen by its data, not by the user")
+    gathered = OptionalField(FLAG, "made of operations outside of placed calls; its data chose its mesh, not the user")
     in_shardings = OptionalField(SHARDINGS, "the sharding each operand must have (from shard)")
     out_shardings = OptionalField(SHARDINGS, "the sharding of each result (from shard)")
-    island = OptionalField(SYMBOL, "where it runs (from place)")
-    action = OptionalField(STRING, "what it is of a pipeline: stage, F, B, I or W, microbatch (2F3)")
+    island = OptionalField(SYMBOL, "the island it runs on (from place)")
+    action = OptionalField(STRING, "its place in a pipeline: stage, F, B, I or W, microbatch (2F3)")
     dispatch = OptionalField(STRING, "parallel or sequential (from schedule)")
     step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
-    parts = OptionalField(STRINGS, "the calls it was merged of: action, name and line of each (from schedule)")
-    made_by = OptionalField(INTEGERS, "for each result the part that makes it (from schedule)")
-    again = OptionalField(FLAG, "computes once more what was dropped to save memory (from schedule)")
+    parts = OptionalField(STRINGS, "the calls that were merged into it: action, name and line of each (from schedule)")
+    made_by = OptionalField(INTEGERS, "for each result, the index of the part that computes it (from schedule)")
+    again = OptionalField(FLAG, "computes again values that were dropped to save memory (from schedule)")
 
 
 class TransferOp(PwOp):
@@ -160,7 +160,7 @@ class TransferOp(PwOp):
     route = OptionalField(STRING, "local (same devices), ici (same island) or dcn (from transfer)")
     bytes = OptionalField(INTEGER, "bytes that change device (from transfer)")
     reason = OptionalField(STRING, "why it is needed (from transfer)")
-    runner_up = OptionalField(STRING, "what else would have done, and its cost (from transfer)")
+    runner_up = OptionalField(STRING, "the best alternative, and its cost (from transfer)")
     step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
 
 
@@ -173,7 +173,7 @@ class ControlFlowOp(PwOp):
     meshes = Field(SYMBOLS, "the mesh on which each result lives")
     in_shardings = OptionalField(SHARDINGS, "the sharding each operand must have (from shard)")
     out_shardings = OptionalField(SHARDINGS, "the sharding of each result (from shard)")
-    dispatch = OptionalField(STRING, "sequential: only what takes its results waits for it (from schedule)")
+    dispatch = OptionalField(STRING, "sequential: only ops that read its results wait for it (from schedule)")
     step = OptionalField(INTEGER, "its position in the order of the program (from schedule)")
 
 
@@ -203,15 +203,15 @@ class BuffersOp(PwOp):
     """Buffers of an island that are born together: slots, sizes, a birth, and the last use of each."""
 
     OPERATION_NAME = "pw.buffers"
-    slot = Field(INTEGER, "the first one's index in the slot table; the others follow")
+    slot = Field(INTEGER, "the index of the first buffer in the slot table; the others follow")
     name = Field(STRING, "the user's name of the value, or the call that makes them")
     role = Field(STRING, "input, constant, copy (moved there) or value")
-    owner = Field(STRING, "whom the memory is counted to: an argument, activations of microbatch 3, ...")
+    owner = Field(STRING, "the owner in memory reports: an argument, activations of microbatch 3, ...")
     types = Field(TYPES, "the global types")
     shards = Field(TYPES, "the types on one device")
     sharding = Field(SHARDINGS, "one entry each")
     bytes = Field(INTEGERS, "bytes on one device")
-    birth = Field(INTEGER, "the step that makes them; -1: there before the first")
+    birth = Field(INTEGER, "the step that writes them; -1: written before the first step")
     deaths = Field(INTEGERS, "the last use of each; -1: kept")
 
 
@@ -226,8 +226,8 @@ class RunOp(PwOp):
     outputs = Field(INTEGERS, "slots written")
     donated = Field(INTEGERS, "positions in `inputs` whose buffers the computation overwrites")
     temporaries = OptionalField(INTEGER, "bytes on one device that the executable needs while it runs")
-    action = OptionalField(STRING, "what it is of a pipeline: stage, F, B, I or W, microbatch (2F3)")
-    parts = OptionalField(STRINGS, "the calls it was merged of: action, name and line of each")
+    action = OptionalField(STRING, "its place in a pipeline: stage, F, B, I or W, microbatch (2F3)")
+    parts = OptionalField(STRINGS, "the calls that were merged into it: action, name and line of each")
 
 
 class SendOp(PwOp):
@@ -246,7 +246,7 @@ class RecvOp(PwOp):
     OPERATION_NAME = "pw.recv"
     step = Field(INTEGER, "its position in the order of the program")
     channel = Field(INTEGER, "the channel of the matching pw.send")
-    slot = Field(INTEGER, "the buffer made")
+    slot = Field(INTEGER, "the buffer written")
     source = Field(SYMBOL, "the other island")
 
 
@@ -256,7 +256,7 @@ class CopyOp(PwOp):
     OPERATION_NAME = "pw.copy"
     step = Field(INTEGER, "its position in the order of the program")
     source = Field(INTEGER, "the buffer read")
-    target = Field(INTEGER, "the buffer made")
+    target = Field(INTEGER, "the buffer written")
 
 
 class BranchOp(PwOp):
@@ -267,12 +267,12 @@ class BranchOp(PwOp):
     kind = Field(STRING, "cond or while")
     bodies = Field(SYMBOLS, "the bodies, as of pw.cond and pw.while")
     inputs = Field(INTEGERS, "slots of this island that are read")
-    taken = Field(INTEGERS, "which operands those are; operand 0 of a cond is awaited")
+    taken = Field(INTEGERS, "the operand number of each; the controller waits for operand 0 of a cond")
     outputs = Field(INTEGERS, "slots of this island that are written")
-    made = Field(INTEGERS, "which results those are")
+    made = Field(INTEGERS, "the result number of each")
     donated = Field(INTEGERS, "positions in `inputs` whose buffers the loop overwrites")
     meshes = Field(SYMBOLS, "meshes with all devices of this island that bodies work on")
-    temporaries = OptionalField(INTEGER, "bytes on one device that the fullest body needs beside inputs and outputs")
+    temporaries = OptionalField(INTEGER, "bytes on one device that the largest body needs besides inputs and outputs")
 
 
 class FreeOp(PwOp):

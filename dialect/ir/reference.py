@@ -10,9 +10,8 @@ from pathways.dialect.ir.pw import OPS
 _HEAD = """# The pw dialect
 
 Made by `make reference` from `dialect/ir/pw.py`; do not edit. One module holds a program in every phase: `trace`,
-`shard`, `place`, `transfer`, `schedule`, `plan` (its attribute `pw.phase`). Each distinct computation stands once, as
-a nested module of StableHLO with Shardy shardings. An attribute without a mark must be there; `?` marks one that may
-be absent.
+`shard`, `place`, `transfer`, `schedule`, `plan` (its attribute `pw.phase`). Each distinct computation is one nested
+module of StableHLO with Shardy shardings. Attributes marked with `?` are optional; all others are required.
 """
 
 

@@ -82,7 +82,7 @@ def _check_valid(program: ProgramIR) -> None:
 
 def _one_program(program: ProgramIR) -> Iterator[Broken]:
     if not program.has_program:
-        yield program.module.operation, "has no function marked pw.program", "one program a module"
+        yield program.module.operation, "has no function marked pw.program", "one program per module"
 
 
 def _counts(program: ProgramIR) -> Iterator[Broken]:
@@ -103,7 +103,7 @@ def _symbols(program: ProgramIR) -> Iterator[Broken]:
         count = program.slices[op.slice].devices
         if size != len(op.devices) or len(set(op.devices)) != size:
             have = f"has axes of {size} devices and {len(op.devices)} devices"
-            yield op.operation, have, "as many different devices as the axes span"
+            yield op.operation, have, "different devices, as many as the product of the axis sizes"
         elif not 0 <= min(op.devices) <= max(op.devices) < count:
             have = f"names devices {write_ranges(op.devices)} of a slice of {count}"
             yield op.operation, have, f"positions 0 to {count - 1}"
@@ -119,13 +119,13 @@ def _calls(program: ProgramIR) -> Iterator[Broken]:
     types = flow.types
     for node in flow.nodes:
         if node.is_transfer and types[node.operands[0]] != types[node.results[0]]:
-            have = f"makes {types[node.results[0]]} of {types[node.operands[0]]}"
+            have = f"returns {types[node.results[0]]} for {types[node.operands[0]]}"
             yield node.op.operation, have, "a result of its operand's type"
     for node in flow.calls():
         if node.callee not in signatures:
             if node.callee not in program.computations:
                 rule = "a nested module that no other function calls"
-                yield node.op.operation, f"calls @{node.callee}, which is not there", rule
+                yield node.op.operation, f"calls @{node.callee}, which does not exist", rule
                 continue
             type_ = main_of(program.computations[node.callee]).type
             signatures[node.callee] = [from_mlir(t) for t in type_.inputs], [from_mlir(t) for t in type_.results]
@@ -154,15 +154,15 @@ def _actions(program: ProgramIR) -> Iterator[Broken]:
                 yield (
                     call.operation,
                     f"puts stage {action.stage} on @{home}",
-                    f"@{homes[action.stage]}, as another call",
+                    f"@{homes[action.stage]}, as in another call of the stage",
                 )
     if program.phase.reached(Phase.SCHEDULE):  # merged calls have several actions
         return
     for what in ("stage", "microbatch"):
         numbers = {getattr(action, what): call for action, call in found.items()}
         if numbers and max(numbers) >= len(numbers):
-            rule = f"each {what} from 0 to the last"
-            yield numbers[max(numbers)].operation, f"is of {what} {max(numbers)} of {len(numbers)}", rule
+            rule = f"calls of every {what} from 0 to the last"
+            yield numbers[max(numbers)].operation, f"is of {what} {max(numbers)}, and there are {len(numbers)}", rule
 
 
 def _branches(program: ProgramIR) -> Iterator[Broken]:
@@ -186,9 +186,9 @@ def _body_types(program: ProgramIR, node: Node) -> Iterator[Broken]:
     taken = [types[v] for v in (node.operands[1:] if isinstance(op, pw.CondOp) else node.operands)]
     made = [types[v] for v in node.results]
     if isinstance(op, pw.WhileOp) and taken[len(taken) - len(made) :] != made:
-        yield op.operation, "makes other types than it carries", "as many results as operands carried, of equal types"
+        yield op.operation, "returns other types than it carries", "results with the types of the carried operands"
     if isinstance(op, pw.CondOp) and types[node.operands[0]] != ArrayType((), "int32"):
-        yield op.operation, f"is decided by {types[node.operands[0]]}", "int32[]: the number of a body"
+        yield op.operation, f"has a condition of type {types[node.operands[0]]}", "int32[]: the index of a body"
     for number, body in enumerate(program.bodies_of(op)):
         flow = body.flow
         want = [ArrayType((), "bool")] if isinstance(op, pw.WhileOp) and number == 0 else made
@@ -221,7 +221,7 @@ def _pieces(program: ProgramIR) -> Iterator[Broken]:
     for side in sides:
         held = [(a.piece, flow.types[v].shape, (flow.types[v].dtype, a.dtype, a.weak, a.donate)) for a, v in side]
         if (problem := piece_problem(held)) is not None:
-            yield program.func.operation, f"has {problem}", "pieces of one array, each behind the one before it"
+            yield program.func.operation, f"has {problem}", "consecutive pieces of one array"
 
 
 def _branch_places(program: ProgramIR) -> Iterator[Broken]:
@@ -237,17 +237,17 @@ def _body_places(program: ProgramIR, node: Node) -> Iterator[Broken]:
     skip = 1 if isinstance(op, pw.CondOp) else 0
     carried = op.in_shardings[len(node.operands) - len(node.results) :]
     if isinstance(op, pw.WhileOp) and carried != op.out_shardings:
-        yield op.operation, "carries values to other places", "results that lie where the operands do"
+        yield op.operation, "carries values to other places", "results with the meshes and shardings of the operands"
     for number, body in enumerate(program.bodies_of(op)):
         places, flow = [a.sharding for a in body.arguments if not a.is_constant], body.flow
         for value, placed, there in zip(node.operands[skip:], op.in_shardings[skip:], places, strict=True):
             if there is not None and not same_place(program, types[value], placed, there):
-                yield op.operation, f"hands @{body.name} a value elsewhere than it takes it", "equal places"
+                yield op.operation, f"passes @{body.name} a value from another place", "the place that the body takes"
         if isinstance(op, pw.WhileOp) and number == 0:
             continue
         for value, placed in zip(flow.returned, op.out_shardings, strict=True):
             if not same_place(program, flow.types[value], flow.place(value), placed):
-                yield op.operation, f"takes from @{body.name} a value elsewhere than it makes it", "equal places"
+                yield op.operation, f"takes a result of @{body.name} in another place", "its place in the body"
 
 
 def _bindings(program: ProgramIR) -> Iterator[Broken]:
@@ -276,7 +276,7 @@ def _bindings(program: ProgramIR) -> Iterator[Broken]:
     for call in program.calls():
         owner = program.slices[program.slice_of(call.mesh)]
         if call.island != owner.island:
-            yield call.operation, f"is on @{call.island}, its slice on @{owner.island}", "the island of its slice"
+            yield call.operation, f"is on @{call.island}, its slice is on @{owner.island}", "the island of its slice"
 
 
 def _movement(program: ProgramIR) -> Iterator[Broken]:
@@ -285,14 +285,14 @@ def _movement(program: ProgramIR) -> Iterator[Broken]:
     for number, argument in enumerate(program.arguments):
         if argument.is_constant and argument.mesh is None:
             name = argument.shown(number)
-            yield program.func.operation, f"keeps {name}, which nothing uses", "no constant without a mesh"
+            yield program.func.operation, f"keeps the constant {name}, which is not used", "no constant without a mesh"
     for node in flow.nodes:
         op = node.op
         if node.is_transfer:
             if op.route is None or op.bytes is None or op.source is None:
                 yield op.operation, "does not state its route, bytes and source", "all three from phase transfer on"
             elif op.source[0] != places[node.operands[0]]:
-                yield op.operation, "states another source than its operand's place", "the operand's mesh and sharding"
+                yield op.operation, "states a wrong source", "the mesh and sharding of its operand"
             continue
         shardings = op.in_shardings or ()
         if tuple(map(places.__getitem__, node.operands)) == shardings:
@@ -312,8 +312,8 @@ def _order(program: ProgramIR) -> Iterator[Broken]:
             yield node.op.operation, "has no step", "a step for every call and transfer from phase schedule on"
             continue
         if step <= last:
-            rule = "steps that grow in the order of the program, which is the order of the work"
-            yield node.op.operation, f"has step {step} behind step {last}", rule
+            rule = "steps that increase in program order, which is the order of execution"
+            yield node.op.operation, f"has step {step} after step {last}", rule
         last = max(last, step)
 
 

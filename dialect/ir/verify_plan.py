@@ -28,7 +28,7 @@ def check_plans(program: ProgramIR) -> Iterator[Broken]:
         for op in operations:
             if isinstance(op, pw.BuffersOp):
                 if op.slot != declared:
-                    yield op.operation, f"begins at slot {op.slot}", f"slot {declared}: buffers follow each other"
+                    yield op.operation, f"begins at slot {op.slot}", f"slot {declared}: buffers have consecutive slots"
                 declared += len(op.types)
         if declared != (need := held.pop(island, 0)):
             yield plan.operation, f"declares {declared} buffers", f"{need}: one for each value on @{island}"
@@ -36,7 +36,7 @@ def check_plans(program: ProgramIR) -> Iterator[Broken]:
         for op in operations:
             yield from _buffers(program, op, fit) if isinstance(op, pw.BuffersOp) else _named(program, op)
     for island in held:
-        yield program.func.operation, f"has no pw.plan for @{island}", "in phase plan one for each island with values"
+        yield program.func.operation, f"has no pw.plan for @{island}", "one for each island with values in phase plan"
 
 
 def _values_held(program: ProgramIR) -> Counter[str]:
@@ -52,7 +52,7 @@ def check_per_device(program: ProgramIR) -> Iterator[Broken]:
     known = {symbol for function in program.functions for symbol in function.computations}
     for symbol, operation in program.per_device.items() if program is program.functions[-1] else ():
         if symbol not in known:
-            yield operation, f"is a share of @{symbol}, which is not there", "a computation of the module"
+            yield operation, f"is for one device of @{symbol}, which does not exist", "a computation of the module"
 
 
 def _buffers(program: ProgramIR, op: pw.BuffersOp, fit: set[tuple[Attribute, Attribute]]) -> Iterator[Broken]:
@@ -61,7 +61,7 @@ def _buffers(program: ProgramIR, op: pw.BuffersOp, fit: set[tuple[Attribute, Att
     lists = op.types, op.shards, op.sharding, attributes["bytes"], attributes["deaths"]
     if len({len(each) for each in lists}) != 1:
         have = f"lists {', '.join(str(len(each)) for each in lists)} types, shards, shardings, bytes and deaths"
-        yield op.operation, have, "as many of each"
+        yield op.operation, have, "lists of the same length"
     key = attributes["types"], attributes["sharding"]
     if key in fit:
         return
@@ -80,13 +80,13 @@ def _named(program: ProgramIR, op: Any) -> Iterator[Broken]:
     if isinstance(op, pw.RunOp):
         yield from broken_parts(op)
     if isinstance(op, pw.RunOp) and op.callee not in program.computations:
-        yield operation, f"runs @{op.callee}, which is not there", "a computation of this function"
+        yield operation, f"runs @{op.callee}, which does not exist", "a computation of this function"
     if isinstance(op, pw.RunOp) and op.mesh not in program.meshes:
         yield operation, f"names the mesh @{op.mesh}, which does not exist", "a pw.mesh of the module"
     if isinstance(op, pw.BranchOp):
         before = list(program.functions)[: program.functions.index(program)]
         if missing := [b for b in op.bodies if program.bodies.get(b) not in before]:
-            yield operation, f"runs {missing}, which are not there", "pw.body functions before it"
+            yield operation, f"runs {missing}, which do not exist", "pw.body functions before it"
         if missing := [m for m in op.meshes if m not in program.meshes]:
             yield operation, f"names the meshes {missing}, which do not exist", "pw.mesh symbols of the module"
     other = op.to if isinstance(op, pw.SendOp) else op.source if isinstance(op, pw.RecvOp) else None
@@ -101,6 +101,6 @@ def broken_parts(op: pw.CallOp | pw.RunOp) -> Iterator[Broken]:
         except ValueError as error:
             yield (
                 op.operation,
-                f"is merged of what cannot be: {error}",
+                f"has a part that cannot be read: {error}",
                 "action, name and line of each: 2F3 f model.py:1",
             )

@@ -73,7 +73,7 @@ def _check_signature(program: ProgramIR) -> Iterator[Broken]:
         if placed is None:
             continue
         if body:
-            yield op, f"states how it takes {name}", "no pw.sharding before phase shard: a body takes what it is given"
+            yield op, f"states a sharding of {name}", "no pw.sharding before phase shard: the caller of a body decides"
         elif placed.mesh != argument.mesh:
             yield op, f"splits {name} over @{placed.mesh}", f"its own mesh, @{argument.mesh}"
         else:
@@ -81,7 +81,7 @@ def _check_signature(program: ProgramIR) -> Iterator[Broken]:
     for number, result in enumerate(program.results):
         if result.sharding is not None:
             name = result.name or f"result {number}"
-            yield op, f"states how it makes {name}", "a pw.transfer, or sdy.sharding in the computation that makes it"
+            yield op, f"states a sharding of {name}", "a pw.transfer, or sdy.sharding in the computation that makes it"
 
 
 def check_shardings(program: ProgramIR) -> Iterator[Broken]:
@@ -126,7 +126,7 @@ def _divides(program: ProgramIR, op: Operation, type_: ArrayType, placed: Placed
     names = {name for name, _ in mesh.axes}
     used = [a for axes in placed.dims for a in axes]
     if len(placed.dims) != len(shape) or not names.issuperset(used) or len(set(used)) != len(used):
-        yield op, f"splits {what} of shape {list(shape)} as {placed.dims}", f"one entry a dimension, axes of {mesh}"
+        yield op, f"splits {what} of shape {list(shape)} as {placed.dims}", f"one entry per dimension, axes of {mesh}"
     elif bad := program.sharding(placed).undivided(shape):
         dim, parts = bad[0]
         yield op, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
@@ -159,19 +159,19 @@ def _problems(program: ProgramIR, op: Any, sides: _Sides, meshes: dict[str, Axes
     axes = mesh.axes
     partitions = stated_partitions(program.computations[op.callee])
     if partitions is None or partitions.value != mesh.size:
-        have = "does not say on how many devices" if partitions is None else f"runs on {partitions.value} devices"
-        yield f"which {have}", f"mhlo.num_partitions = {mesh.size}, as its mesh @{op.mesh} has"
+        have = "does not state its number of devices" if partitions is None else f"runs on {partitions.value} devices"
+        yield f"which {have}", f"mhlo.num_partitions = {mesh.size}, the size of its mesh @{op.mesh}"
     if axes not in meshes.values():
-        yield f"which has no mesh of {mesh}", "an sdy.mesh with the axes of the call from phase shard on"
+        yield f"which has no sdy.mesh of {mesh}", "an sdy.mesh with the axes of the call from phase shard on"
         return
     for (what, have), need in zip(sides, (op.in_shardings, op.out_shardings), strict=True):
         for i, (placed, stated) in enumerate(zip(have, need, strict=True)):
             if placed is None:
                 if mesh.size > 1:
-                    rule = "a closed sdy.sharding on all that @main takes and makes from phase shard on"
-                    yield f"which says no sharding of {what} {i}", rule
+                    rule = "a closed sdy.sharding on all arguments and results of @main from phase shard on"
+                    yield f"which states no sharding of {what} {i}", rule
             elif placed.dims != stated.dims or (any(placed.dims) and meshes.get(placed.mesh) != axes):
-                yield f"which splits {what} {i} as {placed.dims}", f"{stated.dims} on its mesh, as the call says"
+                yield f"which splits {what} {i} as {placed.dims}", f"{stated.dims} on its mesh, as the call states"
 
 
 def _sides(computation: Operation) -> _Sides:

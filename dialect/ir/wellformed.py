@@ -98,7 +98,7 @@ def _module(module: Module) -> Iterator[Broken]:
     for name, (accepts, since, what) in _MODULE.items():
         if name in op.attributes:
             if not accepts(op.attributes[name]):
-                yield op, f"has another {name}", what
+                yield op, f"has an invalid {name}", what
             elif name == "pw.phase":
                 phase = Phase(op.attributes[name].value)
         elif since is not None and phase is not None and phase.reached(since):
@@ -111,13 +111,13 @@ def _places(module: Module) -> Iterator[Broken]:
         name = op.operation.name
         if isinstance(op, PwOp):
             if not isinstance(op, (pw.SliceOp, pw.MeshOp, pw.IslandOp, pw.PlanOp)):
-                yield op.operation, "stands outside of a function", "slices, meshes, islands and plans in a module"
+                yield op.operation, "is outside of a function", "slices, meshes, islands and plans in a module"
             elif isinstance(op, pw.PlanOp):
                 yield from _plan_ops(op)
         elif name == "func.func":
             yield from _function_ops(op.operation)
         elif name != "builtin.module":
-            yield op.operation, "has no place in a module of a program", "pw ops, functions and computations"
+            yield op.operation, "is not allowed in a module of a program", "pw ops, functions and computations"
 
 
 def _plan_ops(plan: pw.PlanOp) -> Iterator[Broken]:
@@ -127,7 +127,8 @@ def _plan_ops(plan: pw.PlanOp) -> Iterator[Broken]:
     for block in blocks:
         for op in block.operations:
             if not isinstance(op, pw.STREAM_OPS):
-                yield op.operation, "is no instruction", f"one of {', '.join(i.OPERATION_NAME for i in pw.STREAM_OPS)}"
+                rule = f"one of {', '.join(i.OPERATION_NAME for i in pw.STREAM_OPS)}"
+                yield op.operation, "is not an instruction", rule
 
 
 def _function_ops(function: Operation) -> Iterator[Broken]:
@@ -139,16 +140,16 @@ def _function_ops(function: Operation) -> Iterator[Broken]:
         return
     operations = [op.operation for op in blocks[0].operations]
     if not operations or operations[-1].name != "func.return":
-        yield function, "does not end", "func.return at its end"
+        yield function, "does not return", "func.return at its end"
     for op in operations[:-1]:
         if not isinstance(op.opview, (pw.CallOp, pw.TransferOp, pw.ControlFlowOp)):
-            yield op, "stands in a program", "calls, transfers and control flow; all else is in computations"
+            yield op, "is in a program", "calls, transfers and control flow; other ops belong in computations"
 
 
 def known_ops(module: Module) -> Iterator[Broken]:
     for op in _ops_of(module):
         if op.operation.name.startswith("pw.") and not isinstance(op, PwOp):
-            yield op.operation, "is no op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
+            yield op.operation, "is not an op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
 
 
 def declarations(module: Module, written: frozenset[str] | None = None) -> Iterator[Broken]:
@@ -165,7 +166,7 @@ def declarations(module: Module, written: frozenset[str] | None = None) -> Itera
                 yield op.operation, problem, _DECLARED
 
 
-_DECLARED = "attributes and operands as the dialect's reference says"
+_DECLARED = "attributes and operands as in docs/dialect.md"
 
 
 def _nodes_of(module: Module) -> Iterator[Any]:
@@ -199,7 +200,7 @@ def _names(module: Module) -> Iterator[Broken]:
             case _:
                 continue
         if key in seen:
-            yield op.operation, f"is there twice: {' '.join(key[1:])}", "one op of each name"
+            yield op.operation, f"exists twice: {' '.join(key[1:])}", "one op of each name"
         seen.add(key)
 
 
@@ -229,7 +230,7 @@ def _functions(module: Module) -> Iterator[Broken]:
         yield from _described(op.operation, _ARGUMENT)
         yield from _array_types(op.operation, inside=True)
     if programs != 1:
-        yield module.operation, f"has {programs} functions marked pw.program", "one program a module"
+        yield module.operation, f"has {programs} functions marked pw.program", "one program per module"
 
 
 def _described(function: Operation, known: dict[str, _Check]) -> Iterator[Broken]:
@@ -239,8 +240,8 @@ def _described(function: Operation, known: dict[str, _Check]) -> Iterator[Broken
         for number, entry in enumerate(function.attributes[key]):
             for named in entry:
                 if named.name in known and not known[named.name](named.attr):
-                    have = f"says {named.name} = {named.attr} of {'argument' if key[0] == 'a' else 'result'} {number}"
-                    yield function, have, "attributes of arguments as the dialect's reference says"
+                    have = f"states {named.name} = {named.attr} of {'argument' if key[0] == 'a' else 'result'} {number}"
+                    yield function, have, "attributes of arguments as in docs/dialect.md"
 
 
 def _array_types(function: Operation, *, inside: bool) -> Iterator[Broken]:
@@ -277,7 +278,7 @@ def _computation(computation: Operation, *, settled: bool) -> Iterator[Broken]:
         return
     partitions = stated_partitions(computation)
     if settled and not (isinstance(partitions, ir.IntegerAttr) and partitions.value > 0):
-        yield computation, "does not say on how many devices it runs", "mhlo.num_partitions from phase shard on"
+        yield computation, "does not state its number of devices", "mhlo.num_partitions from phase shard on"
     if PER_DEVICE_OF in attributes and not SYMBOL.accepts(attributes[PER_DEVICE_OF]):
         yield computation, f"has {PER_DEVICE_OF} = {attributes[PER_DEVICE_OF]}", "the symbol of a computation"
     if "pw.callbacks" in attributes and not isinstance(attributes["pw.callbacks"], ir.DenseI64ArrayAttr):
@@ -289,7 +290,7 @@ def _computation(computation: Operation, *, settled: bool) -> Iterator[Broken]:
             if inner.attributes["sym_name"].value == "main":
                 mains.append(inner)
         elif inner.name != "sdy.mesh":
-            yield inner, "stands beside the functions of a computation", "func.func and sdy.mesh"
+            yield inner, "is next to the functions of a computation", "func.func and sdy.mesh"
     if len(mains) != 1 or not len(mains[0].regions[0].blocks):
         yield computation, f"has {len(mains)} functions @main", "one, with a body"
         return

@@ -67,7 +67,7 @@ def _problems(plan: Plan) -> Iterator[Problem]:
     yield from _of_the_whole(computation_problems(plan))
     yield from _of_the_whole(tree_problems(plan))
     if problem := parameter_problem(plan.parameters, len(plan.in_tree.children)):
-        yield Problem("", problem, "one parameter an argument, each with a name of its own")
+        yield Problem("", problem, "one parameter per argument, each with a different name")
     for number in (*range(len(plan.bodies)), -1):  # a body must be valid before the branch that runs it is checked
         function = plan if number < 0 else plan.of_body(number)
         yield from _of_the_whole(buffer_problems(function))
@@ -99,7 +99,7 @@ def _buffers(plan: Plan, stream: Stream) -> _Problems:
     for group in stream.groups:
         if len(group.kinds) != len(group.deaths) or any(not 0 <= k < len(stream.kinds) for k in group.kinds):
             have = f"buffers {group.name} of {stream.island} of kinds {group.kinds}, {len(group.deaths)} deaths"
-            yield have, f"kinds 0 to {len(stream.kinds) - 1}, a death a buffer"
+            yield have, f"kinds 0 to {len(stream.kinds) - 1}, one death per buffer"
         if group.birth < -1 or min(group.deaths, default=0) < -1:
             yield f"buffers {group.name} of {stream.island} from step {group.birth}", "steps, or -1"
     if stream.peak_bytes < 0:
@@ -137,7 +137,7 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
         alive.update(writes)
         written.update(writes)
     if missing := results - alive:
-        have = f"results in slots {sorted(missing)} of {stream.island} that hold nothing"
+        have = f"results in slots {sorted(missing)} of {stream.island} that are empty"
         yield Problem("", have, "results that are written")
 
 
@@ -153,7 +153,7 @@ def _instruction(
     reads, writes, drops = instruction.effects
     for slot in reads:
         if slot not in alive:
-            yield f"reads slot {slot}, which holds nothing", "buffers written before and not freed"
+            yield f"reads slot {slot}, which is empty", "buffers that are written before and not freed"
             return
     if bad := [s for s in (*writes, *drops) if not 0 <= s < count]:
         yield f"names slots {bad} of {count}", f"slots that exist: 0 to {count - 1}"
@@ -161,7 +161,7 @@ def _instruction(
     if again := [s for s in writes if s in written] or len(set(writes)) != len(writes):
         yield f"writes {again}", "slots that were never written"
     if bad := [s for s in drops if s in stays]:
-        yield f"drops slots {bad}", "constants and results to stay"
+        yield f"drops slots {bad}", "constants and results that are kept"
     if len(set(drops)) != len(drops):
         yield f"drops slots {drops}", "each slot once"
     match instruction:
@@ -186,7 +186,7 @@ def _donation(instruction: Run | Branch) -> str | None:
 
 def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
     if not (0 <= run.computation < len(plan.computations) and 0 <= run.mesh < len(plan.meshes)):
-        yield f"runs computation {run.computation} on mesh {run.mesh}", "ones that exist"
+        yield f"runs computation {run.computation} on mesh {run.mesh}", "a computation and a mesh of the plan"
         return
     computation, mesh = plan.computations[run.computation], plan.meshes[run.mesh]
     name = f"({run.name or computation.name})"
@@ -218,7 +218,7 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
         try:
             read_part(part)
         except ValueError as error:
-            yield f"{name}: {error}", "parts as they are written: ACTION NAME FILE:LINE FUNCTION"
+            yield f"{name}: {error}", "parts of the form ACTION NAME FILE:LINE FUNCTION"
 
 
 def _fits(plan: Plan, buffer: BufferKind, type_: ArrayType, dims: Dims, mesh: int) -> bool:

@@ -24,13 +24,13 @@ def branch_problems(plan: Plan) -> _Problems:
         first = parts[0][1]
         same = all((b.kind, b.bodies) == (first.kind, first.bodies) for _, b in parts)
         if not same or len({island for island, _ in parts}) != len(parts):
-            yield f"step {step} is another branch on each island", "one part of one branch an island"
+            yield f"step {step} is another branch on each island", "one part of the same branch per island"
         elif (
             first.kind not in ("cond", "while")
             or not first.bodies
             or (first.kind == "while" and len(first.bodies) != 2)
         ):
-            yield f"step {step} is a {first.kind} of {len(first.bodies)} bodies", "a cond of some, or a while of two"
+            yield f"step {step} is a {first.kind} of {len(first.bodies)} bodies", "a cond with bodies, a while with two"
         elif bad := [b for b in first.bodies if not 0 <= b < len(plan.bodies)]:
             yield f"step {step} runs bodies {bad}", f"bodies before it: {len(plan.bodies)}"
         else:
@@ -45,7 +45,7 @@ def _parts(plan: Plan, parts: Sequence[tuple[str, Branch]]) -> _Problems:
     results: dict[int, tuple[str, Buffer]] = {}
     for island, b in parts:
         if len(b.inputs) != len(b.taken) or len(b.outputs) != len(b.made):
-            yield f"{name} names {len(b.inputs)} slots for {len(b.taken)} operands", "a slot for each"
+            yield f"{name} names {len(b.inputs)} slots for {len(b.taken)} operands", "a slot for each operand"
             return
         if len(set(b.donated)) != len(b.donated) or any(not 0 <= i < len(b.inputs) for i in b.donated):
             yield f"{name} donates {b.donated} of {len(b.inputs)} inputs", "each at most once"
@@ -62,7 +62,7 @@ def _parts(plan: Plan, parts: Sequence[tuple[str, Branch]]) -> _Problems:
             known.update((n, (island, buffers[s])) for n, s in zip(numbers, slots, strict=True))
     for what, known in (("operands", operands), ("results", results)):
         if sorted(known) != list(range(len(known))):
-            yield f"{name} has the {what} {sorted(known)}", "all of them"
+            yield f"{name} has the {what} {sorted(known)}", "consecutive numbers from 0"
             return
     yield from _bodies(
         plan, first, name, [operands[n] for n in sorted(operands)], [results[n] for n in sorted(results)]
@@ -78,28 +78,28 @@ def _bodies(
     taken, loops = operands, branch.kind == "while"
     if not loops:
         if not operands or operands[0][1].type != ArrayType((), "int32"):
-            yield f"{name} is decided by {operands[0][1].type if operands else 'nothing'}", "int32[]"
+            yield f"{name} has a condition of type {operands[0][1].type if operands else 'nothing'}", "int32[]"
             return
         taken = operands[1:]
     elif len(results) > len(operands):
-        yield f"{name} has {len(results)} results", "what it carries"
+        yield f"{name} has {len(results)} results", f"at most {len(operands)}, the values that it carries"
         return
     for position, number in enumerate(branch.bodies):
         inner = plan.of_body(number)
         last = len(taken) - len(results) if loops and position == 1 else len(taken)
         if any(p.donated for p in inner.inputs[:last]):
-            yield f"{name} runs a body that overwrites what it is given", "a loop that overwrites what it carries"
+            yield f"{name} runs a body that overwrites its inputs", "a loop that overwrites only what it carries"
         yield from _side(inner, inner.inputs, taken, f"{name} operand")
         if loops and position == 0:
             types = [p.type for p in inner.results]
             if types != [ArrayType((), "bool")]:
-                yield f"{name} asks {types} whether to go on", "bool[]"
+                yield f"{name} has a loop condition of types {types}", "bool[]"
         else:
             yield from _side(inner, inner.results, results, f"{name} result")
     if loops:
         for i, (here, there) in enumerate(zip(operands[len(operands) - len(results) :], results, strict=True)):
             if not _same(plan, here, there):
-                yield f"{name} carries value {i} to another place or type", "what it is given"
+                yield f"{name} changes the type or place of the carried value {i}", "the type and place of its operand"
 
 
 def _side(inner: Plan, ports: Sequence[Port], outside: Sequence[tuple[str, Buffer]], what: str) -> _Problems:

@@ -18,13 +18,13 @@ def channel_problems(plan: Plan) -> Iterator[tuple[str, str]]:
         for i in stream.instructions:
             if isinstance(i, Send | Recv):
                 if i.channel in (sends if isinstance(i, Send) else recvs):
-                    yield f"channel {i.channel} with two ends of a kind", "one send and one receive a channel"
+                    yield f"channel {i.channel} with two sends or two receives", "one send and one receive a channel"
                 if isinstance(i, Send):
                     sends[i.channel] = stream, i
                 else:
                     recvs[i.channel] = stream, i
     if odd := sorted(sends.keys() ^ recvs.keys()):
-        yield f"channels without two matching ends: {odd}", "one send and one receive a channel"
+        yield f"channels without both a send and a receive: {odd}", "one send and one receive a channel"
         return
     for channel, (here, send) in sends.items():
         there, recv = recvs[channel]

@@ -35,7 +35,7 @@ def check_modules(plan: Plan, path: str) -> None:
 
 def _check(computation: Computation, platform: str, context: Context, allowed: str) -> None:
     if computation.callbacks or calls_back(computation.module) or calls_back(computation.local):
-        raise Refused("calls back to a Python process that is not this one")
+        raise Refused("has host callbacks of another Python process")
     stated = stated_of(computation, platform)
     raw = computation.module
     check_module(read_module(raw, context), stated, len(raw), allowed)
@@ -43,7 +43,7 @@ def _check(computation: Computation, platform: str, context: Context, allowed: s
         try:
             check_module(read_module(raw, context), _of_one_device(stated), len(raw), allowed)
         except Refused as refused:
-            raise Refused(f"for one device {refused.problem}", refused.target) from None
+            raise Refused(f"(its module for one device) {refused.problem}", refused.target) from None
 
 
 def _of_one_device(stated: Stated) -> Stated:
@@ -57,7 +57,7 @@ def _of_one_device(stated: Stated) -> Stated:
         )
 
     if any(name not in sizes for d in (*stated.in_layouts, *stated.out_layouts) for a in d for name in a):
-        raise Refused("is split over axes that it does not have")
+        raise Refused("is split over axes that its mesh does not have")
     inputs, outputs = shards(stated.inputs, stated.in_layouts), shards(stated.outputs, stated.out_layouts)
     return replace(
         stated,

@@ -28,7 +28,7 @@ def place_problems(plan: Plan) -> _Problems:
 def _topology(plan: Plan) -> _Problems:
     topology = plan.topology
     if len(set(topology.names)) != len(topology.islands):
-        yield f"islands {sorted(topology.names)}", "a name of its own for each"
+        yield f"islands {sorted(topology.names)}", "a different name for each"
     for island in topology.islands:
         if island.devices < 1 or island.hosts < 1 or island.size > MAX_DEVICES:
             yield f"{island.name} of {island.hosts} hosts with {island.devices} devices", "a positive number of devices"
@@ -48,14 +48,14 @@ def _streams(plan: Plan) -> _Problems:
     for streams in plan.all_streams:
         islands = [s.island for s in streams]
         if len(set(islands)) != len(islands) or not mains.issuperset(islands):
-            yield f"streams for {islands}", "one stream an island of the program"
+            yield f"streams for {islands}", "one stream per island of the program"
     if not mains <= set(plan.topology.names):
         yield f"streams for {sorted(mains)}", f"islands of the topology: {sorted(plan.topology.names)}"
 
 
 def _slices(plan: Plan) -> _Problems:
     if len({s.name for s in plan.slices}) != len(plan.slices):
-        yield "two slices of one name", "a name of its own for each"
+        yield "two slices of one name", "a different name for each"
     sizes = {i.name: i.size for i in plan.topology.islands}
     taken: dict[str, set[int]] = {name: set() for name in sizes}
     for slice_ in plan.slices:
@@ -68,7 +68,7 @@ def _slices(plan: Plan) -> _Problems:
         if shared := sorted(devices & taken[slice_.island]):
             yield (
                 f"slice {slice_.name} shares devices {_shown(shared)} of {slice_.island}",
-                "slices without a common one",
+                "slices that share no devices",
             )
         taken[slice_.island] |= devices
 
@@ -84,7 +84,7 @@ def _mesh(mesh: PlanMesh, slices: dict[str, tuple[str, frozenset[int]]]) -> _Pro
     island, devices = slices[mesh.slice]
     used = set(mesh.devices)
     if size_of_axes(mesh.axes) != len(mesh.devices) or len(used) != len(mesh.devices):
-        yield f"{name} of {mesh.axes} over {_shown(mesh.devices)}", "as many different devices as the axes span"
+        yield f"{name} of {mesh.axes} over {_shown(mesh.devices)}", "one different device for each position of its axes"
     elif mesh.island != island or not used <= devices:
         yield f"{name} on {_shown(mesh.devices)} of {mesh.island}", f"devices of slice {mesh.slice}, on {island}"
 

@@ -21,11 +21,11 @@ def tree_problems(plan: Plan) -> _Problems:
     """Finds problems in the pytree structures of arguments and results."""
     for what, tree, ports in (("arguments", plan.in_tree, plan.inputs), ("results", plan.out_tree, plan.results)):
         if (problem := tree_problem(tree)) is not None:
-            yield f"{what} in {problem}", "a structure that JAX has"
+            yield f"{what} in {problem}", "a pytree structure of JAX"
         elif (problem := piece_problem([(p.piece, p.type.shape, _of_a_leaf(p)) for p in ports])) is not None:
-            yield f"{what} with {problem}", "pieces that make up one axis of one array, each behind the one before it"
+            yield f"{what} with {problem}", "consecutive pieces that cover one axis of one array"
         elif (count := sum(1 for _ in leaves([p.piece for p in ports]))) != count_leaves(tree):
-            yield f"{count} {what} in a tree of {count_leaves(tree)} leaves", "one leaf an array"
+            yield f"{count} {what} in a tree of {count_leaves(tree)} leaves", "one leaf per array"
 
 
 def _of_a_leaf(port: Port) -> tuple[object, ...]:
@@ -39,7 +39,7 @@ def port_problems(plan: Plan) -> _Problems:
     taken = Counter((p.island, p.slot) for p in plan.inputs if p.slot >= 0)
     taken.update((c.island, c.slot) for c in plan.constant_buffers)
     if shared := [k for k, n in taken.items() if n > 1]:
-        yield f"several inputs or constants in {shared}", "a slot of its own for each"
+        yield f"several inputs or constants in {shared}", "a different slot for each"
     for port in (*plan.inputs, *plan.results):
         yield from _port(streams, port)
     for number, port in enumerate(plan.results):
@@ -92,4 +92,4 @@ def _constant(plan: Plan, streams: dict[str, Stream], held: ConstantData) -> _Pr
     if raw is None or len(raw) != type_.bytes:
         yield f"constant {held.member} of the wrong size", f"{type_.bytes} bytes"
     elif type_.dtype == "bool" and raw.translate(None, b"\0\1"):
-        yield f"constant {held.member} with booleans that are neither", "bytes 0 and 1"
+        yield f"constant {held.member} with bytes that are not booleans", "bytes 0 and 1"

@@ -40,7 +40,7 @@ def layout_problem(type_: ArrayType, dims: Dims, axes: Axes) -> tuple[str, str] 
         return problem
     used = [a for split in dims for a in split]
     if len(dims) != len(type_.shape) or len(set(used)) != len(used) or not {n for n, _ in axes}.issuperset(used):
-        return f"split as {dims}", f"one entry a dimension, axes of {axes}"
+        return f"split as {dims}", f"one entry per dimension, axes of {axes}"
     if not used:
         return None
     sharding = Sharding(MeshSpec(axes, ()), dims)
@@ -52,7 +52,7 @@ def computation_problems(plan: Plan) -> Iterator[tuple[str, str]]:
     names = Counter(c.name for c in plan.computations)
     for computation in plan.computations:
         if names[computation.name] > 1:
-            yield f"{names[computation.name]} computations {computation.name}", "a name of its own for each"
+            yield f"{names[computation.name]} computations {computation.name}", "a different name for each"
         yield from _computation(computation)
 
 
@@ -66,7 +66,7 @@ def _computation(computation: Computation) -> Iterator[tuple[str, str]]:
     )
     for side, types, layouts in sides:
         if len(types) != len(layouts):
-            yield f"{name} has {len(layouts)} layouts for {len(types)} {side}s", "a layout an array"
+            yield f"{name} has {len(layouts)} layouts for {len(types)} {side}s", "one layout per array"
             return
         for i, (type_, dims) in enumerate(zip(types, layouts, strict=True)):
             if (bad := layout_problem(type_, dims, computation.axes)) is not None:

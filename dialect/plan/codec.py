@@ -181,7 +181,7 @@ class _Decoder:
         def read(message: Any) -> Any:
             chosen = message.WhichOneof("kind")
             if chosen is None:
-                raise DecodeError("an instruction of no known kind")
+                raise DecodeError("an instruction of an unknown kind")
             return readers[chosen](getattr(message, chosen))
 
         return read

@@ -43,11 +43,11 @@ def _shown(island: Island) -> str:
 
 
 def _closest(missing: Island, free: Sequence[Island]) -> str:
-    again = "compile it for these machines: pwc compile model.py --topology ..."
+    again = "if its slices fit, compile it for these machines: pwc compile model.py --topology ..."
     if not free:
-        return f"{missing.name} would need an island of its own; {again}"
+        return f"no island is free for {missing.name}; {again}"
     nearest = max(free, key=lambda i: i.size)
     lacks = missing.size - nearest.size
     if lacks > 0:
-        return f"{missing.name} on {nearest.name} lacks {lacks} devices; {again}"
-    return f"{nearest.name} has the devices for {missing.name}, but not its kind or memory; {again}"
+        return f"{nearest.name} has {lacks} devices too few for {missing.name} of the plan; {again}"
+    return f"{nearest.name} has enough devices for {missing.name}, but another kind or too little memory; {again}"

@@ -122,7 +122,7 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
         members = _members(raw)
         manifest = cast("dict[str, Any]", json.loads(members["manifest.json"]))
         if manifest.get("kind") != "pathways plan":
-            raise PathwaysError(NotAPlan(path=path, found="a zip archive of something else"))
+            raise PathwaysError(NotAPlan(path=path, found="a zip archive that is not a plan"))
         _check_version(manifest, path)
         _check_seal(raw, path)
         _check_digests(manifest, members, path)
@@ -156,10 +156,10 @@ def _members(raw: bytes) -> dict[str, bytes]:
         end = 0
         for info in sorted(infos, key=lambda i: i.header_offset):
             if info.header_offset < end:
-                raise zipfile.BadZipFile(f"{info.filename!r} lies over another member")
+                raise zipfile.BadZipFile(f"{info.filename!r} overlaps another member")
             end = info.header_offset + _ZIP_HEADER_BYTES + info.file_size
         if end > len(raw):
-            raise zipfile.BadZipFile("a member lies behind the end of the file")
+            raise zipfile.BadZipFile("a member extends beyond the end of the file")
         if len({i.filename for i in infos}) < len(infos):
             raise zipfile.BadZipFile("two members have one name")
         return {i.filename: archive.read(i) for i in infos}
@@ -201,9 +201,9 @@ def _guess(raw: bytes) -> str:
         return "an empty file"
     if b"pw.phase" in head:
         phase = re.search(rb'pw\.phase = "(\w+)"', raw)
-        return f"IR after phase {phase[1].decode() if phase else '?'}, not a plan; give it to pwc compile"
+        return f"IR after phase {phase[1].decode() if phase else '?'}, not a plan; pass it to pwc compile"
     if b"import " in head or b"def " in head:
-        return "Python source; give it to pwc compile, or to pwc run with the ending .py"
+        return "Python source; pass it to pwc compile, or to pwc run with the ending .py"
     return f"{len(raw)} bytes that begin with {raw[:8]!r}"
 
 

@@ -30,17 +30,17 @@ def arguments_in_order(
     taken = [p for p in parameters if not p.static]
     places = [i for i, p in enumerate(taken) if p.how != NAME]
     if len(args) > len(places):
-        raise TypeError(f"{len(args)} arguments by position, where {len(places)} are taken")
+        raise TypeError(f"{len(args)} positional arguments, where {len(places)} are accepted")
     given = dict(zip(places, args, strict=False))
     numbers = {p.name: i for i, p in enumerate(taken) if p.how != POSITION}
     static = {p.name for p in parameters if p.static and p.how != POSITION}
     for name, value in kwargs.items():
         if name in static:
-            raise TypeError(f"{name} is given, which was compiled in")
+            raise TypeError(f"{name} is passed, but its value was compiled in")
         if name not in numbers:
-            raise TypeError(f"{name} is given, which is no argument")
+            raise TypeError(f"{name} is passed, which is not an argument")
         if numbers[name] in given:
-            raise TypeError(f"{name} is given twice")
+            raise TypeError(f"{name} is passed twice")
         given[numbers[name]] = value
     if missing := [p.name for i, p in enumerate(taken) if i not in given]:
         raise TypeError(f"{', '.join(missing)} missing")
@@ -67,7 +67,7 @@ def read_parameters(text: str) -> tuple[Parameter, ...]:
     """Parses parameters. Raises ValueError for other text."""
     rows: Any = json.loads(text)
     if not isinstance(rows, list):
-        raise ValueError("parameters that are no list")
+        raise ValueError("parameters that are not a list")
     return tuple(_read(row) for row in cast("list[Any]", rows))
 
 
@@ -87,6 +87,6 @@ def parameter_problem(parameters: Sequence[Parameter], arguments: int) -> str | 
     if count != arguments:
         return f"{count} parameters for {arguments} arguments"
     if odd := [p.how for p in parameters if p.how not in HOWS]:
-        return f"a parameter that is given by {odd[0]!r}"
+        return f"a parameter that is passed by {odd[0]!r}"
     names = [p.name for p in parameters if p.how != POSITION]
-    return "two parameters of one name" if len(set(names)) != len(names) else None
+    return "two parameters with the same name" if len(set(names)) != len(names) else None

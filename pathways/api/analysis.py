@@ -59,7 +59,7 @@ def islands_asked_for(plan: Plan, island: str | None) -> list[str]:
                 problem=f"{plan.name} does not run on {island}",
                 have_=f"island={island!r}",
                 rule=f"one of {', '.join(used)}",
-                advice="leave island out for the whole program",
+                advice="omit island for the whole program",
                 where=caller(),
             )
         )

@@ -63,22 +63,22 @@ def _refused(program: str, name: str, leaf: Any, error: Exception) -> Diagnostic
         width: str = dtypes.canonicalize_dtype(int).name
         have = f"{leaf}, which {width} cannot hold"
         return WrongInput(name=name, program=program, have_=have, rule=f"{width} []", where=caller())
-    advice = "convert it, or mark it in static_argnums or static_argnames"
+    advice = "convert it to an array, or list it in static_argnums or static_argnames"
     dtype = getattr(leaf, "dtype", None)
     if compat.is_ref(leaf):
-        have, advice = "a mutable array", "call the program with it; to lower or compile, give ref[...]"
+        have, advice = "a mutable array", "call the program with it; for lower and compile, pass ref[...]"
     elif isinstance(leaf, np.ma.MaskedArray):
-        have, advice = "a masked array", "x.filled(value), and the mask as an argument of its own"
+        have, advice = "a masked array", "pass x.filled(value), and the mask as a separate argument"
     elif dtype is not None:
-        have, advice = f"a {type(leaf).__name__} of dtype {dtype}", f"x.astype(...) of a type that JAX has; or {advice}"
+        have, advice = f"a {type(leaf).__name__} of dtype {dtype}", f"x.astype(...) with a type of JAX; or {advice}"
     elif isinstance(error, TypeError):
         have = f"a {type(leaf).__name__}"
     else:
         have = f"a {type(leaf).__name__}: {error}"
     return BadArguments(
-        problem=f"the argument {name} of {program} is no array that JAX has",
+        problem=f"the argument {name} of {program} is not an array that JAX supports",
         have_=have,
-        rule="arrays, numbers, pw.Arrays, in pytrees",
+        rule="pytrees of arrays, pw.Arrays and numbers",
         advice=advice,
         where=caller(),
     )

@@ -283,8 +283,8 @@ class Array(ArrayMethods, JaxArray):
         if self._port.dtype == "float0":
             return np.zeros(self.shape, jax.dtypes.float0)
         if self._port.dtype.startswith("key<"):
-            rule = "x.to_jax(), or jax.random.key_data in a program"
-            error = NotAnArray(operation="reading the values of PRNG keys", rule=rule, where=caller())
+            rule = "x.to_jax() for keys, or jax.random.key_data(x.to_jax()) for integers"
+            error = NotAnArray(operation="reading PRNG keys with numpy", rule=rule, where=caller())
             raise PathwaysError(error)
         values = self.stored()
         if dtype is not None and values.dtype != dtype:
@@ -317,7 +317,7 @@ class Array(ArrayMethods, JaxArray):
         return operator.index(np.asarray(self).item())
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("pw.Arrays are immutable, as JAX's arrays are: use x = x.at[index].set(value)")
+        raise TypeError("a pw.Array is immutable, like a jax.Array: use x = x.at[index].set(value)")
 
     def __len__(self) -> int:
         if not self.shape:

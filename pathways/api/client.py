@@ -46,7 +46,7 @@ class Client:
 
     def __init__(self, name: str, weight: float = 1.0) -> None:
         if not weight > 0:
-            problem, rule = "a client's weight is its share", "a positive number"
+            problem, rule = "the weight of a client must be positive", "a positive number"
             error = BadArguments(
                 problem=problem,
                 have_=f"weight={weight}",
@@ -72,7 +72,7 @@ class Client:
         return self._state.weight
 
     def __repr__(self) -> str:
-        return f"pw.Client({self.name!r}, weight={self.weight:g}){', gone' if self._state.closed else ''}"
+        return f"pw.Client({self.name!r}, weight={self.weight:g}){', closed' if self._state.closed else ''}"
 
     def __enter__(self) -> "Client":
         process().controller.check_open(self._state)

@@ -12,8 +12,8 @@ PARALLEL, SEQUENTIAL = DISPATCH = ("parallel", "sequential")
 def is_sequential(dispatch: str) -> bool:
     """Returns whether a dispatch name means sequential. Raises PWC0104 for an unknown name."""
     if dispatch not in DISPATCH:
-        problem, rule = "there is no such dispatch", " or ".join(DISPATCH)
-        advice, have = "dispatch='parallel', unless you compare", repr(dispatch)
+        problem, rule = "the dispatch mode is unknown", " or ".join(DISPATCH)
+        advice, have = "use dispatch='parallel'; the other mode is for comparisons", repr(dispatch)
         error = BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller())
         raise PathwaysError(error)
     return dispatch == SEQUENTIAL

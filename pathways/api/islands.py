@@ -88,7 +88,7 @@ def _cluster(what: str) -> HostedIslands:
     machine = process().machine
     if isinstance(machine, HostedIslands):
         return machine
-    have, rule = "islands of this process", "a block of `pw.cluster` or `pw.connect` around it"
+    have, rule = "islands of this process", "a `with` block of pw.cluster or pw.connect around the call"
     problem = f"islands can only be {what} in a cluster"
     raise PathwaysError(WrongIslands(problem=problem, have_=have, rule=rule, where=caller()))
 
@@ -97,5 +97,5 @@ def _only(topology: Topology) -> Island:
     """Returns the only island of a topology. Raises PWC0923 if there are several."""
     if len(topology.islands) != 1:
         have, rule = f"{len(topology.islands)} islands", "one island"
-        raise PathwaysError(WrongIslands(problem="one is added at a time", have_=have, rule=rule, where=caller()))
+        raise PathwaysError(WrongIslands(problem="add one at a time", have_=have, rule=rule, where=caller()))
     return topology.islands[0]

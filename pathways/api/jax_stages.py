@@ -78,7 +78,7 @@ class LoweredAsInJax(HasTypes):
         """Returns the IR of phase `trace`, whose computations are StableHLO. Raises PWC0104 for other dialects."""
         if dialect not in (None, "stablehlo"):
             have, rule = f"dialect={dialect!r}", "stablehlo"
-            problem, advice = "a program has no IR in this dialect", "compile().as_text() is the code of a compiled one"
+            problem, advice = "a program has no IR in this dialect", "compile().as_text() returns the compiled code"
             error = BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller())
             raise PathwaysError(error)
         return self.module

@@ -57,9 +57,11 @@ def mpmd_backend(topology: str | None = None, **options: Any) -> Generator[None]
     """
     lowered = getattr(sys.modules.get(_STAGES), _LOWERED, None)
     if lowered is None:
-        have, rule = f"no {_STAGES} among the modules that are imported", "Shardy's Python package, imported before"
+        have, rule = f"the module {_STAGES} is not imported", "Shardy's Python package, imported before this call"
         advice = "from shardy.integrations.python.jax import mpmd"
-        raise PathwaysError(NoMpmdJit(what="mpmd.jit", have_=have, rule=rule, advice=advice, where=caller()))
+        raise PathwaysError(
+            NoMpmdJit(what="mpmd.jit without its package", have_=have, rule=rule, advice=advice, where=caller())
+        )
     before: Callable[..., Any] = lowered.compile
 
     def compile_here(self: Any, *_: Any, **__: Any) -> Compiled:
@@ -84,5 +86,5 @@ def _source(program: Any, name: str, owner: object) -> MpmdSource:
     if shardy_objects.is_traced(program):
         return shardy_objects.of_traced(program, owner, caller())
     have = f"a {type(program).__name__}"
-    advice = "pw.from_mpmd(mpmd.jit(f, config).lower(*args)); of a pw.program, .lower(*args) is enough"
+    advice = "pw.from_mpmd(mpmd.jit(f, config).lower(*args)); for a pw.program, .lower(*args) is enough"
     raise PathwaysError(NotMpmd(name="the argument", have_=have, advice=advice, where=caller()))

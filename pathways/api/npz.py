@@ -58,9 +58,9 @@ def typed(archive: Mapping[str, "np.ndarray[Any, Any]"]) -> dict[str, "np.ndarra
         return arrays
     head = json.loads(bytes(index))
     if "folder" in head:
-        raise ValueError(f"a snapshot whose large arrays are in {head['folder']}: pw.restore reads it")
+        raise ValueError(f"a snapshot with large arrays in {head['folder']}, which only pw.restore reads")
     if head["version"] != _VERSION:
-        raise ValueError(f"version {head['version']}")
+        raise ValueError(f"format version {head['version']}, which this release cannot read")
     for number, row in enumerate(head["arrays"]):
         member, dtype = str(row.get("member", f"a{number}")), str(row["dtype"])
         name = member if "member" in row else str(row["name"])

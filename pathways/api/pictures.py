@@ -20,7 +20,7 @@ from pathways.viz.picture import Picture, writer_of
 from pathways.viz.pictures import picture_of_plan, picture_of_trace
 from pathways.viz.render.html import in_frame
 
-NOT_COMPILED = "not compiled: compile().visualize() has its schedule, memory and devices"
+NOT_COMPILED = "not compiled: compile().visualize() shows schedule, memory and devices, too"
 
 
 class PicturedProgram:

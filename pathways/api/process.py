@@ -150,7 +150,7 @@ class Process:
         compiled = executables.compiled - before
         if ready and compiled:
             here = "for another machine, another version of jaxlib, or not signed by this user"
-            print(f"note: ready executables of {path} are {here}; {compiled} compiled again", file=sys.stderr)
+            print(f"note: stored executables of {path} are {here}; {compiled} compiled again", file=sys.stderr)
         return loaded
 
     def with_executables(self, plan: Plan) -> Plan:
@@ -177,7 +177,9 @@ class Process:
         for wanted in dict.fromkeys(s.prefer for s in plan.slices):
             if wanted not in (None, self.platform) and wanted not in self._noted:
                 self._noted.add(wanted)
-                print(f"note: no {wanted} devices here, {self.platform} devices take their place", file=sys.stderr)
+                print(
+                    f"note: no {wanted} devices here; {self.platform} devices are used in their place", file=sys.stderr
+                )
 
 
 def analyzer() -> XlaAnalyzer:

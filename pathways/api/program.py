@@ -61,7 +61,8 @@ class Program:
     ) -> None:
         if not callable(function):
             have = f"a {type(function).__name__}"
-            raise self._refuse("pw.program takes a function", have, "a function of pytrees of arrays")
+            rule, advice = "a function of pytrees of arrays", "pw.program(f), or @pw.program before `def f`"
+            raise self._refuse("pw.program takes a function", have, rule, advice)
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
@@ -73,7 +74,8 @@ class Program:
         self._static = self._signature.static = self._choose("static", static_argnums, static_argnames)
         if both := self._donate & self._static:
             have = f"argument {min(map(str, (*both.numbers, *both.names)))} in both"
-            raise self._refuse("an argument cannot be donated and static", have, "disjoint argnums and argnames")
+            rule, advice = "disjoint argnums and argnames", "remove it from the donate_ or from the static_ options"
+            raise self._refuse("an argument cannot be donated and static", have, rule, advice)
         self._plain = self._signature.plain
         self._settings: dict[Any, dict[Any, Compiled]] = {}
         """Compiled programs, by JAX settings at tracing, by machine, and by signature."""
@@ -99,7 +101,7 @@ class Program:
         if example is None:
             raise PathwaysError(
                 BadArguments(
-                    problem=f"program {self.name} says nothing of its arguments",
+                    problem=f"program {self.name} has no example arguments",
                     have_="pw.program without example_args",
                     rule="a tuple of arrays or jax.ShapeDtypeStructs, or a function that returns it",
                     advice=f"pw.program({self.name}, example_args=(jax.ShapeDtypeStruct((8,), 'float32'),))",
@@ -164,8 +166,8 @@ class Program:
         donated = frozenset(i for i, (path, _) in enumerate(flat) if donate[path[0].idx])
         if config.jax_disable_jit:
             warn(
-                f"jax.disable_jit does not hold for programs: {self.name} is traced and compiled as always. "
-                "To see values in it, use jax.debug.print, or jax.debug_nans to find what is not a number"
+                f"jax.disable_jit has no effect on programs: {self.name} is traced and compiled as always. "
+                "To see values in it, use jax.debug.print; to find NaNs, use jax.debug_nans"
             )
 
         def trace() -> Traced:
@@ -196,8 +198,8 @@ class Program:
         for leaf, wide, struct in zip(leaves, structs, narrow, strict=True):
             if isinstance(leaf, Array) and wide.dtype != struct.dtype:
                 have = f"a pw.Array of {wide.dtype}, while jax_enable_x64 is off in this thread"
-                rule = "jax.enable_x64(True) around the call"
-                raise self._refuse(f"{self.name} would be traced for {struct.dtype}", have, rule)
+                rule, advice = "jax_enable_x64 on during the call", "with jax.enable_x64(True): around the call"
+                raise self._refuse(f"{self.name} would be traced for {struct.dtype}", have, rule, advice)
         return narrow
 
     def _on_values(self, bound: BoundCall, tree: Any, refs: tuple[int, ...]) -> "Program":
@@ -267,24 +269,27 @@ class Program:
         except ValueError as error:
             which = "argnums" if "numbers" in str(error) else "argnames"
             given = argnums if which == "argnums" else argnames
-            problem = f"{what}_{which} names no argument"
-            raise self._refuse(problem, f"{what}_{which}={given!r}", str(error)) from None
+            problem = f"{what}_{which} names an argument that does not exist"
+            advice = f"the signature is {self.name}{self._signature.python}"
+            raise self._refuse(problem, f"{what}_{which}={given!r}", str(error), advice) from None
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[BoundCall, tuple[Any, ...]]:
         try:
             bound, dynamic = self._signature.bind(args, kwargs)
         except TypeError as error:
             rule = f"{self.name}{self._signature.python}"
-            raise self._refuse(f"wrong arguments for {self.name}", str(error), rule) from None
+            raise self._refuse(
+                f"wrong arguments for {self.name}", str(error), rule, "call it with this signature"
+            ) from None
         try:
             hash(bound.static)
         except TypeError:
             have, rule = repr(bound.static), "hashable static arguments"
-            raise self._refuse("a static argument is not hashable", have, rule) from None
+            advice = "pass a tuple in place of a list, or arrays as arguments that are not static"
+            raise self._refuse("a static argument is not hashable", have, rule, advice) from None
         return bound, dynamic
 
-    def _refuse(self, problem: str, have: str, rule: str) -> PathwaysError:
-        advice = "look at the signature; what is no array goes into static_argnums"
+    def _refuse(self, problem: str, have: str, rule: str, advice: str) -> PathwaysError:
         return PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
 
 

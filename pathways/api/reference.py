@@ -39,7 +39,9 @@ class Difference:
         return self.relative <= self.tolerance
 
     def __str__(self) -> str:
-        return f"{self.name}: relative difference {self.relative:.3g}"
+        if self.relative != float("inf"):
+            return f"{self.name}: relative difference {self.relative:.3g}, allowed {self.tolerance:g}"
+        return f"{self.name}: " + ("NaN or infinity at other positions" if self.tolerance else "different integers")
 
 
 def compare(name: str, actual: "np.ndarray[Any, Any]", expected: "np.ndarray[Any, Any]") -> Difference:

@@ -124,8 +124,9 @@ def _plain(
         loss = loss.loss
     name = getattr(loss, "__name__", type(loss).__name__)
     if not args or not all(-len(args) <= i < len(args) for i in argnums):
-        have, rule = f"{len(args)} example arguments", f"arguments of {name}, and among them the batch"
-        raise _refuse(name, have, rule, "pw.search(loss, params, batch, ...); batch_argnums says which is the batch")
+        have = f"{len(args)} example arguments, and batch_argnums={', '.join(map(str, argnums))}"
+        rule = f"example arguments of {name}, and the positions of those that are the batch"
+        raise _refuse(name, have, rule, "pw.search(loss, params, batch, ...); batch_argnums is 1 by default")
     subject = SearchedLoss(name, loss, args, argnums, caller())
     states = 2 + state_bytes * subject.parameter_count / max(1, subject.parameter_bytes)
     return _Wanted(subject, ways, states, program, program_args)
@@ -137,11 +138,11 @@ def _pipelined_of(program: Program, args: tuple[Any, ...]) -> tuple[Pipelined, t
         program.lower_for(process().platform, *args)
     if not noted:
         rule = "a loss, or a program that calls a pw.pipeline"
-        raise _refuse(program.name, "a program that calls no pw.pipeline", rule, "search for its loss")
+        raise _refuse(program.name, "a program that calls no pw.pipeline", rule, "pw.search(loss, params, batch, ...)")
     pipelined, arguments, keywords = noted[0]
     if keywords:
         have, rule = f"{pipelined.name} called with {', '.join(keywords)} by name", "arguments by position"
-        raise _refuse(program.name, have, rule, f"{pipelined.name}(params, batch)")
+        raise _refuse(program.name, have, rule, f"call it as {pipelined.name}(params, batch)")
     return pipelined, tree_util.tree_map(_type_of, arguments)
 
 
@@ -149,12 +150,12 @@ def _check(wanted: _Wanted, rows: int) -> None:
     """Raises PWC0117 if the example cannot have this batch."""
     subject = wanted.subject
     if not subject.rows or not subject.parameters:
-        have = f"{len(subject.data)} arrays of the batch, {len(subject.parameters)} of parameters"
-        rule, advice = "a batch with rows, and parameters", "batch_argnums says which arguments are the batch"
+        have = f"a batch of {len(subject.data)} arrays and {subject.rows} rows, {len(subject.parameters)} parameters"
+        rule, advice = "a batch with rows, and parameters", "set batch_argnums to the positions of the batch"
         raise _refuse(subject.name, have, rule, advice)
     if wanted.program is not None and rows != subject.rows:
-        have, rule = f"a batch of {rows}, and a program for {subject.rows}", "the batch of the program's arguments"
-        raise _refuse(subject.name, have, rule, "leave the batch out, or give the loss in place of the program")
+        have, rule = f"batch={rows}, and a program for {subject.rows}", "the number of rows in the program's arguments"
+        raise _refuse(subject.name, have, rule, "omit batch, or search with the loss in place of the program")
 
 
 def _check_asked(
@@ -165,16 +166,16 @@ def _check_asked(
     known = (PROGRAM, *SCHEDULES)
     for what, count in counts:
         if count < 1:
-            raise _refuse(name, f"{what}={count}", "a whole number from 1", "leave it out")
+            raise _refuse(name, f"{what}={count}", "a whole number from 1", f"omit {what} to use the default")
     for schedule in (*(schedules or ()), *(c.schedule for c in only)):
         if schedule not in known:
-            raise _refuse(name, f"schedule {schedule!r}", ", ".join(known), "one of these")
+            raise _refuse(name, f"schedule {schedule!r}", ", ".join(known), "use one of these schedules")
     for choice in only:
         if rows % choice.microbatches:
             have = f"{choice.microbatches} microbatches of {rows} rows"
-            raise _refuse(name, have, "as many rows in each", "another number of microbatches")
+            raise _refuse(name, have, "equal numbers of rows", "choose a number of microbatches that divides the rows")
         if strange := [island for island in choice.islands if island not in machines.names]:
-            raise _refuse(name, f"island {strange[0]}", ", ".join(machines.names), "islands of this topology")
+            raise _refuse(name, f"island {strange[0]}", ", ".join(machines.names), "name islands of this topology")
 
 
 def _ranked(
@@ -244,11 +245,11 @@ def _assumed(machines: Machines, state_bytes: float) -> list[str]:
     islands = machines.topology.islands
     rate = f"{machines.efficiency:.0%} of the flop/s"
     if any(i.flops is None for i in islands):
-        rate += f" ({ASSUMED_FLOPS:.0e} a device, where the topology states none)"
+        rate += f" ({ASSUMED_FLOPS:.0e} a device, if the topology states none)"
     notes = [f"assumed: {rate}, {machines.call_seconds * 1e6:g} us a call, {state_bytes:g} bytes of optimizer state"]
     notes[0] += f" a parameter, {machines.memory_gbps:g} GB/s of a device's memory"
     if any(i.memory is None for i in islands):
-        notes.append("memory is not limited where the topology states none")
+        notes.append("memory is not limited on islands for which the topology states none")
     return notes
 
 
@@ -258,8 +259,9 @@ def _remarks(profiles: Profiles) -> list[str]:
 
 
 def _nothing(subject: SearchedLoss, topology: Topology, ranking: Ranking) -> PathwaysError:
-    closest = "; ".join(f"{d.count} {d.reason}: {d.closest}" for d in ranking.dropped) or "no split divides the batch"
-    return PathwaysError(NothingFits(loss=subject.name, topology=str(topology), have_=closest, where=caller()))
+    found = [f"{d.count} splits {d.reason}; closest (stages x data x model): {d.closest}" for d in ranking.dropped]
+    have = "\n".join(found) or "no split divides the batch"
+    return PathwaysError(NothingFits(loss=subject.name, topology=str(topology), have_=have, where=caller()))
 
 
 def _refuse(name: str, have: str, rule: str, advice: str) -> PathwaysError:

@@ -36,7 +36,7 @@ def start_shared(address: str, topology: Topology, policy: str, port: MemberPort
     platform = pjrt.default_platform()
     joined = port is not None and port.join
     if platform_named(platform).made_at_will is None and not joined:
-        have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
+        have, rule = f"{platform} devices, which every process would use", "devices that JAX creates on demand: cpu"
         raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
     return _await_hosts(address, start_controller(address, topology, platform, policy, port), joined=joined)
 
@@ -75,9 +75,7 @@ def _await_settled(address: str, folder: Path, starting: Activity, *, joined: bo
         late = time.monotonic() > until
         if late or "away" in states.values():
             missing = [host["name"] for i in said["islands"] if i["state"] != "up" for host in i["hosts"]]
-            words = "; ".join(
-                f"{name}: {last_words(log_of(folder / LOGS, name)) or 'it has printed nothing'}" for name in missing
-            )
+            words = "; ".join(f"{name}: {last_words(log_of(folder / LOGS, name)) or 'no output'}" for name in missing)
             ask(address, "stop")  # also deletes the logs, which were read above
-            raise PathwaysError(NoCluster(address=str(folder), reason=f"not all hosts came; {words}"))
+            raise PathwaysError(NoCluster(address=str(folder), reason=f"not all hosts connected; {words}"))
         time.sleep(0.05)

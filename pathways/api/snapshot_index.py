@@ -64,7 +64,7 @@ def open_snapshot(path: str | Path) -> Generator[tuple[Mapping[str, Saved], Path
                 break
             except (OSError, ValueError) as error:
                 if (now := read_index(path)).folder == index.folder:
-                    missing = f"no folder {index.folder} beside it, which has its large arrays"
+                    missing = f"no folder {index.folder} beside the file, for its large arrays"
                     raise _wrong(path, missing if isinstance(error, FileNotFoundError) else str(error)) from None
                 index = now  # the snapshot was replaced, and its old folder deleted
         yield index.arrays, folder
@@ -85,12 +85,12 @@ def read_index(path: str | Path) -> SnapshotIndex:
                 return SnapshotIndex({npz.key_path(n): Saved(file[n], str(file[n].dtype)) for n in file.files}, None)
             head = json.loads(bytes(file[npz.INDEX]))
             if head["version"] not in (ALL_INSIDE, SOME_BESIDE):
-                raise ValueError(f"version {head['version']}")
+                raise ValueError(f"format version {head['version']}, which this release cannot read")
             folder = str(head["folder"]) if head["version"] == SOME_BESIDE else None
             rows = [(row, f"a{i}") for i, row in enumerate(head["arrays"])]
             return SnapshotIndex({row["name"]: _saved(file, row, member, folder) for row, member in rows}, folder)
     except (OSError, *_MALFORMED) as error:
-        said = "no .npz archive" if "pickle" in str(error) else str(error) or type(error).__name__
+        said = "not an .npz archive" if "pickle" in str(error) else str(error) or type(error).__name__
         raise _wrong(path, getattr(error, "strerror", None) or said) from None
 
 
@@ -101,7 +101,7 @@ def _saved(file: Any, row: Mapping[str, Any], member: str, folder: str | None) -
     found = read_array_file(row["file"])
     stored = "uint32" if dtype.startswith("key<") else "bool" if dtype == "float0" else dtype
     if found.type.dtype != stored or (stored != dtype and dtype != "float0" and not found.type.shape):
-        raise ValueError(f"{found.type} for an array of {dtype}")
+        raise ValueError(f"a stored type {found.type} for an array of {dtype}")
     return Saved(found, dtype)
 
 
@@ -110,7 +110,7 @@ def loaded(raw: "np.ndarray[Any, Any]", dtype: str) -> tuple[Any, str]:
     try:
         array = _as_stated(raw, dtype)
     except (TypeError, ValueError):
-        return None, f"{raw.dtype} {list(raw.shape)}, which is stated to be {dtype}"
+        return None, f"{raw.dtype} {list(raw.shape)}, for which the index states {dtype}"
     return array, f"{dtype_name(array.dtype)} {list(array.shape)}"
 
 
@@ -128,5 +128,5 @@ def _as_stated(raw: "np.ndarray[Any, Any]", dtype: str) -> Any:
 
 
 def _wrong(path: str | Path, problem: str) -> PathwaysError:
-    rule = "a file of pw.save, and the folder that it names"
-    return PathwaysError(WrongSnapshot(path=str(path), name="the file", have_=problem, rule=rule, where=caller()))
+    rule = "a file that pw.save wrote, and the folder that it names"
+    return PathwaysError(WrongSnapshot(path=str(path), name="the snapshot", have_=problem, rule=rule, where=caller()))

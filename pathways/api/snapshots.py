@@ -67,8 +67,8 @@ def save(tree: Any, path: str | Path) -> int:
             continue
         stored = _stored(leaf)
         if stored.dtype.kind in "USOMm":
-            have = f"{type(leaf).__name__}, which is stored as {stored.dtype}"
-            rule = "arrays, numbers and typed keys"
+            have = f"a {type(leaf).__name__}, which numpy stores as {stored.dtype}"
+            rule = "arrays, numbers and typed PRNG keys"
             raise PathwaysError(WrongSnapshot(path=str(path), name=name, have_=have, rule=rule, where=caller()))
         rows.append({"name": name, "dtype": _dtype_of(leaf)})
         members[f"a{number}"] = stored if is_of_numpy(stored.dtype) else stored.view(f"u{stored.dtype.itemsize}")

@@ -149,7 +149,7 @@ class Lowered(PicturedProgram, LoweredAsInJax):
         if self._again is None or target == self._target:
             return self
         if compat.trace_context() != self._settings:
-            warn(f"JAX's settings have changed since {self._name} was traced: its losses stay cut as they are")
+            warn(f"JAX settings have changed since {self._name} was traced: its losses are not cut again")
             return self
         if target not in self._cut_anew:
             with compiling(target):
@@ -268,7 +268,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         except TypeError as error:
             rule = shown(self.plan.name, parameters)
             if not parameters and self.plan.in_tree.children:
-                rule = "arguments by position: the plan is of an older version, which did not write their names"
+                rule = "arguments by position: the plan is of an older version, which did not store their names"
             raise self._wrong_structure(str(error), rule) from None
 
     def run_flat(self, leaves: Sequence[Any]) -> list[Array]:
@@ -297,13 +297,13 @@ class Compiled(PicturedPlan, CompiledAsInJax):
                 return
             plan = self.plan if self._has_its_islands() else self._made_anew(lost.key)
             moved = ", ".join(f"{s.name} -> {s.island}" for s in plan.slices)
-            reason = next(iter(lost.lost.values()), "it was away")
-            what = "lost a device" if len(lost.lost) < len(lost.devices) else "is gone"
-            print(f"note: {lost.key} {what} ({reason}); {plan.name} is placed anew: {moved}", file=sys.stderr)
+            reason = next(iter(lost.lost.values()), "it was disconnected")
+            what = "lost a device" if len(lost.lost) < len(lost.devices) else "is lost"
+            print(f"note: {lost.key} {what} ({reason}); {plan.name} is placed again: {moved}", file=sys.stderr)
             loaded = process().load(plan, sequential=self._sequential)
             if loaded.lost is lost:  # the program pins this island, or there is no other
                 have, needs = f"a placement on {lost.key} again", "islands that have all their devices"
-                raise self._cannot_replace(lost.key, have, needs, "a slice that may be elsewhere, or a spare island")
+                raise self._cannot_replace(lost.key, have, needs, "use a slice that is not pinned, or a spare island")
             self.plan, self._loaded, self._shardings = plan, loaded, [None] * len(plan.results)
 
     def _has_its_islands(self) -> bool:
@@ -315,7 +315,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         """Returns a plan for the existing islands. Raises PWC0513 if it fits nowhere."""
         if self._recipe is None:
             have, needs = "a plan from a file", "a program that was traced in this process"
-            raise self._cannot_replace(lost, have, needs, "run the program from its source, or start again")
+            raise self._cannot_replace(lost, have, needs, "run the program from its source, or restart the process")
         try:
             return self._recipe.remake(process().lost_islands())
         except PathwaysError as error:
@@ -323,7 +323,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
                 raise
             problem = error.diagnostic
             have, needs = problem.text(problem.have), problem.text(problem.need)
-            advice = "a topology with a spare island, pw.add_island(), or wait until the device is back"
+            advice = "use a topology with a spare island, pw.add_island(), or wait until the device is back"
             raise self._cannot_replace(lost, have, needs, advice) from error
 
     def _cannot_replace(self, island: str, have: str, needs: str, advice: str) -> PathwaysError:

@@ -49,14 +49,14 @@ def fault(
             train_step(params, batch)
     """
     if kind not in faults.FAULT_KINDS:
-        problem, rule = "there is no such fault", f"one of {', '.join(faults.FAULT_KINDS)}"
+        problem, rule = "there is no such kind of fault", f"one of {', '.join(faults.FAULT_KINDS)}"
         error = BadArguments(
             problem=problem, have_=repr(kind), rule=rule, advice="pw.testing.fault('raise')", where=caller()
         )
         raise PathwaysError(error)
     if kind != "lose" and platform_named(process().platform).callback is None:
-        problem, have = f"a fault of kind {kind!r} is a host callback of its own", f"devices of {process().platform}"
-        rule, advice = "a platform whose row in dialect/platforms.py names a callback", "pw.testing.fault('lose')"
+        problem, have = f"a fault of kind {kind!r} needs host callbacks", f"devices of {process().platform}"
+        rule, advice = "a platform with host callbacks: see dialect/platforms.py", "pw.testing.fault('lose')"
         raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
     made = Fault(kind, program, computation, step, client, device, seconds, times, after, message)
     controller = process().controller
@@ -78,10 +78,10 @@ def _check_happened(made: Fault) -> None:
     asked = _conditions(made)
     raise PathwaysError(
         BadArguments(
-            problem=f"no step met the fault {made.kind!r}, so that nothing went wrong",
-            have_=f"{asked}, after {made.after} more" if made.after else asked,
-            rule="a run of such a step while the block lasts",
-            advice="names as pwc inspect shows them; the run belongs inside of the with block",
+            problem=f"the fault {made.kind!r} never happened: no step met its conditions",
+            have_=f"{asked}, after the first {made.after}" if made.after else asked,
+            rule="a run of such a step inside the with block",
+            advice="use names that pwc inspect shows, and call the program inside the with block",
             where=caller(),
         )
     )
@@ -123,12 +123,12 @@ def _island(name: str, device: int) -> PhysicalIsland:
     found = process().machine.named(name)
     if found is None or not 0 <= device < len(found.devices):
         known = ", ".join(f"{i.key} (devices 0 to {len(i.devices) - 1})" for i in process().machine.islands)
-        have, rule = f"device {device} of {name!r}", known or "islands: none is bound yet"
+        have, rule = f"device {device} of {name!r}", known or "an island: the first program creates one"
         error = BadArguments(
             problem="there is no such device",
             have_=have,
             rule=rule,
-            advice="names as pw.status() shows them",
+            advice="use names that pw.status() shows",
             where=caller(),
         )
         raise PathwaysError(error)

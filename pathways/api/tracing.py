@@ -35,7 +35,11 @@ def trace(path: str | Path) -> Generator[Trace]:
     if any(isinstance(o, RunRecorder) for o in controller.observers):
         problem, rule = "a trace is being recorded already", "one trace at a time"
         error = BadArguments(
-            problem=problem, have_=str(path), rule=rule, advice="leave the first one's with block first", where=caller()
+            problem=problem,
+            have_=str(path),
+            rule=rule,
+            advice="end the `with` block of the first trace",
+            where=caller(),
         )
         raise PathwaysError(error)
     machine = controller.machine

@@ -108,7 +108,7 @@ class Controller:
     def check_local(self, what: str) -> None:
         """Raises PWC0912 if the islands are not in this process, for operations that need local devices."""
         if not self.machine.is_local:
-            have, rule = "islands in processes of their own", "islands in this process"
+            have, rule = "islands in other processes", "islands in this process"
             raise PathwaysError(NotOverProcesses(what=what, have_=have, rule=rule, where=caller()))
 
     def _held(self, devices: tuple[Hashable, ...], size: int, client: str, run: int) -> None:
@@ -256,7 +256,7 @@ class Controller:
         if client.closed:
             raise closed(client, "a client whose with block has ended, or that was closed")
         if self.closing:
-            raise closed(client, "a cluster whose with block has ended, or ends")
+            raise closed(client, "a cluster whose with block has ended, or is ending")
 
     def cancel(self, runs: Iterable[Promise]) -> None:
         """Cancels background runs. Work that they have enqueued still executes, but their results are poison."""
@@ -321,7 +321,7 @@ class Controller:
         for island in self.machine.islands:
             for position, device in enumerate(island.devices):
                 if device in lost:
-                    self.lose(island, position, f"run {hang.run} of {hang.program} hangs there", hang)
+                    self.lose(island, position, f"run {hang.run} of {hang.program} hangs on it", hang)
         for queue in lost.values():
             queue.lose()
         self.flights.abandon(lost)

@@ -59,7 +59,7 @@ class RemoteRun:
         if not self._ended:
             self._waits.append(gate := Gate())
             if not self._ended:  # otherwise `end` may have missed the gate
-                with Activity("a run waits for its turn", unit=ELSEWHERE):
+                with Activity("a run waits in the queue", unit=ELSEWHERE):
                     gate.pass_through()
 
     def wait_for_results(self) -> None:

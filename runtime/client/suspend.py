@@ -97,7 +97,7 @@ def resume(controller: Controller, client: ClientState) -> None:
                 wanted[device] = wanted.get(device, 0) + buffer.bytes
     islands = {controller.island_of(d).key for b in kept for d in b.devices}
     number = next(controller.numbers)
-    request = Request(number, client.label, "resume", frozenset(islands), client.weight, bytes=wanted)
+    request = Request(number, client.label, "client.resume", frozenset(islands), client.weight, bytes=wanted)
     controller.check_room(request)
     ticket = controller.enter(request, client)
     try:

@@ -75,7 +75,7 @@ class Turns:
     def line_up(self, ticket: Ticket) -> None:
         """Enqueues a run in the scheduler. Its gate opens when it gets a slot."""
         self._tickets[ticket.request.number] = ticket
-        note("run", ticket.request.number, "lined up")
+        note("run", ticket.request.number, "was queued")
         self.post(lambda scheduler: scheduler.submit(ticket.request), ticket)
 
     def step_aside(self, ticket: Ticket) -> None:
@@ -94,7 +94,7 @@ class Turns:
         if ticket.gate.acquire(timeout=QUEUE_POLL_INTERVAL_S):
             return
         since = clock() - QUEUE_POLL_INTERVAL_S
-        with Activity(f"{ticket.request.program} waits for its turn", since=since) as waiting:
+        with Activity(f"{ticket.request.program} waits in the queue", since=since) as waiting:
             while True:
                 patience(ticket)
                 waiting.detail = self._why(ticket.request)
@@ -111,7 +111,7 @@ class Turns:
         self.post(lambda scheduler: scheduler.finished(ticket.request.number), ticket)
 
     def cancel(self, ticket: Ticket) -> None:
-        note("run", ticket.request.number, "gave up its turn")
+        note("run", ticket.request.number, "was removed from the queue")
         self._tickets.pop(ticket.request.number, None)
         self.post(lambda scheduler: scheduler.cancel(ticket.request.number), ticket)
 

@@ -56,16 +56,16 @@ def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, trans
     messages = read_frames(frames, (*BEFORE, m.RunPlan))
     before, run = messages[:-1], messages[-1] if messages else None
     if not isinstance(run, m.RunPlan) or (run.plan, run.run) != (told.plan, told.run):
-        raise _bad("a parcel without its run", "the run that it is submitted as, at its end")
+        raise _bad("a parcel without its run", "the submitted run, as the last message")
     if any(isinstance(message, m.RunPlan) for message in before):
-        raise _bad("a parcel with two runs", "the run that it is submitted as")
+        raise _bad("a parcel with two runs", "only the submitted run")
     for message in messages:
         check_fields(message, client, f"client {client}")
     carried = sum(len(message.blob) for message in before if isinstance(message, m.PutArray))
     written = b"".join(map(frame_bytes, before))
     if carried > MAX_CARRIED_BYTES or len(written) > MAX_BEFORE_BYTES:
-        have = f"{carried:,} bytes of arguments, and {len(written):,} in all, before a run"
-        raise _bad(have, f"at most {MAX_CARRIED_BYTES:,}, and {MAX_BEFORE_BYTES:,}")
+        have = f"{carried:,} bytes of arguments, {len(written):,} bytes in total before a run"
+        raise _bad(have, f"at most {MAX_CARRIED_BYTES:,}, and {MAX_BEFORE_BYTES:,} in total")
     made = _run_frame(replace(run, transfers=transfers))
     unloaded = [message.plan for message in before if isinstance(message, m.UnloadPlan)]
     return CheckedParcel(IslandParcel(epoch, written, made), run.results, unloaded)
@@ -91,7 +91,7 @@ def own_parcels(parcels: Iterable[Parcel]) -> tuple[dict[int, IslandParcel], int
 def _run_frame(run: m.RunPlan) -> bytes:
     made = frame_bytes(run)
     if len(made) > MAX_NUMBERS_BYTES:  # its host would close the controller's connection
-        raise _bad(f"a run of {len(made):,} bytes", f"at most {MAX_NUMBERS_BYTES:,}")
+        raise _bad(f"a run of {len(made):,} bytes", f"at most {MAX_NUMBERS_BYTES:,} bytes")
     return made
 
 
@@ -102,7 +102,7 @@ def check_behind(frame: bytes, client: int) -> m.Message:
             check_fields(message, client, f"client {client}")
             return message
         case other:
-            raise _bad(f"{len(other)} messages", "one message that may go behind runs")
+            raise _bad(f"{len(other)} messages", "one message that may follow runs")
 
 
 def _bad(have: str, rule: str) -> PathwaysError:

@@ -103,7 +103,7 @@ class ClusterController:
         meet = self._meeting(caller)
         peer = Peer(self._loop, stream, FrameReader(lambda kind: min(MAX_FRAME_BYTES, most_bytes(kind))))
         peer.max_unread_bytes = MAX_UNREAD_BYTES
-        peer.begin(meet, lambda _, reason: self._log(f"a process that came has left: {reason}"))
+        peer.begin(meet, lambda _, reason: self._log(f"a process disconnected before it registered: {reason}"))
         late = f"it has sent no message in {FIRST_MESSAGE_TIMEOUT_S:g} seconds"
         self._loop.after(FIRST_MESSAGE_TIMEOUT_S, lambda: peer.end(late) if peer.receive is meet else None)
 
@@ -146,11 +146,11 @@ class ClusterController:
     def _come_in(self, peer: Peer, message: m.ComeIn, caller: Caller) -> None:
         """Registers a client. Raises PWC0918 for another version, or if no client number is free."""
         if other := difference(message.versions):
-            raise PathwaysError(NoCluster(address=self._address, reason=f"it is of another version: {other}"))
+            raise PathwaysError(NoCluster(address=self._address, reason=f"the versions differ: {other}"))
         check_fields(message, 0, str(caller))
         number = self._numbers.take()
         if number is None:
-            raise PathwaysError(NoCluster(address=self._address, reason=f"it has {MAX_CLIENTS:,} clients"))
+            raise PathwaysError(NoCluster(address=self._address, reason=f"it has {MAX_CLIENTS:,} clients, the maximum"))
         member = "" if caller.member is None else caller.member.name
         name = f"{message.name} of {member}" if member else message.name
         session = ClientSession(number, name, caller.pid or message.pid, peer, member)
@@ -235,7 +235,7 @@ class ClusterController:
 
         Returns False if the message names no run.
         """
-        cause = controller_failed(f"a {type(message).__name__}", error)
+        cause = controller_failed(f"the handling of a {type(message).__name__} message", error)
         run = getattr(message, "run", None)
         if not isinstance(run, int) or isinstance(message, m.Hold):
             return False
@@ -245,7 +245,7 @@ class ClusterController:
                 self.dispatcher.fail(run, cause)
                 return True
             except Exception as another:
-                controller_failed("a run that failed", another)
+                controller_failed("the handling of a failed run", another)
         if session is not None:
             session.peer.send(m.RunRefused(run, write_diagnostic(cause)))
         return True
@@ -331,7 +331,7 @@ class ClusterController:
                 answer({})
                 self._loop.soon(self.close)
             case _:
-                raise PathwaysError(BadMessage(have_=f"a question for {message.what}", rule="status, stacks or stop"))
+                raise PathwaysError(BadMessage(have_=f"a request for {message.what}", rule="status, stacks or stop"))
 
     def _stacks(self, answer: Callable[[Any], None]) -> None:
         """Answers with the stacks of all hosts when all have replied, or after two seconds."""
@@ -380,4 +380,4 @@ def _told(receive: Receive) -> Receive:
 
 
 def _unknown(message: m.Message) -> PathwaysError:
-    return PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="what a controller is told"))
+    return PathwaysError(BadMessage(have_=f"a {type(message).__name__}", rule="a message for a controller"))

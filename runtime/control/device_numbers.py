@@ -40,7 +40,7 @@ class DeviceNumbers:
     def pairs(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
         """Returns pairs of device number and bytes. Raises PWC0911 for an unknown device or an odd count."""
         if len(numbers) % 2 or not all(0 <= number < len(self._devices) for number in numbers[::2]):
-            raise PathwaysError(BadMessage(have_=f"{len(numbers)} numbers", rule="devices of this cluster, and bytes"))
+            raise PathwaysError(BadMessage(have_=f"{len(numbers)} numbers", rule="pairs of a known device and bytes"))
         return list(zip(numbers[::2], numbers[1::2], strict=True))
 
     def memory(
@@ -51,5 +51,5 @@ class DeviceNumbers:
             return {}
         found = {self._devices[number]: max(size, 0) for number, size in self.pairs(numbers)}
         if not all(island in islands for island, _ in found):
-            raise PathwaysError(BadMessage(have_="memory on other islands than the run's", rule="devices of the run"))
+            raise PathwaysError(BadMessage(have_="memory on islands that the run does not use", rule="its devices"))
         return {device: size for device, size in found.items() if device in limited}

@@ -80,7 +80,8 @@ class Dispatcher:
         """Records proofs that an island's hosts have loaded a plan. Ignores hosts that were lost meanwhile."""
         plan = session.plans.get(message.plan)
         if plan is None or not 0 <= message.island < len(self._members):
-            raise PathwaysError(BadMessage(have_=f"plan {message.plan} on {message.island}", rule="a plan, an island"))
+            have, rule = f"plan {message.plan} on island {message.island}", "a known plan and a known island"
+            raise PathwaysError(BadMessage(have_=have, rule=rule))
         member, proofs = self._members[message.island], message.proofs.split(" ")
         keys = [session.key_of(rank) for rank in member.ranks]
         if member.is_up and len(keys) == len(proofs):
@@ -108,10 +109,11 @@ class Dispatcher:
             parcel, first, unloads = checked_parcel(epoch, frames, message, session.number, transfers)
             unloaded += unloads
             if island in parcels:
-                raise PathwaysError(BadMessage(have_=f"two parcels for island {island}", rule="one for each island"))
+                raise PathwaysError(BadMessage(have_=f"two parcels for island {island}", rule="one parcel"))
             parcels[island] = parcel
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
-            raise PathwaysError(BadMessage(have_=f"run {message.run} of {len(parcels)} islands", rule="a run, once"))
+            have, rule = f"run {message.run} of {len(parcels)} islands", "a new run number, and known islands"
+            raise PathwaysError(BadMessage(have_=have, rule=rule))
         self._admit(session, message, parcels, first, unloaded)
 
     def submit_own(self, session: ClientSession, message: m.Submit, parcels: Iterable[Parcel]) -> None:
@@ -132,7 +134,7 @@ class Dispatcher:
         plan = session.plans.get(message.plan) or KnownPlan("a program", None, Cost())
         names = frozenset(self._members[island].name for island in parcels)
         if plan.branches and not self._are_on(plan.branches, parcels):
-            raise PathwaysError(BadMessage(have_="branches on other hosts than the run's", rule="branches of the plan"))
+            raise PathwaysError(BadMessage(have_="branches on hosts outside of the run", rule="branches of the plan"))
         memory = self.devices.memory(message.memory, names, self.ledger.limits)
         request = Request(
             message.run, session.label(message.inside), plan.name,
@@ -151,7 +153,7 @@ class Dispatcher:
                 return
         self._count_waiting(session, sum(parcel.size for parcel in parcels.values()))
         if session.runs >= MAX_RUNS_PER_CLIENT:
-            raise PathwaysError(BadMessage(have_=f"{MAX_RUNS_PER_CLIENT:,} runs that have not ended", rule="fewer"))
+            raise PathwaysError(BadMessage(have_=f"{MAX_RUNS_PER_CLIENT:,} incomplete runs", rule="fewer runs"))
         session.count_run(request.client, 1)
         self.runs[message.run] = run
         for number in parcels:
@@ -186,7 +188,7 @@ class Dispatcher:
         """Adds to the bytes of a client's queued messages. Raises PWC0911 if they exceed the limit."""
         session.waiting_bytes += size
         if session.waiting_bytes > MAX_WAITING_BYTES:
-            have = f"{session.waiting_bytes:,} bytes in line of {session.label(0)}"
+            have = f"{session.waiting_bytes:,} bytes in the queue of {session.label(0)}"
             raise PathwaysError(BadMessage(have_=have, rule=f"at most {MAX_WAITING_BYTES:,}"))
 
     def _send(self, island: int, epoch: int, data: bytes) -> None:
@@ -208,7 +210,7 @@ class Dispatcher:
         for number, size in self.devices.pairs(message.memory):
             if abs(held[number] + size) > MAX_HELD_BYTES:
                 have = f"{size:,} bytes more that {label} holds on device {number}"
-                raise PathwaysError(BadMessage(have_=have, rule=f"at most {MAX_HELD_BYTES:,} in all"))
+                raise PathwaysError(BadMessage(have_=have, rule=f"at most {MAX_HELD_BYTES:,} in total"))
             held[number] += size
             session.total[number] += size
             limit = self.ledger.limits.get(self.devices[number], MAX_HELD_BYTES)
@@ -243,7 +245,7 @@ class Dispatcher:
             rule = "exactly the islands and branches of its plan, after all their hosts have loaded it"
             following = self._drop(run, BadMessage(have_=have, rule=rule))
         elif gone is not None:
-            cause = gone.lost or HostLost(island=gone.name, reason="another has taken its place")
+            cause = gone.lost or HostLost(island=gone.name, reason="another host has replaced it")
             following = self._drop(run, cause)
         else:
             run.life.turn("begin")

@@ -47,7 +47,7 @@ def hangs(limit: float, idle: Sequence[float]) -> bool:
 
 def roll_of(calls: Mapping[str, Sequence[str]]) -> str:
     """Formats a hang report: what each host of an island has launched, or that nothing runs there."""
-    return "\n".join(f"{name}: {line}" for name, lines in calls.items() for line in lines or ["nothing runs there"])
+    return "\n".join(f"{name}: {line}" for name, lines in calls.items() for line in lines or ["no run in flight"])
 
 
 MAX_MENDED = 256

@@ -88,8 +88,8 @@ class IslandChanges:
             raise PathwaysError(refused)
         before = next((x for x in self._members.all if x.name == island.name), None)
         if before is not None and (before.epoch.state != "away" or before.ending is not None):
-            have, rule = f"{before.name}, which is being removed", "its name when it is gone"
-            raise PathwaysError(WrongIslands(problem="its name had another", have_=have, rule=rule))
+            have, rule = f"{before.name}, which is being removed", "another name, or the same after its removal"
+            raise PathwaysError(WrongIslands(problem="the name is in use", have_=have, rule=rule))
         member = self._members.add(island)
         first = self._dispatcher.add(member)
         self._tell(m.IslandCame(member.number, first, write_topology(replace(self._rates, islands=(island,)))))

@@ -17,24 +17,24 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def refused_new(topology: Topology, island: Island, ranks: RankTable) -> Diagnostic | None:
     """Returns why an island cannot be added, None if it can. `ranks` is the table that hosts received at the start."""
     if not _NAME.fullmatch(island.name):
-        rule = "letters, digits, - and _: hosts, files and sockets are called by it"
-        return WrongIslands(problem="that is no name of an island", have_=repr(island.name), rule=rule)
+        rule = "1 to 64 letters, digits, - and _: files and sockets have this name, too"
+        return WrongIslands(problem="the name is not valid", have_=repr(island.name), rule=rule)
     if island.name in topology.names:
-        problem, rule = f"{island.name} is there already", "a name of its own"
+        problem, rule = f"there is already an island {island.name}", "another name"
         return WrongIslands(problem=problem, have_=str(topology), rule=rule)
     if ranks.count(island.name) != island.hosts:
-        have = f"{island.name} of {island.hosts} hosts"
-        rule = "an island of one host, or one of as many as it had at the start"
-        return NotOverProcesses(what="adding it", have_=have, rule=rule)
+        have = f"{island.name} with {island.hosts} hosts"
+        rule = "one host, or as many hosts as the island of this name had at the start"
+        return NotOverProcesses(what="adding the island", have_=have, rule=rule)
     return None
 
 
 def refused_removal(topology: Topology, name: str) -> Diagnostic | None:
     """Returns why an island cannot be removed, None if it can."""
     if name not in topology.names:
-        problem, rule = f"there is no {name}", "the name of an island"
+        problem, rule = f"there is no island {name}", "the name of an island"
     elif len(topology.islands) == 1:
-        problem, rule = f"{name} is the last island", "another island, to go on with"
+        problem, rule = f"{name} is the last island", "at least one island that remains"
     else:
         return None
     return WrongIslands(problem=problem, have_=str(topology), rule=rule)

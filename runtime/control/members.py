@@ -118,13 +118,13 @@ class Members:
         """
         rank = self.by_name.get(name)
         if rank is None or rank.member.process is None or not rank.member.process.comes_by_itself:
-            raise PathwaysError(HostLost(island=name, reason="this cluster waits for no host of that name"))
+            raise PathwaysError(HostLost(island=name, reason="the cluster expects no host of this name"))
         if rank.peer is not None:
-            raise PathwaysError(HostLost(island=name, reason="it has a host already"))
+            raise PathwaysError(HostLost(island=name, reason="this host is already connected"))
         if rank.coming is not None:
-            rank.coming[0].end("another process has come as this host")
+            rank.coming[0].end("another process has connected as this host")
         if any(each.peer is not None for each in rank.member.ranks):  # it exited after its island was configured
-            self.lose(rank.member, HostLost(island=name, reason="it comes anew, and those of its island have met"))
+            self.lose(rank.member, HostLost(island=name, reason="it connected again after its island had started"))
         rank.coming = peer, tell
         member, hosts = rank.member, {each.name: each.island.hosts for each in self.all if each.island.hosts > 1}
         if any(each.coming is None or each.coming[0].ended for each in member.ranks):
@@ -132,7 +132,7 @@ class Members:
         try:
             group = rank.member.process.meet()
         except OSError as error:
-            raise PathwaysError(HostLost(island=name, reason=f"there is no place to meet: {error}")) from None
+            raise PathwaysError(HostLost(island=name, reason=f"its group service did not start: {error}")) from None
         for each, ticket in zip(member.ranks, member.give_tickets(), strict=True):
             assert each.coming is not None
             devices = member.island.size // member.island.hosts
@@ -143,11 +143,11 @@ class Members:
         """Registers a process as the host that it claims to be. Raises PWC0910 for another process or version."""
         rank = self.by_name.get(hello.island)
         if rank is None or rank.member.process is None or not self._is_it(rank, hello, caller):
-            raise PathwaysError(HostLost(island=hello.island, reason=f"{caller} is not its host"))
+            raise PathwaysError(HostLost(island=hello.island, reason=f"{caller} is not the expected host"))
         if rank.peer is not None:
-            raise PathwaysError(HostLost(island=hello.island, reason="it has a host already"))
+            raise PathwaysError(HostLost(island=hello.island, reason="this host is already connected"))
         if other := difference(hello.versions):
-            cause = HostLost(island=rank.name, reason=f"it is of another version: {other}")
+            cause = HostLost(island=rank.name, reason=f"the versions differ: {other}")
             if not rank.member.process.comes_by_itself:
                 self.lose(rank.member, cause)
             raise PathwaysError(cause)
@@ -225,7 +225,7 @@ class Members:
     def _came(self, member: Member) -> None:
         member.epoch.settle(member.epoch.number, "join")
         member.lost = None
-        note("host", member.name, f"joins, number {member.epoch.number}")
+        note("host", member.name, f"connected, epoch {member.epoch.number}")
         self._on_came(member)
 
     def hear(self, rank: Rank, answer: m.Answer) -> None:
@@ -238,7 +238,7 @@ class Members:
         if rank.peer is peer:
             process = rank.member.process
             said = process.ended() if process is not None else ""
-            self.lose(rank.member, HostLost(island=rank.name, reason=f"its process has ended: {said or reason}"))
+            self.lose(rank.member, HostLost(island=rank.name, reason=f"its connection has ended: {said or reason}"))
 
     def hangs(self, rank: Rank, message: m.Hangs) -> None:
         """Handles a hang report of a host. With several hosts, another one may be the cause, so all are queried."""
@@ -287,7 +287,7 @@ class Members:
         epoch, was_met = member.epoch.number, any(rank.peer is not None for rank in member.ranks)
         member.epoch.go()
         member.lost = cause
-        note("host", member.name, f"is gone: {cause.text(cause.have)}")
+        note("host", member.name, f"was lost: {cause.text(cause.have)}")
         self._log(cause.brief)
         asked: list[Callable[[m.Answer | Diagnostic], None]] = []
         for rank in member.ranks:
@@ -295,7 +295,7 @@ class Members:
             peer, rank.peer, rank.address, rank.ticket, rank.arrays = rank.peer, None, "", "", 0
             rank.open_ports = 0
             if peer is not None:
-                peer.end("the host is gone")
+                peer.end("the host is lost")
             asked += rank.asked.values()
             rank.asked = {}
         if member.process is not None:
@@ -325,7 +325,7 @@ class Members:
     def _give_up(self, member: Member, cause: Diagnostic) -> None:
         member.epoch.settle(member.epoch.number, "stay away")
         member.lost, member.process = cause, None
-        print_note(f"the host of {member.name} ends again and again, and is not started any more")
+        print_note(f"no more hosts are started for {member.name}: {cause.text(cause.have)}")
         self._on_gone(member, member.epoch.number, cause)
 
     def _look(self) -> None:
@@ -334,7 +334,7 @@ class Members:
         for member in self.all:
             if not member.is_met and member.process is not None:
                 if said := member.process.ended():
-                    self.lose(member, HostLost(island=member.name, reason=f"it has not started: {said}"))
+                    self.lose(member, HostLost(island=member.name, reason=f"it did not start: {said}"))
                 elif member.process.waits():
                     member.began = now
                 elif now - member.began > HOST_START_TIMEOUT_S and not member.process.comes_by_itself:
@@ -344,7 +344,7 @@ class Members:
         heard = {name: rank.peer.heard for name, rank in self.by_name.items() if rank.peer is not None}
         for name, seconds in self._silence.judge(now, heard).items():
             if (rank := self.by_name[name]).peer is not None:  # otherwise its island was lost in this loop
-                reason = f"nothing was heard of it for {seconds:.1f} seconds"
+                reason = f"heartbeat timeout: no message for {seconds:.1f} seconds"
                 self.lose(rank.member, HostLost(island=name, reason=reason))
 
     def close(self) -> None:

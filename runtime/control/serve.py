@@ -30,15 +30,15 @@ from pathways.runtime.wire.tls_ports import LoopListener
 
 def serve_cluster() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="where sockets and logs are: this user's alone")
+    parser.add_argument("--folder", type=Path, required=True, help="private folder for sockets and logs")
     parser.add_argument("--topology", type=Path, required=True)
     parser.add_argument("--platform", required=True)
     parser.add_argument("--policy", required=True, help="a built-in policy, FILE.py:CLASS or an entry point")
-    parser.add_argument("--bind", metavar="HOST:PORT", type=read_address, help="where members from elsewhere come, too")
+    parser.add_argument("--bind", metavar="HOST:PORT", type=read_address, help="address for members on other machines")
     parser.add_argument("--keys", type=Path, help="the folder of the cluster's keys")
-    parser.add_argument("--join", action="store_true", help="starts no hosts: they come by themselves")
-    parser.add_argument("--ray", metavar="ADDRESS", help="the Ray that starts hosts; else this process does")
-    parser.add_argument("--labels", type=json.loads, default={}, help="JSON: the labels of nodes, by island")
+    parser.add_argument("--join", action="store_true", help="starts no hosts: they connect by themselves")
+    parser.add_argument("--ray", metavar="ADDRESS", help="the Ray that starts hosts; default: this process")
+    parser.add_argument("--labels", type=json.loads, default={}, help="JSON: the labels of nodes for each island")
     chosen = parser.parse_args()
     faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)
     folder: Path = chosen.folder

@@ -166,14 +166,14 @@ class ClientSession:
         if (many or self.introduced_bytes > MAX_INTRODUCED_BYTES) and self.number:
             have = f"{len(self.plans):,} plans and {len(self.inside):,} clients of {self.label(0)}, "
             have += f"{self.introduced_bytes:,} bytes"
-            raise PathwaysError(BadMessage(have_=have, rule="fewer, or plans that are unloaded"))
+            raise PathwaysError(BadMessage(have_=have, rule="fewer: delete unused programs"))
         if message.plan < 0:
             before = self.inside.get(message.number)
             self.introduced_bytes -= 0 if before is None else before.size
             self.inside[message.number] = InsideClient(message.name, size)
         elif message.plan <= self.last_plan:
             have = f"plan {message.plan} of {self.label(0)} after {self.last_plan}"
-            raise PathwaysError(BadMessage(have_=have, rule="numbers of plans that rise"))
+            raise PathwaysError(BadMessage(have_=have, rule="plan numbers that increase"))
         else:
             self.last_plan = message.plan
             cost = cost_of(message.digest)

@@ -13,14 +13,14 @@ _MAX_NAMED_CLIENTS = 3
 
 
 def before_it(runs: Sequence[Request]) -> str:
-    """Returns the clients whose runs go first: `behind 2 runs of trainer, 1 of main`."""
+    """Returns the clients whose runs go first: `after 2 runs of trainer, 1 of main`."""
     counts = Counter(run.client for run in runs).most_common()
     parts = [f"{count} of {client}" for client, count in counts[:_MAX_NAMED_CLIENTS]]
     if parts:
         count, _, rest = parts[0].partition(" ")
         parts[0] = f"{count} {'run' if count == '1' else 'runs'} {rest}"
     more = f" and {len(counts) - _MAX_NAMED_CLIENTS} more clients" if len(counts) > _MAX_NAMED_CLIENTS else ""
-    return f"behind {', '.join(parts)}{more}" if parts else ""
+    return f"after {', '.join(parts)}{more}" if parts else ""
 
 
 def lacking(island: str, size: int, held: Mapping[str, int]) -> str:

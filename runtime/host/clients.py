@@ -79,7 +79,7 @@ class Clients:
         """Ends the stream of a client that the controller reports as disconnected."""
         self._tickets.pop(client, None)
         if (peer := self._there.pop(client, None)) is not None:
-            peer.end("the client is gone")
+            peer.end("the client has disconnected")
 
     def listen(self, path: str) -> None:
         """Starts to accept clients at a Unix socket. Must be called before the loop runs."""
@@ -122,8 +122,8 @@ class Clients:
             self._refuse(coming.peer, error)
             return
         if not isinstance(message, m.Attach) or coming.attach is not None:
-            have = f"a {type(message).__name__}"
-            self._refuse(coming.peer, PathwaysError(BadMessage(have_=have, rule="Attach")))
+            have = f"a {type(message).__name__} message"
+            self._refuse(coming.peer, PathwaysError(BadMessage(have_=have, rule="one Attach message")))
             return
         coming.attach = message
         if message.client in self._tickets:
@@ -156,7 +156,7 @@ class Clients:
                 self.host.calls.hear(client, message)
                 return
             if not isinstance(message, MAY):
-                have, rule = f"a {type(message).__name__}", "what a client sends to a host"
+                have, rule = f"a {type(message).__name__}", "a message that clients send to hosts"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
         except PathwaysError as error:
             self._refuse(peer, error)

@@ -122,7 +122,7 @@ class Host:
         except ConnectionEnded:
             raise
         except Exception as error:  # fails this message only: it must not affect other messages
-            print(f"note: {self.name} failed a {type(message).__name__}", file=sys.stderr)
+            print(f"note: {self.name} failed to handle a {type(message).__name__}", file=sys.stderr)
             traceback.print_exc()
             self._fail(message, post, why_not("a message", self.name, error))
 
@@ -179,7 +179,7 @@ class Host:
                 self._loads.end(message.client)
                 self._fetches.end(message.client)
             case _:
-                have, rule = f"a {type(message).__name__}", "what a controller sends to a host"
+                have, rule = f"a {type(message).__name__}", "a message that controllers send to hosts"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
 
     def _array(self, number: int) -> Any:
@@ -364,7 +364,7 @@ class Host:
         """Lists the arguments of a run. If their number is wrong, all are poison, which is passed to other hosts."""
         if len(message.arguments) == len(part.inputs):
             return [self._array(number) for number in message.arguments]
-        have, rule = f"a run with {len(message.arguments)} arguments", f"the {len(part.inputs)} of its plan here"
+        have, rule = f"a run with {len(message.arguments)} arguments", f"the {len(part.inputs)} of its plan"
         return [Poison(BadMessage(have_=have, rule=rule))] * len(part.inputs)
 
     def _hang(self, said: Hang, _: Mapping[Hashable, DeviceQueue] = NOTHING_LOST) -> None:

@@ -44,8 +44,8 @@ class ProvenLoads:
         islands, shared = {stream.island for stream in plan.streams}, branches if branches or plan.bodies else None
         loaded = loaded_as(message.blob, islands, shared, sequential=message.sequential)
         if self._had[client].get(message.plan, loaded) != loaded:
-            rule = "a number that no other plan has had"
-            raise PathwaysError(BadMessage(have_=f"another plan {message.plan}", rule=rule))
+            rule = "a number that no other plan has used"
+            raise PathwaysError(BadMessage(have_=f"another plan with the number {message.plan}", rule=rule))
         return loaded
 
     def prove(self, plan: int, loaded: str) -> bytes:

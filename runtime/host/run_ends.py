@@ -37,7 +37,7 @@ def end_of_run(
     for result, value in results:
         if (cause := why_failed(value, result.origin)) is not None:
             causes[str(result.number)] = write_diagnostic(cause)
-    note("run", number, f"ended, {len(causes)} bad results" if causes else "ended")
+    note("run", number, f"ended, {len(causes)} failed results" if causes else "ended")
     spent = int(seconds * 1e9)
     if numbers is not None and numbers.found is not None:
         return m.Failed(number, spent, causes, write_diagnostic(numbers.found), numbers.step)

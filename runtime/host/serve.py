@@ -55,17 +55,17 @@ def serve() -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--socket")
     where.add_argument("--connect", metavar="HOST:PORT")
-    parser.add_argument("--listen", metavar="SOCKET", help="where clients come")
+    parser.add_argument("--listen", metavar="SOCKET", help="the socket for clients")
     parser.add_argument("--keys", type=Path, help="the folder of this host's certificate")
-    parser.add_argument("--ip", default="", help="where others reach this host, and with --keys clients, too")
-    parser.add_argument("--foreground", action="store_true", help="Ctrl-C ends it, and it says why it ends")
+    parser.add_argument("--ip", default="", help="address for peer hosts, and with --keys for clients")
+    parser.add_argument("--foreground", action="store_true", help="Ctrl-C ends it; prints why it ends")
     parser.add_argument("--remove-folder", action="store_true", help="removes the folder of --socket when it ends")
     parser.add_argument("--island", required=True)
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--platform", required=True)
-    parser.add_argument("--rank", type=int, default=0, help="which of the hosts of its island it is")
-    parser.add_argument("--group", default="", help="where the hosts of the island meet")
-    parser.add_argument("--hosts", type=json.loads, default={}, help="JSON: how many hosts each island has")
+    parser.add_argument("--rank", type=int, default=0, help="position of this host in its island")
+    parser.add_argument("--group", default="", help="address of the island's group service")
+    parser.add_argument("--hosts", type=json.loads, default={}, help="JSON: number of hosts of each island")
     chosen = parser.parse_args()
     if chosen.connect and not chosen.keys:
         parser.error("--connect needs --keys")
@@ -97,7 +97,7 @@ def serve() -> None:
 
     def at_end(_: Peer, reason: str) -> None:
         if chosen.foreground:
-            print(f"note: the controller has ended the connection: {reason}", file=sys.stderr, flush=True)
+            print(f"note: the connection to the controller has ended: {reason}", file=sys.stderr, flush=True)
         if chosen.remove_folder:
             _remove_folder(Path(chosen.socket))
         os._exit(0)  # other threads may be inside of XLA
@@ -125,7 +125,7 @@ def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: 
     def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
         size = next((found.size for found in plan.topology.islands if found.name == island.name), 0)
         if size != island.size:
-            have, rule = f"{island.name} of {size} devices", f"{island.size}, as the host has"
+            have, rule = f"{island.name} of {size} devices", f"{island.size} devices, as the host has"
             raise PathwaysError(BadMessage(have_=have, rule=rule))
         return {island.name: physical}
 

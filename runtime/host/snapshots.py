@@ -71,10 +71,10 @@ def place_of(message: m.WriteArray | m.ReadArray) -> tuple[Path, ArrayFile]:
     try:
         return own_folder(os.fsdecode(message.folder)), read_array_file(json.loads(message.file))
     except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
-        have, rule = f"{type(message).__name__} of {error}", "a place in a folder that was made for a snapshot"
+        have, rule = f"{type(message).__name__}: {error}", "a file in a folder that was created for a snapshot"
         raise PathwaysError(BadMessage(have_=have, rule=rule)) from None
 
 
 def _check_type(file: ArrayFile, type_: ArrayType) -> None:
     if file.type != type_:
-        raise PathwaysError(BadMessage(have_=f"a file of {file.type} for an array of {type_}", rule="one type"))
+        raise PathwaysError(BadMessage(have_=f"a file of {file.type} for an array of {type_}", rule="equal types"))

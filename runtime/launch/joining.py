@@ -40,7 +40,7 @@ class JoiningHosts(Started):
         return self._meeting.address if self._meeting is not None else ""
 
     def waits(self) -> str:
-        return "to be joined"
+        return "its hosts to connect"
 
     def ended(self) -> str:
         """Returns "": the ends of their streams are the only sign of lost hosts."""

@@ -42,7 +42,7 @@ def cluster_folder(address: str) -> Path:
     if os.sep in address:
         return Path(address)
     if not _NAME.fullmatch(address):
-        raise PathwaysError(NoCluster(address=address, reason="a name of other characters than A-Z, a-z, 0-9, - and _"))
+        raise PathwaysError(NoCluster(address=address, reason="a name may only have A-Z, a-z, 0-9, - and _"))
     base = os.environ.get("XDG_RUNTIME_DIR")
     root = Path(base) / "pathways" if base else Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
     return root / address
@@ -54,7 +54,7 @@ def connect_here(address: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     try:
         if folder.stat().st_uid != os.getuid():
-            raise PathwaysError(NoCluster(address=str(folder), reason="a folder of another user"))
+            raise PathwaysError(NoCluster(address=str(folder), reason="the folder belongs to another user"))
         sock.connect(str(folder / CONTROLLER))
     except (OSError, PathwaysError) as error:
         sock.close()
@@ -82,7 +82,7 @@ class MemberPort:
     def check(self, topology: Topology) -> None:
         """Raises PWC0914 if required keys are missing or invalid, PWC0707 for a wildcard address."""
         if self.bind[0] in ("", "0.0.0.0", "::"):  # members on other machines connect to this address
-            rule, value = "one address of this machine, at which others reach it", show_address(self.bind)
+            rule, value = "an address of this machine that other machines can reach", show_address(self.bind)
             raise PathwaysError(BadSetting(source="--bind", value=value, rule=rule, example="--bind 10.0.0.1:7000"))
         checked_keys(member_folder(self.keys, "controller"), "controller")
         ranks = ranks_in(topology)
@@ -145,19 +145,19 @@ def _make(folder: Path, address: str) -> None:
     """Creates the folder, which no other user may enter. Raises PWC0918 if that is impossible."""
     try:
         if len(os.fsencode(folder)) > MAX_SOCKET_PATH_BYTES - 32:
-            raise OSError(f"a path of more than {MAX_SOCKET_PATH_BYTES - 32} bytes, in which no socket fits")
+            raise OSError(f"the path is longer than {MAX_SOCKET_PATH_BYTES - 32} bytes, too long for a socket")
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = folder.parent.stat() if os.sep in address else folder.parent.lstat()
         if os.sep in address:
             if known.st_mode & stat.S_IWOTH and not known.st_mode & stat.S_ISVTX:
-                raise OSError(f"any user may replace what is in {folder.parent}: chmod o-w, or another folder")
+                raise OSError(f"any user may replace files in {folder.parent}: chmod o-w, or use another folder")
         else:
             if known.st_uid != os.getuid() or not stat.S_ISDIR(known.st_mode):
-                raise OSError(f"{folder.parent} is another user's")
+                raise OSError(f"{folder.parent} belongs to another user")
             folder.parent.chmod(0o700)
         clear_folder(folder)  # files of a killed controller
         if folder.exists() and any(folder.iterdir()):
-            raise OSError("a folder with files that are not a cluster's")
+            raise OSError("the folder has files that do not belong to a cluster")
         folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
         (folder / LOGS).mkdir(mode=0o700)

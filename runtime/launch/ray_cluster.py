@@ -86,7 +86,7 @@ def start_controller_by_ray(address: str, request: RayRequest, topology: Topolog
         if "error" in said:
             raise PathwaysError(read_diagnostic(said["error"]))
         if not said:
-            raise PathwaysError(RayFailed(address=request.address, reason=last_words(log) or "it takes too long"))
+            raise PathwaysError(RayFailed(address=request.address, reason=last_words(log) or "the start timed out"))
     except BaseException:
         process.terminate()
         process.wait()

@@ -128,14 +128,14 @@ def check_gangs(gangs: Sequence[HostGang], nodes: Sequence[RayNode]) -> None:
         fitting = [node for node in nodes if gang.fits(node)]
         if len(fitting) < gang.hosts:
             have = f"{len(fitting)} such nodes of {_said(nodes, gang.resource)}"
-            raise PathwaysError(RayLacks(have_=have, needs=f"for {gang.island} {gang}"))
+            raise PathwaysError(RayLacks(have_=have, needs=f"{gang}, for {gang.island}"))
     needed: Counter[str] = Counter()
     for gang in gangs:
         needed[gang.resource] += gang.hosts * gang.amount
     for resource, amount in needed.items():
         at_all = [node for node in nodes if any(g.resource == resource and g.fits(node) for g in gangs)]
         if sum(node.resources.get(resource, 0.0) for node in at_all) < amount:
-            needs = f"{amount} {resource} for {len(gangs)} islands together"
+            needs = f"{amount} {resource} for {len(gangs)} islands in total"
             raise PathwaysError(RayLacks(have_=_said(at_all, resource), needs=needs))
 
 
@@ -179,6 +179,6 @@ def check_here(nodes: Sequence[RayNode]) -> None:
     """Raises PWC0912 for nodes on other machines, since traffic between machines is not protected without TLS."""
     far = sorted({n.address for n in nodes if n.machine != socket.gethostname() or not os.path.exists(n.socket)})
     if far:
-        rule = "nodes of this machine alone, or --bind and --keys, by which hosts come under TLS"
+        rule = "nodes on this machine only, or --bind and --keys: hosts then connect with TLS"
         what = "a cluster over several machines"
         raise PathwaysError(NotOverProcesses(what=what, have_=f"nodes at {', '.join(far)}", rule=rule))

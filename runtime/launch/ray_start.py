@@ -46,11 +46,12 @@ DEFAULT_NODES, DEFAULT_CPUS = 2, 4
 
 def serve_start() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="the cluster's, with its topology; empty: of nodes")
+    about = "the folder of the cluster; if its topology file is empty, the nodes determine the islands"
+    parser.add_argument("--folder", type=Path, required=True, help=about)
     parser.add_argument("--ray", metavar="ADDRESS")
-    parser.add_argument("--nodes", type=int, default=0, help="of a Ray of its own, without --ray; 0: as are needed")
+    parser.add_argument("--nodes", type=int, default=0, help="nodes of a private Ray; 0: as many as needed")
     parser.add_argument("--policy", required=True)
-    parser.add_argument("--bind", metavar="HOST:PORT", help="where hosts and clients come under TLS, too")
+    parser.add_argument("--bind", metavar="HOST:PORT", help="address for hosts and clients with TLS")
     parser.add_argument("--keys", help="the folder of the cluster's keys")
     parser.add_argument("--platform", choices=sorted(PLATFORMS))
     parser.add_argument("--label", action="append", default=[], metavar="[ISLAND:]KEY=VALUE")

@@ -70,7 +70,7 @@ def connect_to_host(said: str, name: str, keys: Path | None, *, elsewhere: bool)
     if host.name != name:
         connection.close()
         raise PathwaysError(
-            NoPeer(address=show_address(port), reason=f"its certificate is that of {host}", wanted=name)
+            NoPeer(address=show_address(port), reason=f"its certificate belongs to {host}", wanted=name)
         )
     return connection
 

@@ -54,7 +54,7 @@ def last_words(log: Path) -> str:
 
 def why_ended(code: int, log: Path) -> str:
     """Returns why a process has exited, from its exit code and the end of its log."""
-    why = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
+    why = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it exited with code {code}"
     words = last_words(log)
     return f"{why}: {words}" if words else why
 

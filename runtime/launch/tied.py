@@ -19,7 +19,7 @@ def tie(parent: int) -> None:
     """Makes the kernel kill this process when its parent exits; exits now if the parent has already exited."""
     ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit(f"process {parent}, which has started this one, is gone")
+        sys.exit(f"the parent process {parent} has exited")
 
 
 if __name__ == "__main__":

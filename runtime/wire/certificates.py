@@ -44,8 +44,8 @@ def make_authority(folder: Path, cluster: str, *, begins: datetime | None = None
         raise PathwaysError(NoCryptography()) from None
     _make_folder(folder)
     if os.path.lexists(folder / AUTHORITY_KEY):
-        rule = "a new folder: members of the authority that is there would not know the new one"
-        raise bad_keys(folder, "there is an authority already", rule)
+        rule = "a new folder: members of the existing authority would refuse those of a new one"
+        raise bad_keys(folder, "it already contains an authority", rule)
     certificate, private = authority_pems(cluster, begins or datetime.now(UTC), valid)
     write_private(folder / AUTHORITY, certificate)
     write_private(folder / AUTHORITY_KEY, private)
@@ -70,7 +70,7 @@ def issue(
     try:
         identity, certificate, private = member_pems(signer, role, name, begins or datetime.now(UTC), valid)
     except Exception as error:  # `cryptography` raises various exceptions for a file that is not a key
-        raise bad_keys(authority, f"{AUTHORITY_KEY} is not of an authority: {error}", "the folder of one") from None
+        raise bad_keys(authority, f"{AUTHORITY_KEY} is not of an authority: {error}", "an authority's folder") from None
     _make_folder(folder)
     write_private(folder / AUTHORITY, certificate)
     write_private(folder / MEMBER, private)
@@ -88,11 +88,11 @@ def member_folder(keys: Path, role: Role, name: str = "") -> Path:
     if name:
         found = [path for path in found if path.name == folder_name(role, name)]
     if len(found) != 1:
-        have = f"neither {MEMBER} nor one folder of a {role} {name}".rstrip()
+        have = f"neither {MEMBER} nor a folder of {role} {name}".rstrip()
         if found:
-            have = f"{', '.join(p.name for p in found)}: one of them must be chosen"
+            have = f"{', '.join(p.name for p in found)}: choose one of them"
         raise bad_keys(
-            keys, have, f"{folder_name(role, name or 'NAME')}, as `pwc cluster keys` makes it, or its content"
+            keys, have, f"{folder_name(role, name or 'NAME')}, which `pwc cluster keys` creates, or its content"
         )
     return found[0]
 
@@ -119,8 +119,8 @@ def make_folders(keys: Path, cluster: str, hosts: Sequence[str], clients: Sequen
     for role, name in members:
         folder = keys / folder_name(role, name)
         if os.path.lexists(folder / MEMBER):
-            rule = "a name of its own for each; to make the keys of a member anew, remove its folder"
-            raise bad_keys(folder, f"there are keys already, which {role} {name} would get, too", rule)
+            rule = "another name for each member; to replace the keys of a member, delete its folder first"
+            raise bad_keys(folder, f"keys that exist already; {role} {name} would use this folder, too", rule)
         issue(authority, folder, role, name)
         made.append(folder)
     return made
@@ -138,7 +138,7 @@ def bad_keys(folder: Path, have: str, rule: str) -> PathwaysError:
 
 def _check_name(folder: Path, name: str) -> None:
     if not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise bad_keys(folder, f"the name {name[:MAX_NAME]!r}", f"1 to {MAX_NAME} characters that can be printed")
+        raise bad_keys(folder, f"the name {name[:MAX_NAME]!r}", f"1 to {MAX_NAME} printable characters")
 
 
 def _make_folder(folder: Path) -> None:
@@ -152,7 +152,7 @@ def _check_folder(folder: Path) -> None:
     status = folder.stat()
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         have = f"a folder of user {status.st_uid} with the mode {stat.S_IMODE(status.st_mode):04o}"
-        raise bad_keys(folder, have, "a folder that only you may enter: chmod 700")
+        raise bad_keys(folder, have, "a folder that you own and only you may enter: chmod 700")
 
 
 def _private(folder: Path, name: str) -> bytes:
@@ -164,8 +164,8 @@ def _private(folder: Path, name: str) -> bytes:
         raise bad_keys(folder, f"{error.filename}: {error.strerror}", f"a folder that holds {name}") from None
     if stat.S_IMODE(status.st_mode) & 0o077:
         have = f"{name} with the mode {stat.S_IMODE(status.st_mode):04o}"
-        raise bad_keys(folder, have, "keys that others cannot read: make them anew")
+        raise bad_keys(folder, have, "keys that others cannot read: delete the folder, and make new keys")
     raw = read_own(folder / name)
     if raw is None:
-        raise bad_keys(folder, f"{name}, which is no regular file of yours", "keys that pathways has made")
+        raise bad_keys(folder, f"{name}, not a regular file that you own", "keys that `pwc cluster keys` made")
     return raw

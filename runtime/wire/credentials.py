@@ -33,7 +33,7 @@ class Caller:
     def check(self, role: Role, address: str) -> None:
         """Raises PWC0913 for a member in another role. A process without a certificate may take either role."""
         if self.member is not None and self.member.role != role:
-            reason = f"its certificate is that of {self.member}"
+            reason = f"its certificate belongs to {self.member}"
             raise PathwaysError(NoPeer(address=address, reason=reason, wanted=role))
 
 

@@ -60,7 +60,7 @@ def read_parcels(blob: bytes) -> list[tuple[int, int, bytes]]:
         island, epoch, size = _PARCEL.unpack_from(blob, at) if len(blob) >= at + _PARCEL.size else (0, 0, len(blob))
         at += _PARCEL.size + size
         if len(blob) < at:
-            raise _bad("a parcel that ends too early", "whole parcels")
+            raise _bad("an incomplete parcel", "complete parcels")
         found.append((island, epoch, blob[at - size : at]))
     return found
 
@@ -78,9 +78,9 @@ def read_frames(data: bytes, expected: Collection[type[Message]] = MESSAGES) -> 
         size, kind = HEADER.unpack_from(data, at) if len(data) >= at + HEADER.size else (len(data), 0)
         at += HEADER.size + size
         if len(data) < at:
-            raise _bad(f"a frame of {len(data)} bytes", "whole frames")
+            raise _bad(f"an incomplete frame in {len(data)} bytes", "complete frames")
         if size > most_bytes(kind) or len(found) > MAX_FRAMES:
-            have, rule = f"message {len(found)}, of {size:,} bytes", f"at most {MAX_FRAMES:,}, of {most_bytes(kind):,}"
+            have, rule = f"message {len(found)}, of {size:,} bytes", f"at most {MAX_FRAMES:,} of {most_bytes(kind):,}"
             raise _bad(have, rule)
         _check_kind(kind, expected)
         found.append(decode(kind, data[at - size : at]))
@@ -128,7 +128,7 @@ def read_expected(kind: int, payload: bytes | bytearray, expected: Collection[ty
     """
     _check_kind(kind, expected)
     if len(payload) > MAX_TALK_BYTES and MESSAGES[kind] not in _CARRYING:
-        raise _bad(f"a {MESSAGES[kind].__name__} of {len(payload):,} bytes", f"at most {MAX_TALK_BYTES:,}")
+        raise _bad(f"a {MESSAGES[kind].__name__} of {len(payload):,} bytes", f"at most {MAX_TALK_BYTES:,} bytes")
     return decode(kind, payload)
 
 

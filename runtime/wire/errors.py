@@ -12,10 +12,10 @@ from pathways.dialect.diagnostics import Diagnostic, Exit
 class HostLost(Diagnostic):
     code: ClassVar[str] = "PWC0910"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "the host of {island} is gone"
+    title: ClassVar[str] = "the host of {island} is lost"
     have: ClassVar[str] = "{reason}"
-    need: ClassVar[str] = "the process that has the devices of the island"
-    hint: ClassVar[str] = "the host is started again: continue from saved values; other islands keep their arrays"
+    need: ClassVar[str] = "the process that owns the devices of the island"
+    hint: ClassVar[str] = "the host is restarted: continue from saved values; arrays of other islands are kept"
     island: str
     reason: str
 
@@ -25,16 +25,16 @@ class IslandRemoved(Diagnostic):
     code: ClassVar[str] = "PWC0922"
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "{island} was removed from the cluster"
-    have: ClassVar[str] = "what lay or ran there"
-    need: ClassVar[str] = "values of islands that are there: pw.islands()"
-    hint: ClassVar[str] = "go on from arrays of other islands, or from pw.restore; pw.add_island() adds an island"
+    have: ClassVar[str] = "a value or a run of the removed island"
+    need: ClassVar[str] = "values of islands in pw.islands()"
+    hint: ClassVar[str] = "continue with arrays of other islands, or with pw.restore; pw.add_island() adds an island"
     island: str
 
 
 @dataclass(frozen=True)
 class WrongIslands(Diagnostic):
     code: ClassVar[str] = "PWC0923"
-    title: ClassVar[str] = "islands cannot be changed in this way: {problem}"
+    title: ClassVar[str] = "the islands cannot be changed: {problem}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = "pw.islands() lists the islands of the cluster"
@@ -47,10 +47,12 @@ class WrongIslands(Diagnostic):
 class BadMessage(Diagnostic):
     code: ClassVar[str] = "PWC0911"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "a process of the cluster sent what is no message"
+    title: ClassVar[str] = "a process of the cluster sent an invalid message"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "start all processes of a cluster from one installation; if they are, please file a bug"
+    hint: ClassVar[str] = (
+        "install the same version for all processes of a cluster; if they have it, please report a bug"
+    )
     have_: str
     rule: str
 
@@ -58,10 +60,10 @@ class BadMessage(Diagnostic):
 @dataclass(frozen=True)
 class NotOverProcesses(Diagnostic):
     code: ClassVar[str] = "PWC0912"
-    title: ClassVar[str] = "{what} cannot be done where islands are in processes of their own"
+    title: ClassVar[str] = "{what} is not possible if islands are separate processes"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "run it without --cluster and pw.cluster: one process can do all of it"
+    hint: ClassVar[str] = "run it without --cluster and pw.cluster"
     what: str
     have_: str
     rule: str
@@ -71,10 +73,12 @@ class NotOverProcesses(Diagnostic):
 class NoPeer(Diagnostic):
     code: ClassVar[str] = "PWC0913"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "there is no connection with the process at {address}"
+    title: ClassVar[str] = "there is no connection to the process at {address}"
     have: ClassVar[str] = "{reason}"
     need: ClassVar[str] = "a {wanted} of the same cluster, whose certificate is valid now"
-    hint: ClassVar[str] = "compare address, clocks and keys (--keys, PATHWAYS_KEYS) on both sides; renew expired keys"
+    hint: ClassVar[str] = (
+        "compare the address, clocks and keys (--keys, PATHWAYS_KEYS) of both sides; renew expired keys"
+    )
     address: str
     reason: str
     wanted: str
@@ -83,10 +87,10 @@ class NoPeer(Diagnostic):
 @dataclass(frozen=True)
 class BadKeys(Diagnostic):
     code: ClassVar[str] = "PWC0914"
-    title: ClassVar[str] = "{folder} does not hold keys of a cluster"
+    title: ClassVar[str] = "{folder} does not contain the keys of a cluster"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{rule}"
-    hint: ClassVar[str] = "do what `need` says, or make the keys of each member anew, each in its own folder"
+    hint: ClassVar[str] = "do what `need` says, or make new keys for each member, each in its own folder"
     folder: str
     have_: str
     rule: str
@@ -95,19 +99,19 @@ class BadKeys(Diagnostic):
 @dataclass(frozen=True)
 class NoCryptography(Diagnostic):
     code: ClassVar[str] = "PWC0915"
-    title: ClassVar[str] = "this installation cannot make keys"
-    have: ClassVar[str] = "no package cryptography"
-    need: ClassVar[str] = "cryptography, where keys are made"
+    title: ClassVar[str] = "this installation cannot create keys"
+    have: ClassVar[str] = "the package cryptography is not installed"
+    need: ClassVar[str] = "cryptography, on the machine where keys are created"
     hint: ClassVar[str] = "pip install 'pathways-mpmd[cluster]'"
 
 
 @dataclass(frozen=True)
 class ForeignArray(Diagnostic):
     code: ClassVar[str] = "PWC0916"
-    title: ClassVar[str] = "{who} names what is another client's"
-    have: ClassVar[str] = "{message} with number {number}, which is of client {owner}"
-    need: ClassVar[str] = "numbers of client {client}"
-    hint: ClassVar[str] = "values go from client to client as arrays of numpy, or through pw.save"
+    title: ClassVar[str] = "{who} uses an array of another client"
+    have: ClassVar[str] = "{message} with number {number}, which belongs to client {owner}"
+    need: ClassVar[str] = "numbers that belong to client {client}"
+    hint: ClassVar[str] = "pass values between clients as numpy arrays, or through pw.save"
     who: str
     message: str
     number: int
@@ -119,10 +123,10 @@ class ForeignArray(Diagnostic):
 class ControllerLost(Diagnostic):
     code: ClassVar[str] = "PWC0917"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "the controller of the cluster is gone"
+    title: ClassVar[str] = "the controller of the cluster is lost"
     have: ClassVar[str] = "{reason}"
-    need: ClassVar[str] = "the process that `pwc cluster start` has started at {address}"
-    hint: ClassVar[str] = "start the cluster again, and go on from values that were saved"
+    need: ClassVar[str] = "the process that `pwc cluster start` started at {address}"
+    hint: ClassVar[str] = "start the cluster again, and continue from saved values"
     address: str
     reason: str
 
@@ -133,8 +137,8 @@ class NoCluster(Diagnostic):
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "there is no cluster at {address}"
     have: ClassVar[str] = "{reason}"
-    need: ClassVar[str] = "a cluster that runs"
-    hint: ClassVar[str] = "`pwc cluster start` starts one, and `pwc cluster status` shows it"
+    need: ClassVar[str] = "a cluster that is running"
+    hint: ClassVar[str] = "`pwc cluster start` starts a cluster; `pwc cluster status` shows it"
     address: str
     reason: str
 
@@ -142,10 +146,10 @@ class NoCluster(Diagnostic):
 @dataclass(frozen=True)
 class ClusterThere(Diagnostic):
     code: ClassVar[str] = "PWC0919"
-    title: ClassVar[str] = "there is a cluster at {address} already"
+    title: ClassVar[str] = "a cluster is already running at {address}"
     have: ClassVar[str] = "the process {pid}"
-    need: ClassVar[str] = "one cluster of a name"
-    hint: ClassVar[str] = "`pwc cluster stop`, or `--name other`"
+    need: ClassVar[str] = "one cluster for each name"
+    hint: ClassVar[str] = "`pwc cluster stop`, or choose another name: `--name other`"
     address: str
     pid: int
 
@@ -154,10 +158,12 @@ class ClusterThere(Diagnostic):
 class NothingComesThrough(Diagnostic):
     code: ClassVar[str] = "PWC0924"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "values of {source} do not come through to {target}"
-    have: ClassVar[str] = "nothing in {seconds} seconds, in which no host of the run has computed anything"
-    need: ClassVar[str] = "a network that carries data from each host to each other, whatever firewall is between them"
-    hint: ClassVar[str] = "call it again: the connection is made anew; PATHWAYS_TRANSFER_TIMEOUT sets the seconds"
+    title: ClassVar[str] = "values of {source} do not reach {target}"
+    have: ClassVar[str] = "no data in {seconds} seconds, while no host of the run computed"
+    need: ClassVar[str] = "a network that carries data between all hosts, through every firewall between them"
+    hint: ClassVar[str] = (
+        "call the program again: the connection is made again; PATHWAYS_TRANSFER_TIMEOUT sets the seconds"
+    )
     source: str
     target: str
     seconds: str
@@ -168,9 +174,13 @@ class DifferentParts(Diagnostic):
     code: ClassVar[str] = "PWC0921"
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "the hosts of one island have loaded different plans"
-    have: ClassVar[str] = "{host} has another part of {program} than {other}"
-    need: ClassVar[str] = "the same part on all of them, or their collectives would wait for each other for ever"
-    hint: ClassVar[str] = "start all processes of a cluster from one installation; if they are, please file a bug"
+    have: ClassVar[str] = "{host} has another partition of {program} than {other}"
+    need: ClassVar[str] = (
+        "the same partition on all hosts: otherwise their collectives would wait for each other forever"
+    )
+    hint: ClassVar[str] = (
+        "install the same version for all processes of a cluster; if they have it, please report a bug"
+    )
     program: str
     host: str
     other: str
@@ -179,19 +189,19 @@ class DifferentParts(Diagnostic):
 @dataclass(frozen=True)
 class NoRay(Diagnostic):
     code: ClassVar[str] = "PWC0925"
-    title: ClassVar[str] = "this installation cannot speak with Ray"
-    have: ClassVar[str] = "no package ray"
-    need: ClassVar[str] = "ray, here and on the nodes"
+    title: ClassVar[str] = "this installation cannot connect to Ray"
+    have: ClassVar[str] = "the package ray is not installed"
+    need: ClassVar[str] = "ray, here and on all nodes"
     hint: ClassVar[str] = "pip install 'pathways-mpmd[ray]'"
 
 
 @dataclass(frozen=True)
 class RayWithoutToken(Diagnostic):
     code: ClassVar[str] = "PWC0926"
-    title: ClassVar[str] = "Ray at {address} is open to its network"
-    have: ClassVar[str] = "it listens beyond 127.0.0.1, and RAY_AUTH_MODE={mode}"
-    need: ClassVar[str] = "RAY_AUTH_MODE=token, here and at `ray start`: a process that reaches Ray can run anything"
-    hint: ClassVar[str] = "docs/ray.md shows how; `pwc cluster start --ray local` starts a Ray that only you reach"
+    title: ClassVar[str] = "Ray at {address} accepts every process of its network"
+    have: ClassVar[str] = "it listens on an address other than 127.0.0.1, with RAY_AUTH_MODE={mode}"
+    need: ClassVar[str] = "RAY_AUTH_MODE=token, here and at `ray start`: a process that reaches Ray can run any code"
+    hint: ClassVar[str] = "see docs/ray.md; `pwc cluster start --ray local` starts a Ray that only you can reach"
     address: str
     mode: str
 
@@ -200,10 +210,10 @@ class RayWithoutToken(Diagnostic):
 class RayLacks(Diagnostic):
     code: ClassVar[str] = "PWC0927"
     exit: ClassVar[Exit] = Exit.CAPACITY
-    title: ClassVar[str] = "the nodes of Ray cannot have these islands"
+    title: ClassVar[str] = "the nodes of Ray do not have room for these islands"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "{needs}"
-    hint: ClassVar[str] = "add nodes, or ask for less; without TOPOLOGY the islands are those that the nodes make"
+    hint: ClassVar[str] = "add nodes, or request less; without TOPOLOGY, the nodes of Ray determine the islands"
     have_: str
     needs: str
 
@@ -212,10 +222,10 @@ class RayLacks(Diagnostic):
 class RayFailed(Diagnostic):
     code: ClassVar[str] = "PWC0928"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "Ray at {address} does not do what was asked"
+    title: ClassVar[str] = "Ray at {address} refused or failed"
     have: ClassVar[str] = "{reason}"
-    need: ClassVar[str] = "a Ray cluster that runs, of the same versions of Ray and Python as here"
-    hint: ClassVar[str] = "`ray status --address {address}` shows it; `pwc cluster start --ray local` starts one"
+    need: ClassVar[str] = "a running Ray cluster with the same versions of Ray and Python as here"
+    hint: ClassVar[str] = "`ray status --address {address}` shows its state; `pwc cluster start --ray local` starts one"
     address: str
     reason: str
 
@@ -224,9 +234,9 @@ class RayFailed(Diagnostic):
 class ControllerFailed(Diagnostic):
     code: ClassVar[str] = "PWC0929"
     exit: ClassVar[Exit] = Exit.FAILED
-    title: ClassVar[str] = "the controller has failed at {what}"
+    title: ClassVar[str] = "the controller failed during {what}"
     have: ClassVar[str] = "{problem}"
-    need: ClassVar[str] = "nothing of you: this is a bug of pathways"
-    hint: ClassVar[str] = "call the program again, and please report it with what the controller has printed"
+    need: ClassVar[str] = "no change in your program: this is a bug of pathways"
+    hint: ClassVar[str] = "call the program again, and please report the output of the controller"
     what: str
     problem: str

@@ -69,7 +69,7 @@ class ItsClient:
     """The number of the sending client."""
 
     def broken(self, value: int, client: int) -> int | str | None:
-        return None if value == client else f"client {client}, which says it"
+        return None if value == client else f"{client}, the client that sent it"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Text:
     def broken(self, value: str, client: int) -> int | str | None:
         if len(value) > self.most:
             return f"at most {self.most:,} characters"
-        return None if value.isprintable() or not self.line else "characters that can be printed"
+        return None if value.isprintable() or not self.line else "printable characters"
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def check_fields(message: Any, client: int, who: str) -> None:
         if isinstance(broken, int):
             owner = client_of(broken)
             raise PathwaysError(ForeignArray(who=who, message=what, number=broken, owner=owner, client=client))
-        raise PathwaysError(BadMessage(have_=f"{name} of a {what} of {who}", rule=broken))
+        raise PathwaysError(BadMessage(have_=f"{name} of a {what} from {who}", rule=broken))
 
 
 def _broken(message: Any, client: int) -> Iterable[tuple[str, int | str]]:

@@ -14,7 +14,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.errors import BadMessage
 
 HEADER = struct.Struct("<QB")
-STREAM_ENDED = "the stream has ended"
+STREAM_ENDED = "the other end closed the connection or exited"
 """Reason why a stream ends if the other end closes it or exits."""
 JOINED_BYTES = 1 << 16
 """Frames up to this size in bytes are joined into one write. Larger payloads are not copied."""

@@ -195,7 +195,7 @@ class Loop:
         """Ends all streams and closes the selector."""
         self._is_closed = True
         for key in list(self.selector.get_map().values()):
-            key.data.end("the loop has ended")
+            key.data.end("the event loop was closed")
         self.selector.close()
         self._wake.close()
 

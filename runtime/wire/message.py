@@ -67,4 +67,4 @@ VERSIONS = WRITER | {"python": ".".join(platform.python_version_tuple()[:2])}
 def difference(theirs: dict[str, str]) -> str:
     """Describes the versions in which another process differs from this one. Empty if all are equal."""
     names = sorted(n for n in {*VERSIONS, *theirs} if VERSIONS.get(n) != theirs.get(n))
-    return ", ".join(f"{n} {theirs.get(n, 'none')} there, {VERSIONS.get(n, 'none')} here" for n in names)
+    return ", ".join(f"{n} {theirs.get(n, 'none')} (controller: {VERSIONS.get(n, 'none')})" for n in names)

@@ -164,7 +164,7 @@ class Peer:
 
     def close(self) -> None:
         """Closes the stream. Any thread may call this."""
-        self._loop.on_thread(lambda: self.end("it was closed"))
+        self._loop.on_thread(lambda: self.end("the connection was closed"))
 
     def send(self, message: m.Message) -> None:
         """Sends a message, like `write`."""
@@ -199,7 +199,7 @@ class Peer:
         self._waiting.extend(pieces)
         self._size += sum(map(len, pieces))
         if self.max_unread_bytes is not None and self._size > self.max_unread_bytes:
-            self._failure = reason = f"it has not taken {self._size:,} bytes"
+            self._failure = reason = f"it has not read {self._size:,} bytes"
             self._loop.on_thread(lambda: self.end(reason))
 
     def flush(self) -> None:
@@ -289,7 +289,7 @@ class Peer:
             if not self.is_known:
                 pass
             elif isinstance(error, PathwaysError | ValueError):
-                print(f"note: a process is given up, for what it sent: {error}", file=sys.stderr, flush=True)
+                print(f"note: disconnecting a process that sent invalid data: {error}", file=sys.stderr, flush=True)
             else:
                 traceback.print_exc()
             self.sent_no_message = True

@@ -43,12 +43,12 @@ def read_keys(folder: Path) -> Keys:
             context.load_cert_chain(member, password="")  # our keys have no password: never prompt at a terminal
             contexts.append(context)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise bad_keys(folder, f"files that do not fit together: {error}", "keys that pathways has made") from None
+        raise bad_keys(folder, f"files that do not match: {error}", "keys that `pwc cluster keys` made") from None
     connecting, listening = contexts
     listening.num_tickets = 0  # connections are long-lived: no session is resumed
     clusters = [read_cluster(uri) for certificate in listening.get_ca_certs() for uri in uris_of(certificate)]
     if len(clusters) != 1 or clusters[0] is None:
-        raise bad_keys(folder, "another authority than a cluster's", "keys that pathways has made")
+        raise bad_keys(folder, "an authority of no cluster", "keys that `pwc cluster keys` made")
     return Keys(clusters[0], connecting, listening)
 
 
@@ -66,7 +66,8 @@ def identity_of(keys: Keys, folder: Path) -> Identity:
         return member_at(uris_of(there.getpeercert()), keys, ROLES)
     except (OSError, ValueError, ConnectionEnded) as error:
         reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
-        raise bad_keys(folder, f"a certificate that is refused: {reason}", "keys that are valid now") from None
+        rule = "keys that are valid now: delete this folder, and make new keys"
+        raise bad_keys(folder, f"a certificate that is refused: {reason}", rule) from None
 
 
 def checked_keys(folder: Path, role: Role, name: str = "") -> Keys:
@@ -74,7 +75,7 @@ def checked_keys(folder: Path, role: Role, name: str = "") -> Keys:
     keys = read_keys(folder)
     me = identity_of(keys, folder)
     if me.role != role or (name and me.name != name):
-        raise bad_keys(folder, f"the keys of {me}", f"those of a {role} {name}".rstrip())
+        raise bad_keys(folder, f"the keys of {me}", f"keys of a {role} {name}".rstrip())
     return keys
 
 
@@ -82,7 +83,7 @@ def member_at(said: Sequence[str], keys: Keys, wanted: Collection[Role]) -> Iden
     """Returns the identity in the URIs of a certificate. Raises ConnectionEnded unless its cluster and role match."""
     peer = read_identity(said[0]) if len(said) == 1 else None
     if peer is None or peer.cluster != keys.cluster or peer.role not in wanted:
-        raise ConnectionEnded(f"its certificate is that of {peer or said}")
+        raise ConnectionEnded(f"its certificate belongs to {peer or said}")
     return peer
 
 
@@ -94,13 +95,13 @@ def no_peer(address: Address, error: Exception, wanted: str, seconds: float) -> 
         case ssl.SSLCertVerificationError():
             reason = f"its certificate is refused: {error.verify_message}"
         case ssl.SSLEOFError():
-            reason = "it has ended the connection"
+            reason = "it closed the connection"
         case ssl.SSLError() if "ALERT_" in str(error.reason):
             reason = f"it refuses this process: {_plain(error.reason.partition('ALERT_')[2])}"
         case ssl.SSLError():
-            reason = f"what it says is not TLS of this cluster: {_plain(error.reason or str(error))}"
+            reason = f"its answer is not TLS of this cluster: {_plain(error.reason or str(error))}"
         case TimeoutError():
-            reason = f"it did not say in {seconds:g} seconds who it is"
+            reason = f"it did not identify itself in {seconds:g} seconds"
         case OSError():
             reason = error.strerror or str(error)
         case _:

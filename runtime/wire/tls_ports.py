@@ -76,7 +76,7 @@ class LoopListener:
         if len(self._coming) > MAX_HANDSHAKES:
             others = [other for other in self._coming if other is not sock]
             silent = next((other for other in others if not self._coming[other].handshake.has_begun), others[0])
-            self._refuse(silent, ConnectionEnded("it was dropped for others"))
+            self._refuse(silent, ConnectionEnded("too many connections are open"))
 
     def _look(self, sock: socket.socket) -> None:
         if sock not in self._coming:  # dropped just now in favor of another connection
@@ -113,7 +113,7 @@ class LoopListener:
 
     def _tell_others(self) -> None:
         if self._refused > 1:
-            print(f"note: {self._refused - 1} others were refused", file=sys.stderr, flush=True)
+            print(f"note: {self._refused - 1} more connections were refused", file=sys.stderr, flush=True)
         self._refused = 0
 
 
@@ -130,7 +130,7 @@ def join_as(address: Address, keys: Keys, wanted: Role, *, seconds: float = HAND
         stream, peer = connect_under_tls(sock, keys, wanted, until)
         stream.settimeout(max(until - time.monotonic(), DROP_POLL_S))
         if _first_of(stream) != WELCOME:
-            raise ConnectionEnded("it has not let this process in")
+            raise ConnectionEnded("it did not accept this process")
         stream.settimeout(None)
         return Connection(stream), peer
     except (OSError, ConnectionEnded, PathwaysError) as error:

@@ -93,7 +93,7 @@ class TlsSocket:
                     break
                 found.append(text)
         if self._outgoing.pending:
-            raise OSError("it asks for what no member does")  # for example a key update: it may never read the answers
+            raise OSError("it sent an unexpected request")  # for example a key update: it may never read the answers
         if not found:
             raise BlockingIOError
         return found[0] if len(found) == 1 else b"".join(found)
@@ -135,7 +135,7 @@ class Handshake:
         except BlockingIOError:
             return None
         if not data:
-            raise ConnectionEnded("it has ended the connection")
+            raise ConnectionEnded("it closed the connection")
         self._received += len(data)
         if self._received > MAX_HANDSHAKE_BYTES:
             raise _endless()
@@ -154,13 +154,13 @@ class Handshake:
         self._answer()
         peer = member_at(uris_of(self._tls.getpeercert()), self._keys, self._wanted)
         if self._incoming.pending:
-            raise ConnectionEnded("it speaks before it is let in")
+            raise ConnectionEnded("it sent data before it was accepted")
         return TlsSocket(self._socket, self._tls, self._incoming, self._outgoing), peer
 
     def _answer(self) -> None:
         data = self._outgoing.read()
         if data and self._socket.send(data) < len(data):  # the buffer of the socket holds more than a handshake
-            raise OSError("it does not read")
+            raise OSError("it does not read its data")
 
 
 def connect_under_tls(sock: socket.socket, keys: Keys, wanted: Role, until: float) -> tuple[TlsSocket, Identity]:
@@ -197,7 +197,7 @@ def connect_under_tls(sock: socket.socket, keys: Keys, wanted: Role, until: floa
 
 def _endless() -> PathwaysError:
     return PathwaysError(
-        BadMessage(have_="a handshake that does not end", rule=f"at most {MAX_HANDSHAKE_BYTES:,} bytes")
+        BadMessage(have_="a TLS handshake that is too long", rule=f"at most {MAX_HANDSHAKE_BYTES:,} bytes")
     )
 
 

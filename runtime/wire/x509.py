@@ -41,7 +41,7 @@ def member_pems(
     uris = named.get_values_for_type(x509.UniformResourceIdentifier)
     cluster = read_cluster(uris[0]) if len(uris) == 1 else None
     if cluster is None or not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError("it is not of a cluster")
+        raise ValueError("its certificate is not of a cluster")
     identity = Identity(cluster, role, name)
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(identity.uri, key, _name(role), signer, certificate.subject, begins, valid)

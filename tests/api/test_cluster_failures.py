@@ -65,7 +65,7 @@ def test_results_on_other_islands_report_the_lost_host_as_the_cause() -> None:
     send(lost, signal.SIGKILL)
     assert becomes(lambda: is_replaced(lost, old))
     after = pw.program(lambda y: f(g(y)))(taken)
-    with pytest.raises(pw.PathwaysError, match=f"the host of {lost} is gone"):
+    with pytest.raises(pw.PathwaysError, match=f"the host of {lost} is lost"):
         np.asarray(after)
 
 

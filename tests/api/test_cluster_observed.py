@@ -89,7 +89,7 @@ def test_a_note_names_the_host_that_is_killed_during_a_trace(tmp_path: Path, cap
         send("island1", signal.SIGKILL)
         assert becomes(lambda: host.lost is not None)
         both(X)[1].block_until_ready()  # on the restarted host
-    assert "note: the trace lacks what island1 did: the host of island1 is gone" in capfd.readouterr().err
+    assert "note: the trace has no events of island1: the host of island1 is lost" in capfd.readouterr().err
     assert {island for island, _, _ in launched(events_of(path))} == {"island0"}
 
 

@@ -107,7 +107,7 @@ def test_runs_in_flight_complete_before_their_island_is_removed(capsys: pytest.C
         assert code_of(np.asarray, gone) == "PWC0922"
     again = both(X)
     assert is_right(again) and island_of(again[0]) == stays and island_of(again[1]) not in (stays, goes)
-    assert f"{goes} is gone (it was removed); both is placed anew" in capsys.readouterr().err
+    assert f"{goes} is lost (it was removed); both is placed again" in capsys.readouterr().err
     assert is_right(both(X)) and not capsys.readouterr().err
     other = two_stages()
     assert is_right(other(X))
@@ -230,7 +230,7 @@ def test_an_island_whose_host_is_not_restarted_counts_as_lost(
     goes = island_of(result[1])
     send(goes, signal.SIGKILL)
     assert becomes(lambda: goes not in island_names())
-    assert is_right(both(X)) and "its host is not started any more" in capsys.readouterr().err
+    assert is_right(both(X)) and "its hosts are no longer restarted" in capsys.readouterr().err
     assert code_of(np.asarray, result[1]) == "PWC0910"
     pw.remove_island(goes)
     pw.add_island(pw.Island(goes, devices=2))

@@ -33,7 +33,7 @@ PWC = ("-c", "import support.slow_program; from pathways.cli.main import main; m
 """`pwc` that shows progress rows without delay."""
 CONTROL_SEQUENCE = b"\x1b["
 """Start of every sequence that moves the cursor or erases text."""
-NOTE = "note: no tpu devices here, cpu devices take their place"
+NOTE = "note: no tpu devices here; cpu devices are used in their place"
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def run_slow_program(where: str, *arguments: str, **environment: str) -> Generat
         ("trace", ["preparing step", "  tracing step"]),
         ("merge", ["preparing step", "  compiling step", "5 of 8 passes", "merge-calls", "merging", "0 of 2 calls"]),
         ("xla", ["preparing step", "  loading step", "    compiling with XLA", "0 of 1 executables", "lambda"]),
-        ("turn", ["step waits for its turn", "behind 1 run of trainer"]),
-        ("memory", ["step waits for its turn", "lacks 4.0 KiB on island0; holder#1 holds 8.0 KiB"]),
+        ("turn", ["step waits in the queue", "after 1 run of trainer"]),
+        ("memory", ["step waits in the queue", "lacks 4.0 KiB on island0; holder#1 holds 8.0 KiB"]),
     ],
 )
 def test_a_script_shows_rows_for_its_waits_and_erases_them(where: str, rows: list[str]) -> None:
@@ -85,7 +85,7 @@ def test_a_wait_on_a_shared_cluster_names_the_client_that_holds_memory() -> None
     ):
         held = [pw.program(lambda x: copy(x))(larger).block_until_ready() for _ in range(2)]
         with run_slow_program("cluster", PATHWAYS_ADDRESS=cluster.address) as shown:
-            rows = ("a run waits for its turn", "lacks 4.0 KiB on island0; main of holder 1 holds 8.0 KiB")
+            rows = ("a run waits in the queue", "lacks 4.0 KiB on island0; main of holder 1 holds 8.0 KiB")
             shown.wait_until(lambda: all(map(shown.shows, rows)), f"one of {rows}")
             held.clear()
             left = shown.end()
@@ -304,10 +304,10 @@ def test_a_row_too_long_for_the_terminal_has_its_detail_cut(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "60")
     out = FakeTerminal()
     lines = TerminalLines(out)
-    lines.draw([ProgressRow(0, "a run waits for its turn", "3 of 12", 0.25, "behind 2 runs of " + "trainer " * 9, 75)])
+    lines.draw([ProgressRow(0, "a run waits in the queue", "3 of 12", 0.25, "after 2 runs of " + "trainer " * 9, 75)])
     lines.close()
     drawn = re.sub(r"\x1b\[[0-9;]*[mEK]", "", out.getvalue())
-    assert "a run waits for its turn" in drawn and "…" in drawn and "75 s" in drawn
+    assert "a run waits in the queue" in drawn and "…" in drawn and "75 s" in drawn
 
 
 def test_a_forked_process_can_print_while_its_parent_draws(monkeypatch: pytest.MonkeyPatch) -> None:

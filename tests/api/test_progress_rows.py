@@ -43,16 +43,16 @@ def test_an_activity_beyond_its_total_counts_as_complete() -> None:
 def test_a_wait_elsewhere_is_shown_once_its_reason_is_known() -> None:
     wait = activity("a run waits", 0.0, unit=ELSEWHERE)
     assert progress_rows([wait], 2.0, 1.0) == []
-    wait.detail = "behind 1 run of main"
-    assert [row.detail for row in progress_rows([wait], 2.0, 1.0)] == ["behind 1 run of main"]
+    wait.detail = "after 1 run of main"
+    assert [row.detail for row in progress_rows([wait], 2.0, 1.0)] == ["after 1 run of main"]
 
 
 def test_threads_that_wait_elsewhere_for_one_reason_share_a_row() -> None:
     waits = [activity("a run waits", float(thread), thread, unit=ELSEWHERE) for thread in range(3)]
-    for wait, detail in zip(waits, ("behind 1 run of main", "behind 1 run of main", "lacks memory"), strict=True):
+    for wait, detail in zip(waits, ("after 1 run of main", "after 1 run of main", "lacks memory"), strict=True):
         wait.detail = detail
     rows = progress_rows(waits, 5.0, 1.0)
-    assert [(row.detail, row.seconds) for row in rows] == [("behind 1 run of main", 5), ("lacks memory", 3)]
+    assert [(row.detail, row.seconds) for row in rows] == [("after 1 run of main", 5), ("lacks memory", 3)]
 
 
 def test_rows_beyond_the_maximum_are_dropped() -> None:

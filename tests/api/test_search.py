@@ -116,7 +116,7 @@ def test_a_topology_too_small_for_every_candidate_is_refused() -> None:
         ((), {}, "0 example arguments"),
         ((init(), batch()), {"batch_argnums": 2}, "2 example arguments"),
         ((init(), np.float32(1)), {}, "a batch with rows"),
-        (((), batch()), {}, "0 of parameters"),
+        (((), batch()), {}, "0 parameters"),
     ],
 )
 def test_arguments_that_cannot_be_searched_are_refused(arguments: Any, options: Any, says: str) -> None:
@@ -183,7 +183,7 @@ def test_an_invalid_choice_is_refused_and_a_search_result_accepted() -> None:
     for wrong, code in ((5, "PWC0112"), ([], "PWC0112")):
         with pytest.raises(pw.PathwaysError, match=code):
             pw.pipeline(loss, choice=wrong)
-    with pytest.raises(pw.PathwaysError, match=r"PWC0112.*\n(.*\n)*.*says how many microbatches"):
+    with pytest.raises(pw.PathwaysError, match=r"PWC0112.*\n(.*\n)*.*a choice states its microbatches"):
         pw.pipeline(loss, choice=SplitChoice(), microbatches=2)
     found = pw.search(loss, init(), batch(), topology=TOPOLOGY, compiled=0)
     assert pw.pipeline(loss, choice=found).options.microbatches.count == found.best.microbatches

@@ -62,6 +62,6 @@ def test_hosts_that_fail_to_start_are_named_with_their_last_log_line(
     said = {"islands": [{"name": "pod", "state": "away", "waits": "", "hosts": hosts}]}
     monkeypatch.setattr(starting, "start_controller", lambda *_: tmp_path)
     monkeypatch.setattr(starting, "ask", lambda address, what: said)
-    with pytest.raises(PathwaysError, match="pod/0: it has printed nothing; pod/1: no room") as caught:
+    with pytest.raises(PathwaysError, match="pod/0: no output; pod/1: no room") as caught:
         starting.start_shared(str(tmp_path), parse_topology("islands=1,hosts=2,devices=1"), "stride")
     assert caught.value.code == "PWC0918"

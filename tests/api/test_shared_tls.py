@@ -217,7 +217,7 @@ def test_a_controller_with_the_keys_of_a_client_is_refused(keys: Path) -> None:
     with Door(Members(keys), keys=read_keys(keys / "client.alice")) as impostor:
         address = show_address(impostor.address)
         _, _, errors = pwc_here("cluster", "join", address, "--island", "island0", "--keys", str(keys))
-        assert "PWC0913" in errors and "that of client alice" in errors
+        assert "PWC0913" in errors and "belongs to client alice" in errors
         assert code_of(lambda: pw.connect(address, keys=keys).__enter__()) == "PWC0913"
         assert impostor.reason()
 
@@ -259,7 +259,7 @@ def test_a_host_exits_with_a_message_when_its_controller_stops(keys: Path) -> No
     with tls_cluster(keys) as cluster:
         cluster.join("island0")
         assert pwc_here("cluster", "stop", "--address", cluster.address, "--keys", str(keys))[0] == 0
-        assert "the controller has ended the connection" in cluster.output_of("island0")
+        assert "the connection to the controller has ended" in cluster.output_of("island0")
         code, _, errors = pwc_here("status", "--address", cluster.address, "--keys", str(keys))
         assert code and "PWC0913" in errors
 
@@ -285,7 +285,7 @@ def test_a_cluster_that_cannot_start_reports_the_reason(keys: Path, short_path: 
         (("islands=3,devices=2", "--bind", "127.0.0.1:0"), "host.island2"),  # island2 has no keys
         (("islands=1,devices=2", "--bind", "192.0.2.1:0", "--join"), "Cannot assign requested address"),
         (("islands=1,devices=2", "--bind", "nowhere"), "is not HOST:PORT"),
-        (("islands=1,devices=2", "--join"), "--bind and --keys go together"),
+        (("islands=1,devices=2", "--join"), "--bind and --keys need each other"),
     ):
         code, _, errors = pwc_here(*start, *arguments)
         assert code and said in errors, errors

@@ -184,7 +184,7 @@ def test_options_of_phases_already_passed_are_refused(tmp_path: Path) -> None:
     typo = (dumps / "01.trace.mlir").read_text().replace('"pw.call"', '"pw.cal"')
     got, _, stderr = pwc_here("opt", "-", stdin=typo)
     assert_coded_error(stderr, "PWC0701")
-    assert got == 3 and "no op of this dialect" in stderr
+    assert got == 3 and "not an op of this dialect" in stderr
 
 
 def test_a_refused_program_exits_without_a_traceback_or_signal(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def fake_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("fake_py_spy")
 def test_only_hosts_without_an_answer_are_read_by_py_spy() -> None:
     found = stacks_of_frozen({"pod": NO_ANSWER, "well": "Thread 1", "far": NO_ANSWER}, said(77))
-    assert found == {"pod": f"{NO_ANSWER}; by py-spy:\nThread of 77"}
+    assert found == {"pod": f"{NO_ANSWER}; its stacks, read by py-spy:\nThread of 77"}
 
 
 def test_without_py_spy_or_a_process_the_text_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,12 +67,12 @@ def test_a_program_is_searched(source: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "exit_code", "says"),
     [
-        ((":nothing",), "PWC0801", 2, "nothing to call of the name nothing"),
-        ((":loss", "--example", "none"), "PWC0801", 2, "no none"),
+        ((":nothing",), "PWC0801", 2, "no function named nothing"),
+        ((":loss", "--example", "none"), "PWC0801", 2, "nothing named none"),
         ((":loss", "--example", "apart"), "PWC0801", 2, "which is a dict"),
         ((":loss", "--example", "broken"), "PWC0802", 1, "no data"),
         ((":loss", "--batch-argnums", "3"), "PWC0117", 2, "2 example arguments"),
-        ((":loss", "--batch-argnums", "one"), "batch-argnums", 2, "no list of numbers"),
+        ((":loss", "--batch-argnums", "one"), "batch-argnums", 2, "not a list of numbers"),
         ((":loss", "-o", "/nowhere/at/all.toml"), "PWC0606", 2, "no folder"),
         ((":loss", "--topology", "devices=1,memory=1KiB"), "PWC0118", 5, "do not fit"),
     ],

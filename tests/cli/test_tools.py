@@ -81,7 +81,7 @@ def test_a_failure_can_be_reproduced(sample: str, tmp_path: Path) -> None:
     exit_code, _, stderr = pwc_here(
         "compile", sample, *MACHINES, "--placement", f"{bad}:place", "--crash-reproducer", str(folder)
     )
-    assert exit_code == 3 and "this fails again: pwc opt" in stderr
+    assert exit_code == 3 and "this command reproduces the error: pwc opt" in stderr
     command = shlex.split((folder / "reproduce.sh").read_text())
     assert command[0] == "pwc" and str(folder / "02.shard.mlir") in command
     exit_code, _, again = pwc_here(*command[1:])
@@ -105,7 +105,7 @@ def test_opt_splits_input_files_and_verifies_expected_errors(dumps: Path, tmp_pa
     assert exit_code == 0 and stdout.count("// -----\n") == 1 and stdout.count('pw.phase = "schedule"') == 2
     wrong = (
         'module attributes {pw.phase = "trace"} {\n'
-        "  // expected-error@+1 {{is no op of this dialect}}\n"
+        "  // expected-error@+1 {{is not an op of this dialect}}\n"
         '  "pw.wrong"() : () -> ()\n}\n'
     )
     path.write_text(f"{good}\n// -----\n{wrong}")
@@ -113,7 +113,7 @@ def test_opt_splits_input_files_and_verifies_expected_errors(dumps: Path, tmp_pa
     assert pwc_here(*verify) == (0, "", "")
     path.write_text(f"{good}\n// -----\n{wrong.replace('@+1', '@+2')}")
     exit_code, _, stderr = pwc_here(*verify)
-    assert exit_code == 3 and "did not come" in stderr and "that is not expected" in stderr
+    assert exit_code == 3 and "was not raised" in stderr and "an unexpected error" in stderr
     path.write_text(f"{good} // expected-error {{{{nothing like it}}}}\n")
     exit_code, _, stderr = pwc_here(*verify)
     assert exit_code == 3 and "PWC0808" in stderr and "no error" in stderr
@@ -131,7 +131,7 @@ def test_check_accepts_sources_dumps_and_plans_that_fit(sample: str, dumps: Path
         assert all(line.startswith("ok ") for line in stdout.splitlines()) and "one order" in stdout
     assert pwc_here("check", str(plan), *MACHINES)[0] == 0
     exit_code, _, stderr = pwc_here("check", str(plan), "--topology", "islands=2,devices=2")
-    assert exit_code == 5 and "PWC0607" in stderr and "lacks 2 devices" in stderr
+    assert exit_code == 5 and "PWC0607" in stderr and "has 2 devices too few" in stderr
     exit_code, _, stderr = pwc_here("check", sample, "--topology", "devices=2")
     assert exit_code == 5 and "PWC0301" in stderr
     plan.write_bytes(plan.read_bytes()[:-30])

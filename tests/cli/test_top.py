@@ -105,7 +105,7 @@ def test_the_screen_has_tables_of_islands_clients_and_queues() -> None:
     assert f"{TRAIN} 41 3 75% 75% 20.0 2 1 256.0 MiB" in text
     assert "idle 3 43 - - - - 0 0 0 B" in text
     assert f"island0 running step of {TRAIN} x 2" in text
-    assert f"waiting step of {TRAIN}, eval of {TEST}" in text and lines[-1] == "q ends it"
+    assert f"waiting step of {TRAIN}, eval of {TEST}" in text and lines[-1] == "q quits"
 
 
 def test_the_screen_shows_no_clients_and_the_resource_an_island_waits_for() -> None:

@@ -118,22 +118,22 @@ def test_the_phase_that_a_pass_ensures_is_verified(write_pass: Callable[[str], P
     pipeline = f"propagate-shardings,place,insert-transfers,{path}:Lazy,plan-islands"
     source = str(ROOT / "samples" / "mixture_of_experts.py")
     exit_code, _, stderr = pwc_here("compile", source, "--pass-pipeline", pipeline)
-    assert exit_code == 3 and "error[PWC0701]" in stderr and "step" in stderr and "this fails again" in stderr
+    assert exit_code == 3 and "error[PWC0701]" in stderr and "step" in stderr and "reproduces the error" in stderr
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         ("class Mine(Pass):\n    requires, ensures = 'shard', 'place'\n", "has no name"),
-        ("class Mine(Pass):\n    name, ensures = 'mine', 'place'\n", "no phase that it requires"),
-        ("class Mine(Pass):\n    name, requires = 'mine', 'place'\n", "no phase that it ensures"),
+        ("class Mine(Pass):\n    name, ensures = 'mine', 'place'\n", "does not set `requires` to a phase"),
+        ("class Mine(Pass):\n    name, requires = 'mine', 'place'\n", "does not set `ensures` to a phase"),
         ("class Mine(Pass):\n    name, requires, ensures = 'mine', 'shart', 'place'\n", "requires = 'shart'"),
         ("class Mine(Pass):\n    name, requires, ensures = 'mine', 'shard', 3\n", "ensures = 3"),
         ("class Mine(Pass):\n    name, requires, ensures = 'mine', ['shard'], 'place'\n", "requires = ['shard']"),
         (
             "@dataclass(frozen=True)\nclass Mine(Pass):\n    by: int\n"
             "    name, requires, ensures = 'mine', 'shard', 'place'\n",
-            "cannot be made",
+            "cannot be created",
         ),
         (
             "@dataclass(frozen=True)\nclass Mine(Pass):\n    name, requires, ensures = 'mine', 'shard', 'place'\n"
@@ -168,7 +168,7 @@ def test_the_error_of_a_raising_pass_shows_a_command_that_reproduces_it(
         "compile", source, "--pass-pipeline", pipeline, "--crash-reproducer", str(tmp_path / "saved")
     )
     assert exit_code == 3 and "error[PWC0706]" in stderr and f"{path}:8" in stderr
-    assert "note: the IR before broken is saved; this fails again: pwc opt" in stderr
+    assert "note: the IR before broken is saved; this command reproduces the error: pwc opt" in stderr
     assert (tmp_path / "saved" / "reproduce.sh").is_file()
 
 
@@ -218,4 +218,4 @@ def test_streams_are_verified_after_a_user_pass_that_declares_no_writes(write_pa
     pipeline = f"propagate-shardings,place,insert-transfers,order-calls,plan-islands,{path}:Breaks"
     source = str(ROOT / "samples" / "mixture_of_experts.py")
     exit_code, _, stderr = pwc_here("compile", source, "--pass-pipeline", pipeline)
-    assert exit_code == 3 and "error[PWC0701]" in stderr and "which holds nothing" in stderr
+    assert exit_code == 3 and "error[PWC0701]" in stderr and "which is empty" in stderr

@@ -45,7 +45,7 @@ def test_a_built_in_pass_that_breaks_a_plan_is_reported_as_a_compiler_bug(
     with pytest.raises(pw.PathwaysError) as caught:
         program.lower(X).compile()
     assert caught.value.code == "PWC0710" and "the pass plan-islands" in str(caught.value)
-    assert "reads slot 1, which holds nothing" in str(caught.value)
+    assert "reads slot 1, which is empty" in str(caught.value)
     assert caught.value.diagnostic.where is not None and caught.value.diagnostic.where.file == Path(__file__).name
 
 
@@ -66,7 +66,7 @@ def _patch_to_write(monkeypatch: pytest.MonkeyPatch, step: Any, name: str, value
     [
         (PASSES["find-pipeline"], "action", "7G1", "has the action 7G1"),
         (Place, "island", "elsewhere", "is on @elsewhere"),
-        (OrderCalls, "step", -1, "has step -1 behind step -1"),
+        (OrderCalls, "step", -1, "has step -1 after step -1"),
     ],
 )
 def test_attributes_that_a_pass_declares_as_written_are_verified_after_it(

@@ -63,7 +63,7 @@ def test_zero_bubble_is_refused_without_split_backward() -> None:
     left_out = ("split-backward",)
     with pytest.raises(pw.PathwaysError) as caught:
         default_passes(Options(schedule="zero-bubble", without=left_out))
-    assert caught.value.code == "PWC0404" and "split-backward left out" in str(caught.value)
+    assert caught.value.code == "PWC0404" and "split-backward is left out" in str(caught.value)
     assert default_passes(Options(schedule="1f1b", without=left_out)) == default_passes(Options(schedule="1f1b"))
 
 

@@ -14,7 +14,7 @@ def test_a_written_action_is_read_back(action: Action) -> None:
 
 @pytest.mark.parametrize("text", ["", "F", "2F", "F3", "2X3", "2F3 ", "2f3", "2FB3", "-1F3"])
 def test_text_that_is_no_action_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no action like 2F3"):
+    with pytest.raises(ValueError, match=r"is not an action like 2F3"):
         read_action(text)
 
 
@@ -38,7 +38,7 @@ def test_blanks_of_a_name_are_replaced() -> None:
 
 @pytest.mark.parametrize("text", ["", "add", "- add ", "- add model.py", "- add model.py:x", "- add model.py:12 a b"])
 def test_text_that_is_no_part_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no part of a call"):
+    with pytest.raises(ValueError, match="is not like ACTION NAME FILE:LINE FUNCTION"):
         read_part(text)
 
 

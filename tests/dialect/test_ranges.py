@@ -22,7 +22,7 @@ def test_runs_of_ascending_devices_are_ranges(devices: tuple[int, ...], text: st
 
 @pytest.mark.parametrize("text", [",", "a", "1:", ":3", "-1", "1:2:3", "1 ", "0,", "12345678"])
 def test_text_that_is_no_range_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no range of devices"):
+    with pytest.raises(ValueError, match="is not a range of devices"):
         read_ranges(text)
 
 

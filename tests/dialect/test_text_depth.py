@@ -52,7 +52,7 @@ def test_an_alias_is_as_deep_as_what_it_stands_for(mark: str) -> None:
 def test_an_alias_is_as_large_as_what_it_stands_for() -> None:
     aliases = ["#a0 = [1]", *(f"#a{n + 1} = [#a{n}, #a{n}]" for n in range(40))]
     found = refused("\n".join(aliases))
-    assert found.problem == "aliases that stand for far more than the text is long"
+    assert found.problem == "aliases that expand to far more text than the input"
     assert 10 < found.where.line < 20  # 2^13 is the first power of two near the limit
     assert refused("\n".join(aliases[:11])) is None
     unused = "#a = [" + "(), " * (LARGEST_TEXT // 4) + "]\nmodule {}"

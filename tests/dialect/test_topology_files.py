@@ -66,20 +66,20 @@ def test_a_written_topology_is_read_back(topology: Topology) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[islands]]\ndevices = 4\n", "each island is a table of its own, [[island]]"),
+        ("[[islands]]\ndevices = 4\n", "write one table [[island]] for each island"),
         ("islands = 2\n", "[[island]]"),
-        ("[[Island]]\ndevices = 4\n", "'Island': it is called island"),
-        ("[[isalnd]]\ndevices = 4\n", "'isalnd': it is called island"),
-        ("[island]\ndevices = 4\n", "also where there is one"),
+        ("[[Island]]\ndevices = 4\n", "'Island': did you mean island?"),
+        ("[[isalnd]]\ndevices = 4\n", "'isalnd': did you mean island?"),
+        ("[island]\ndevices = 4\n", "even for a single island"),
         ("island = [3]\n", "islands are tables"),
         ("island = []\n", "no [[island]] table"),
         ("island = 3\n", "no [[island]] table"),
         ("", "no [[island]] table"),
-        ("dcn_gpbs = 3\n[[island]]\ndevices = 4\n", "it is called dcn_gbps"),
+        ("dcn_gpbs = 3\n[[island]]\ndevices = 4\n", "did you mean dcn_gbps?"),
         ("[[island]]\ndevices = 4\ndcn_gbps = 3\n", "at the top of a TOML file"),
         ("devices = 4\n[[island]]\ndevices = 4\n", "in an [[island]] table"),
-        ("[[island]]\ndevice = 4\n", "it is called devices"),
-        ("[[island]]\nmemmory = 4\ndevices = 4\n", "it is called memory"),
+        ("[[island]]\ndevice = 4\n", "did you mean devices?"),
+        ("[[island]]\nmemmory = 4\ndevices = 4\n", "did you mean memory?"),
         ("[[island]]\ncolour = 4\ndevices = 4\n", "keys are devices, flops"),
         ("[[island]]\nhosts = 4\n", "devices= (the number"),
         ('[[island]]\ndevices = 4\nmemory = "many"\n', "such as 16GiB"),
@@ -98,7 +98,7 @@ def test_an_invalid_topology_file_is_refused_with_a_hint(text: str, message: str
 
 def test_an_invalid_topology_option_is_refused_with_a_hint() -> None:
     for spec, message in (
-        ("device=4", "it is called devices"),
+        ("device=4", "did you mean devices?"),
         ("devices=4,dcn_gbps=3", "at the top of a TOML file"),
         ("island=2,devices=4", "islands"),
     ):

@@ -13,8 +13,8 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.while names 2 meshes
+error[PWC0701]: the IR is invalid: pw.while names 2 meshes
   --> -:10
   have:  %0 = "pw.while"(%arg0) {bodies = [@test, @step], meshes = [@m0, @m0]} : (tensor<i1>) -> tensor<i1>
   need:  one for each result
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

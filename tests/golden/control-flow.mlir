@@ -81,7 +81,7 @@ module attributes {pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\
     %0 = "pw.call"(%arg0) {callee = @add, gathered, in_shardings = #sdy.sharding_per_value<[<@m0, []>]>, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>} : (tensor<i32>) -> tensor<i32>
     %1 = "pw.call"(%arg2) {callee = @f, in_shardings = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>} : (tensor<8xf32>) -> tensor<8xf32>
     %2 = "pw.call"(%1) {callee = @g, in_shardings = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, [{"x"}]>]>} : (tensor<8xf32>) -> tensor<8xf32>
-    %moved = "pw.transfer"(%2) {mesh = @m0, reason = "all bodies leave this result at one place", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>} : (tensor<8xf32>) -> tensor<8xf32>
+    %moved = "pw.transfer"(%2) {mesh = @m0, reason = "all bodies return this result on the same mesh and sharding", sharding = #sdy.sharding_per_value<[<@m0, [{"x"}]>]>} : (tensor<8xf32>) -> tensor<8xf32>
     return %0, %arg1, %moved : tensor<i32>, tensor<i32>, tensor<8xf32>
   }
   func.func @p(%arg0: tensor<i32> {pw.mesh = @m0, pw.name = "k", pw.sharding = #sdy.sharding<@m0, []>, pw.value = "00000000"}, %arg1: tensor<i32> {pw.mesh = @m0, pw.name = "n", pw.sharding = #sdy.sharding<@m0, []>}, %arg2: tensor<8xf32> {pw.mesh = @m0, pw.name = "x", pw.sharding = #sdy.sharding<@m0, [{"x"}]>}) -> (tensor<8xf32>, tensor<8xf32>) attributes {pw.program} {

@@ -12,8 +12,8 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call is of microbatch 2 of 2
+error[PWC0701]: the IR is invalid: pw.call is of microbatch 2, and there are 2
   --> -:9
   have:  %1 = "pw.call"(%0) {action = "0F2", callee = @f, mesh = @m0} : (tensor<f32>) -> tensor<f32>
-  need:  each microbatch from 0 to the last
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  need:  calls of every microbatch from 0 to the last
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -14,8 +14,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call is on @i1, its slice on @i0
+error[PWC0701]: the IR is invalid: pw.call is on @i1, its slice is on @i0
   --> -:11
   have:  %0 = "pw.call"(%arg0) {callee = @f, in_shardings = #sdy.sharding_per_value<[<@m0, []>]>, island = @i1, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>} : (tensor<f32>) -> tensor<f32>
   need:  the island of its slice
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -13,8 +13,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.slice is not bound to an island
+error[PWC0701]: the IR is invalid: pw.slice is not bound to an island
   --> -:6
   have:  "pw.slice"() {device_ids = "0", devices = 1 : i64, island = @nowhere, sym_name = "s0"} : () -> ()
   need:  an island and devices from phase place on
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

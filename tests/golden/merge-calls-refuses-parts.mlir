@@ -13,8 +13,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call is merged of what cannot be: 'f' is no part of a call
+error[PWC0701]: the IR is invalid: pw.call has a part that cannot be read: 'f' is not like ACTION NAME FILE:LINE FUNCTION
   --> -:10
   have:  %0 = "pw.call"(%arg0) {callee = @f, in_shardings = #sdy.sharding_per_value<[<@m0, []>]>, island = @i, made_by = array<i64: 0>, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, parts = ["f"], step = 0 : i64} : (tensor<f32>) -> tensor<f32>
   need:  action, name and line of each: 2F3 f model.py:1
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -15,10 +15,10 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 3
-error[PWC0402]: the schedule program cannot finish: 2 actions wait for each other in a circle
+error[PWC0402]: the schedule program cannot complete: 2 actions wait for each other
   --> -:11
-  have:     0F1 f (-:11) on s0: stands behind 0F0 in row 1
-         -> 0F0 f (-:12) on s0: needs what 0F1 makes
+  have:     0F1 f (-:11) on s0: comes after 0F0 in row 1
+         -> 0F0 f (-:12) on s0: needs a result of 0F1
          -> 0F1 f (-:11) on s0
-  need:  an order in which every action comes after all that it needs
-  try:   move 0F1 forward in row 1
+  need:  an order in which every action comes after the actions that it depends on
+  try:   move 0F1 to the left in row 1

@@ -15,5 +15,5 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
 // EXPECTED exit 2
 error[PWC0405]: there is no schedule sometimes
   have:  sometimes
-  need:  a name, or a table as FILE.csv
+  need:  the name of a schedule, or a table FILE.csv
   try:   known: program, gpipe, 1f1b, interleaved, zero-bubble

@@ -17,8 +17,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call reads operand 0 from another place
+error[PWC0701]: the IR is invalid: pw.call reads operand 0 from another place
   --> -:14
   have:  %1 = "pw.call"(%0) {callee = @f, in_shardings = #sdy.sharding_per_value<[<@m1, []>]>, island = @i, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>} : (tensor<f32>) -> tensor<f32>
   need:  an explicit pw.transfer for every move
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

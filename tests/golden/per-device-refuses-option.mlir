@@ -21,7 +21,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }) {island = @i, peak_bytes = 8 : i64} : () -> ()
 }
 // EXPECTED exit 2
-error[PWC0705]: the pass per-device cannot read an option
+error[PWC0705]: an option of the pass per-device is not valid
   have:  operations=many
-  need:  passes separated by commas, options in braces: place{policy=spread},insert-transfers
+  need:  passes separated by commas, with options in braces: place{policy=spread},insert-transfers
   try:   known: a whole number

@@ -22,7 +22,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }) {island = @i, peak_bytes = 8 : i64} : () -> ()
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: builtin.module is a share of @gone, which is not there
+error[PWC0701]: the IR is invalid: builtin.module is for one device of @gone, which does not exist
   --> -:9
   have:  module @h attributes {mhlo.num_partitions = 1 : i32, pw.per_device_of = @gone} {
            func.func @main(%arg0: tensor<f32>) -> tensor<f32> {
@@ -30,4 +30,4 @@ error[PWC0701]: the IR is not valid: builtin.module is a share of @gone, which i
            }
          }
   need:  a computation of the module
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -28,8 +28,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.phase = "schedule", pw.platform = "cpu"
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: func.func has pieces of w that do not follow each other
+error[PWC0701]: the IR is invalid: func.func has pieces of w that are not consecutive
   --> -:20
   have:  func.func @p(%arg0: tensor<1x4xf32> {pw.mesh = @m0, pw.name = "w[0:1]", pw.piece = "[\22w\22,0,0,5]", pw.sharding = #sdy.sharding<@m0, [{}, {}]>}, %arg1: tensor<3x4xf32> {pw.mesh = @m1, pw.name = "w[1:4]", pw.piece = "[\22w\22,0,2,5]", pw.sharding = #sdy.sharding<@m1, [{}, {}]>}) -> (tensor<1x4xf32> {pw.name = "out[0:1]", pw.piece = "[\22out\22,0,0,4]"}, tensor<3x4xf32> {pw.name = "out[1:4]", pw.p...
-  need:  pieces of one array, each behind the one before it
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  need:  consecutive pieces of one array
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -32,11 +32,11 @@ module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island0"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island1"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island2"} : () -> ()
-  "pw.slice"() {device_ids = "0:2", devices = 2 : i64, island = @island0, reason = "least taken of 2 islands (0%)", runner_up = "none: the user keeps it with s2", sym_name = "s0"} : () -> ()
+  "pw.slice"() {device_ids = "0:2", devices = 2 : i64, island = @island0, reason = "least loaded of 2 islands (0%)", runner_up = "none: the user puts it on the island of s2", sym_name = "s0"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = "0:2", slice = @s0, sym_name = "m0"} : () -> ()
   "pw.slice"() {device_ids = "0:4", devices = 4 : i64, island = @island1, pin = "island1", reason = "pinned to island1 by the user", runner_up = "none: the user pinned it", sym_name = "s1"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["y"=4]>, devices = "0:4", slice = @s1, sym_name = "m1"} : () -> ()
-  "pw.slice"() {device_ids = "2:4", devices = 2 : i64, island = @island0, near = @s0, reason = "on the island of s0, as the user asked", runner_up = "none: the user keeps it with s0", sym_name = "s2"} : () -> ()
+  "pw.slice"() {device_ids = "2:4", devices = 2 : i64, island = @island0, near = @s0, reason = "on the island of s0, as the user asked", runner_up = "none: the user puts it on the island of s0", sym_name = "s2"} : () -> ()
   "pw.mesh"() {axes = #sdy.mesh<["x"=2]>, devices = "0:2", slice = @s2, sym_name = "m2"} : () -> ()
   module @f attributes {mhlo.num_partitions = 2 : i32} {
     sdy.mesh @m0 = <["x"=2]>

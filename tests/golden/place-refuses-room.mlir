@@ -26,4 +26,4 @@ error[PWC0301]: the slices do not fit the topology
   --> -:8
   have:  island0 (3 x any), island1 (3 x any)
   need:  s0: 2 devices, s1: 4 devices on pod; 6 in all, each slice on one island, no device twice
-  try:   --topology with larger or more islands or more memory, or smaller slices
+  try:   use a --topology with more or larger islands or more memory, or smaller slices

@@ -14,8 +14,8 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 3
-error[PWC0306]: placement pinned leaves nothing to choose, but s0 (-:6) name no island
+error[PWC0306]: placement `pinned` chooses no islands, but s0 (-:6) name none
   --> -:6
   have:  add_slice(...) without island=
-  need:  island= for every slice
+  need:  add_slice(..., island=...) for every slice
   try:   add_slice(..., island='island0'), or --placement spread

@@ -24,12 +24,12 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 5
-error[PWC0302]: the program does not fit the memory of i
+error[PWC0302]: the program does not fit into the memory of i
   --> -:21
-  have:  7 bytes a device
+  have:  7 bytes on each device
   need:  16 bytes on one device at step 4 (0B0 f), 9 B too many:
                 4 B  constants
                 4 B  gradients of 1 microbatch (0)
                 4 B  results
                 4 B  x
-  try:   more devices a slice, smaller batches, donate_argnums, or islands with more memory
+  try:   use more devices per slice, smaller batches, donate_argnums, or islands with more memory

@@ -14,8 +14,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call has step 0 behind step 1
+error[PWC0701]: the IR is invalid: pw.call has step 0 after step 1
   --> -:11
   have:  %1 = "pw.call"(%0) {callee = @f, in_shardings = #sdy.sharding_per_value<[<@m0, []>]>, island = @i, mesh = @m0, out_shardings = #sdy.sharding_per_value<[<@m0, []>]>, step = 0 : i64} : (tensor<f32>) -> tensor<f32>
-  need:  steps that grow in the order of the program, which is the order of the work
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  need:  steps that increase in program order, which is the order of execution
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -15,23 +15,23 @@ module attributes {pw.phase = "trace", pw.platform = "cpu", pw.out_tree = "{\22k
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: func.func splits rank of shape [8, 5] as (('x',),)
+error[PWC0701]: the IR is invalid: func.func splits rank of shape [8, 5] as (('x',),)
   --> -:9
   have:  func.func @p(%arg0: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "rank", pw.sharding = #sdy.sharding<@m0, [{"x"}]>}, %arg1: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "axis", pw.sharding = #sdy.sharding<@m0, [{"y"}, {}]>}, %arg2: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "parts", pw.sharding = #sdy.sharding<@m0, [{}, {"x"}]>}, %arg3: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "mesh", pw.sharding = #sdy...
-  need:  one entry a dimension, axes of x=2
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
-error[PWC0701]: the IR is not valid: func.func splits axis of shape [8, 5] as (('y',), ())
+  need:  one entry per dimension, axes of x=2
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all
+error[PWC0701]: the IR is invalid: func.func splits axis of shape [8, 5] as (('y',), ())
   --> -:9
   have:  func.func @p(%arg0: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "rank", pw.sharding = #sdy.sharding<@m0, [{"x"}]>}, %arg1: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "axis", pw.sharding = #sdy.sharding<@m0, [{"y"}, {}]>}, %arg2: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "parts", pw.sharding = #sdy.sharding<@m0, [{}, {"x"}]>}, %arg3: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "mesh", pw.sharding = #sdy...
-  need:  one entry a dimension, axes of x=2
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
-error[PWC0701]: the IR is not valid: func.func splits dimension 1 of parts (5) in 2
+  need:  one entry per dimension, axes of x=2
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all
+error[PWC0701]: the IR is invalid: func.func splits dimension 1 of parts (5) in 2
   --> -:9
   have:  func.func @p(%arg0: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "rank", pw.sharding = #sdy.sharding<@m0, [{"x"}]>}, %arg1: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "axis", pw.sharding = #sdy.sharding<@m0, [{"y"}, {}]>}, %arg2: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "parts", pw.sharding = #sdy.sharding<@m0, [{}, {"x"}]>}, %arg3: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "mesh", pw.sharding = #sdy...
   need:  parts of equal size
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
-error[PWC0701]: the IR is not valid: func.func splits mesh over @m1
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all
+error[PWC0701]: the IR is invalid: func.func splits mesh over @m1
   --> -:9
   have:  func.func @p(%arg0: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "rank", pw.sharding = #sdy.sharding<@m0, [{"x"}]>}, %arg1: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "axis", pw.sharding = #sdy.sharding<@m0, [{"y"}, {}]>}, %arg2: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "parts", pw.sharding = #sdy.sharding<@m0, [{}, {"x"}]>}, %arg3: tensor<8x5xf32> {pw.mesh = @m0, pw.name = "mesh", pw.sharding = #sdy...
   need:  its own mesh, @m0
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

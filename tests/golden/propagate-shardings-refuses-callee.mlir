@@ -10,8 +10,8 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call calls @f, which is not there
+error[PWC0701]: the IR is invalid: pw.call calls @f, which does not exist
   --> -:7
   have:  %0 = "pw.call"(%arg0) {callee = @f, mesh = @m0} : (tensor<8xf32>) -> tensor<8xf32>
   need:  a nested module that no other function calls
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

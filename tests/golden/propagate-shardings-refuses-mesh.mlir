@@ -15,6 +15,6 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
 // EXPECTED exit 3
 error[PWC0102]: a computation with shardings on two meshes is not supported in a program
   --> -:10
-  have:  a mesh (('y', 4),) beside (('x', 2),)
-  need:  one mesh a computation
+  have:  meshes (('y', 4),) and (('x', 2),)
+  need:  one mesh per computation
   try:   use the same mesh in all shardings of one jit

@@ -6,10 +6,10 @@ module attributes {pw.phase = "trace", pw.platform = "cpu", pw.in_tree = "\22lea
   func.func @p(%a: tensor<8xf32> {pw.name = "a", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{"x", ?}]>}) attributes {pw.program} { return }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: func.func says pw.sharding = #sdy.sharding<@m0, [{"x", ?}]> of argument 0
+error[PWC0701]: the IR is invalid: func.func states pw.sharding = #sdy.sharding<@m0, [{"x", ?}]> of argument 0
   --> -:5
   have:  func.func @p(%arg0: tensor<8xf32> {pw.mesh = @m0, pw.name = "a", pw.sharding = #sdy.sharding<@m0, [{"x", ?}]>}) attributes {pw.program} {
            return
          }
-  need:  attributes of arguments as the dialect's reference says
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  need:  attributes of arguments as in docs/dialect.md
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -18,8 +18,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call puts stage 0 on @s1
+error[PWC0701]: the IR is invalid: pw.call puts stage 0 on @s1
   --> -:15
   have:  %2 = "pw.call"(%1) {action = "0B0", callee = @f, in_shardings = #sdy.sharding_per_value<[<@m1, []>]>, island = @i, mesh = @m1, out_shardings = #sdy.sharding_per_value<[<@m1, []>]>, step = 2 : i64} : (tensor<f32>) -> tensor<f32>
-  need:  @s0, as another call
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  need:  @s0, as in another call of the stage
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

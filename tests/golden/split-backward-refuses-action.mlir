@@ -11,8 +11,8 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call has the action 0X0
+error[PWC0701]: the IR is invalid: pw.call has the action 0X0
   --> -:8
   have:  %0 = "pw.call"(%arg0) {action = "0X0", callee = @f, mesh = @m0} : (tensor<f32>) -> tensor<f32>
   need:  stage, F, B, I or W, microbatch: 2F3
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -14,8 +14,8 @@ module attributes {pw.in_tree = "\22leaf\22", pw.out_tree = "\22leaf\22", pw.pha
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call puts stage 0 on @s1
+error[PWC0701]: the IR is invalid: pw.call puts stage 0 on @s1
   --> -:11
   have:  %1 = "pw.call"(%0) {action = "0B0", callee = @f, mesh = @m1} : (tensor<f32>) -> tensor<f32>
-  need:  @s0, as another call
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  need:  @s0, as in another call of the stage
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

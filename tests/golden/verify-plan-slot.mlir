@@ -21,8 +21,8 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
   }) {island = @i, peak_bytes = 8 : i64} : () -> ()
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.run reads slot 7, which holds nothing
+error[PWC0701]: the IR is invalid: pw.run reads slot 7, which is empty
   --> -:18
   have:  "pw.run"() {callee = @f, donated = array<i64>, inputs = array<i64: 7>, mesh = @m0, outputs = array<i64: 1>, step = 0 : i64} : () -> ()
-  need:  buffers written before and not freed
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  need:  buffers that are written before and not freed
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

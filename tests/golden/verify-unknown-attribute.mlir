@@ -12,8 +12,8 @@ module attributes {pw.phase = "trace", pw.platform = "cpu",
   }
 }
 // EXPECTED exit 3
-error[PWC0701]: the IR is not valid: pw.call has an unknown attribute gathred
+error[PWC0701]: the IR is invalid: pw.call has an unknown attribute gathred
   --> -:9
   have:  %0 = "pw.call"(%arg0) {callee = @f, gathred, mesh = @m0} : (tensor<f32>) -> tensor<f32>
-  need:  attributes and operands as the dialect's reference says
-  try:   look at the op in the dump of the phase before, or rerun with --print-ir-after-all
+  need:  attributes and operands as in docs/dialect.md
+  try:   find the op in the dump of the phase before, or run again with --print-ir-after-all

@@ -16,4 +16,4 @@ module attributes {pw.dcn_gbps = 1.0, pw.in_tree = "\22leaf\22", pw.out_tree = "
 error[PWC0703]: the pass merge-calls needs IR of phase schedule
   have:  IR of phase place
   need:  phase schedule
-  try:   pwc compile runs the phases between, from a source or an earlier dump
+  try:   pwc compile runs the phases in between, from a source or an earlier dump

@@ -100,7 +100,7 @@ def test_runs_of_another_plan_of_the_same_name_are_excluded_and_noted(two_stages
     runs = two_stages.picture().runs
     picture = picture_of_plan(two_stages.compiled.plan, (), [_of_another_plan(runs[0]), runs[1]])
     assert list(picture.runs) == [runs[1]]
-    assert "another plan of step are in the trace: 1," in " ".join(picture.notes)
+    assert "1 runs of the trace are of another plan of step," in " ".join(picture.notes)
 
 
 CORRUPTIONS: dict[str, Callable[[dict[str, Any]], object]] = {

@@ -164,7 +164,7 @@ def test_viz_draws_plans_and_traces(two_stages: Ran, tmp_path: Path) -> None:
     exit_code, stdout, stderr = pwc_here("viz", str(plan), "--trace", str(two_stages.trace), "-o", str(page))
     assert (exit_code, stderr) == (0, "") and "run.html" in stdout and page.stat().st_size > 500_000
     exit_code, stdout, _ = pwc_here("viz", str(plan), "--trace", str(two_stages.trace), "--text")
-    assert exit_code == 0 and "1f1b: 2 stages" in stdout and "what each device did" in stdout
+    assert exit_code == 0 and "1f1b: 2 stages" in stdout and "the computations of each device" in stdout
     exit_code, stdout, _ = pwc_here("viz", str(plan), "--text")
     assert exit_code == 0 and "1f1b: 2 stages, 4 microbatches" in stdout
     exit_code, stdout, _ = pwc_here("viz", str(two_stages.trace))

@@ -9,7 +9,7 @@
     view = null,
     groups = null;
 
-  const available = () => (pw.data.graphs.length ? true : "a trace says nothing of it: give the plan, too");
+  const available = () => (pw.data.graphs.length ? true : "a trace has no dataflow: draw it with its plan");
   pw.addView("dataflow", "Dataflow", available, draw);
 
   function draw(panel) {
@@ -215,7 +215,7 @@
 
   function chooseArrow(a) {
     const reasons = [...a.reasons].filter(Boolean).slice(0, 6);
-    pw.show("values on their way", [
+    pw.show("transferred values", [
       ["what", a.said],
       ["values", [...a.values].join("\n")],
       ["why", reasons.join("\n")],

@@ -13,7 +13,7 @@
   let view = null,
     points = [];
 
-  const available = () => ((pw.data.memory || []).length ? true : "not planned yet: nothing has a buffer");
+  const available = () => ((pw.data.memory || []).length ? true : "not compiled: there are no buffers");
   pw.addView("memory", "Memory", available, draw);
 
   function nameOf(m) {

@@ -19,7 +19,7 @@
 
   const LABELS = { measured: "as long as measured", equal: "equal stages", estimated: "estimated by the cost model" };
 
-  const available = () => (pw.data.lanes || pw.data.runs.length ? true : "not compiled: nothing is ordered yet");
+  const available = () => (pw.data.lanes || pw.data.runs.length ? true : "not compiled: there is no schedule");
   pw.addView("schedule", "Schedule", available, draw);
 
   function draw(panel) {
@@ -223,7 +223,7 @@
       while (at < gaps.length && gaps[at][1] - start <= before) at += 1;
       if (cell.begin > before) {
         const told = at < gaps.length && gaps[at][0] - start < cell.begin ? pw.text(gaps[at][2]) : "";
-        const untold = cell.begin === first ? "its run had not come here yet" : "shorter than what is explained";
+        const untold = cell.begin === first ? "its run had not reached this device" : "too short for a recorded cause";
         cell.gap = { begin: before, end: cell.begin, reason: told || untold };
       }
       before = cell.end;

@@ -173,7 +173,7 @@
       told = document.getElementById("transfers-note");
     const many = lines.length > MOST_ARROWS;
     if (told)
-      told.textContent = many ? `${lines.length.toLocaleString("en")} transfers are in sight: zoom in to see them` : "";
+      told.textContent = many ? `${lines.length.toLocaleString("en")} transfers are in view: zoom in to see them` : "";
     if (many) return;
     ctx.strokeStyle = pw.css("--mark");
     ctx.globalAlpha = 0.7;

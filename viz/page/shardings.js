@@ -7,7 +7,7 @@
   const state = { found: "", most: PAGE, only: "" };
   let view = null;
 
-  const available = () => ((pw.data.values || []).length ? true : "not planned yet: no value has a buffer");
+  const available = () => ((pw.data.values || []).length ? true : "not compiled: there are no buffers");
   pw.addView("shardings", "Shardings", available, draw);
 
   function read(number) {
@@ -38,8 +38,8 @@
       given = v.role === "constant" ? "constant" : "argument";
     if (isMove(made)) return `${made.kind === "transfer" ? "moved here" : "resharded"}: ${made.reason || made.chosen}`;
     if (made) return `as ${pw.said(made)} makes it`;
-    if (v.user) return `${given}, as ${pw.said(v.user)} takes it`;
-    return v.role === "constant" ? given : "argument, as the caller gives it";
+    if (v.user) return `${given}, as ${pw.said(v.user)} reads it`;
+    return v.role === "constant" ? given : "argument, as the caller passes it";
   }
 
   function draw(panel) {

@@ -6,7 +6,7 @@ pw.KINDS = {
   B: { word: "backward", color: "--backward" },
   I: { word: "backward of the input", color: "--input" },
   W: { word: "backward of the weights", color: "--weight" },
-  "": { word: "no part of a pipeline", color: "--other" },
+  "": { word: "outside the pipeline", color: "--other" },
 };
 pw.ROUTES = {
   "": "stays there",

@@ -44,8 +44,8 @@ def drawn(scene: Scene, form: str) -> bytes:
     rows = _rows(scene)
     if not rows:
         what = "a program that is not compiled" if scene.plan is None else "a plan without calls"
-        advice = "compile() it first" if scene.plan is None else "draw one that computes something"
-        raise nothing(f".{form}", what, "an order of calls", advice)
+        advice = "compile().visualize(...)" if scene.plan is None else "draw a program with a computation"
+        raise nothing(f".{form}", what, "a plan with calls, which have an order", advice)
     unit = "units of equal stages" if _basis(scene) == "equal" else "s"
     length = max((bar.end for _, bars in rows for bar in bars), default=1.0)
     factor, word = (1.0, unit) if unit != "s" else next(((f, w) for f, w in SCALES if length * f >= 1), SCALES[-1])

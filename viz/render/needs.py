@@ -11,10 +11,11 @@ from pathways.viz.scene import Scene
 def latest_graph(scene: Scene, what: str) -> Graph:
     """Returns the dataflow at the last known phase. Raises PWC0823 if no phase is known."""
     if not scene.graphs:
-        raise nothing(what, "a trace alone, which has no dataflow", "a plan", "pwc viz plan.bin --trace trace.json")
+        advice = f"pwc viz plan.bin --trace trace.json -o flow{what}"
+        raise nothing(what, "a trace without its plan, which has no dataflow", "the plan that was run", advice)
     return scene.graphs[-1]
 
 
 def nothing(path: str, problem: str, rule: str, advice: str) -> PathwaysError:
     """Builds PWC0823."""
-    return PathwaysError(NothingToDraw(path=path, problem=problem, rule=rule, advice=advice))
+    return PathwaysError(NothingToDraw(path=f"a {path} file", problem=problem, rule=rule, advice=advice))

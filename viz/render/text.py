@@ -24,7 +24,7 @@ def text_of_schedule(scene: Scene, width: int = 0) -> str:
     """
     planned = [] if scene.work is None else _planned(scene, width)
     recorded = _recorded(scene, width) if scene.runs else []
-    return "\n".join([*planned, *recorded] or [f"{scene.title}: not compiled, nothing is ordered yet"])
+    return "\n".join([*planned, *recorded] or [f"{scene.title}: not compiled, so it has no schedule"])
 
 
 def _planned(scene: Scene, width: int) -> list[str]:
@@ -80,7 +80,7 @@ def _recorded(scene: Scene, width: int) -> list[str]:
         (f"{row.island} device {row.device}", " ".join(c.action or c.name[:MAX_CALL_CHARS] for c in row.cells))
         for row in run.rows
     ]
-    return [f"{run.program} run {run.number}: what each device did, in order", *_aligned(rows, width)]
+    return [f"{run.program} run {run.number}: the computations of each device, in order", *_aligned(rows, width)]
 
 
 def _aligned(rows: Sequence[tuple[str, str]], width: int) -> list[str]:

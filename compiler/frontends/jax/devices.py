@@ -150,7 +150,7 @@ class VirtualSlice:
                 BadSlice(
                     slice=self.name,
                     have_=f"axes {names} of shape ({product}) = {math.prod(sizes)} devices",
-                    rule=f"one size an axis, {len(self.devices)} devices in all: {self.described}",
+                    rule=f"one size per axis, {len(self.devices)} devices in all: {self.described}",
                     advice=f"choose sizes with the product {len(self.devices)}, or a slice of {math.prod(sizes)}",
                     where=caller(),
                 )
@@ -241,7 +241,7 @@ def make_virtual_device_set() -> VirtualDeviceSet:
 def _bad_count(rule: str, have: str) -> PathwaysError:
     return PathwaysError(
         BadArguments(
-            problem="add_slice got no usable number of devices",
+            problem="add_slice got an invalid number of devices",
             have_=have,
             rule=rule,
             advice="add_slice(devices=4)",

@@ -288,14 +288,14 @@ class _Flattener:
         raise PathwaysError(SeveralSlices(what=what, have_=f"shardings on {names}", where=where))
 
     def _refuse_leak(self) -> None:
-        have = "a traced value of an earlier trace, kept in a global, an attribute or a list"
+        have = "a value that an earlier trace stored in a global, an attribute or a list"
         advice = "return all values from the functions of a program"
-        problem = "it uses a value that another trace left behind"
+        problem = "it uses a traced value of another trace (a leaked tracer)"
         error = NotTraceable(program=self.program, problem=problem, have_=have, advice=advice, where=self.where)
         raise PathwaysError(error)
 
     def _refuse_captured(self, what: str, value: Any, advice: str) -> None:
-        have = f"{compat.aval_of(value)}, which it closes over"
+        have = f"{compat.aval_of(value)}, which the program closes over"
         error = Unsupported(what=what, have_=have, rule="constants that are arrays", advice=advice, where=self.where)
         raise PathwaysError(error)
 
@@ -303,9 +303,9 @@ class _Flattener:
         raise PathwaysError(
             Unsupported(
                 what=f"an ordered host callback ({name})",
-                have_="effects in the order of the program, over islands that know of no common order",
+                have_="effects in program order, on islands that do not share an order",
                 rule="callbacks whose order does not matter (ordered=False)",
-                advice="leave ordered=True away, or return the value from the program and use it outside",
+                advice="remove ordered=True, or return the value from the program and use it outside",
                 where=where,
             )
         )
@@ -316,7 +316,7 @@ class _Flattener:
                 what=f"{name} around placed calls",
                 have_=f"{name} with a call on a slice inside",
                 rule="placed calls in jit, remat, custom_jvp, custom_vjp, shard_map, scan, cond, while_loop, fori_loop",
-                advice="move what it does into the placed function",
+                advice="move this operation into the placed function",
                 where=where_of_equation(eqn),
             )
         )

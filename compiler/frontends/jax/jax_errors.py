@@ -29,7 +29,7 @@ _RANK = re.compile(
 _UNBOUND = re.compile(r"unbound axis name: (?P<axis>\w+)")
 
 
-_SEE = "to see it, jax.debug.print('{}', x); to compute with it, leave it an array"
+_SEE = "to print it, use jax.debug.print('{}', x); to compute with it, keep it an array"
 
 _UNTRACEABLE: tuple[tuple[type[Exception], str, str, str], ...] = (
     (
@@ -41,34 +41,34 @@ _UNTRACEABLE: tuple[tuple[type[Exception], str, str, str], ...] = (
     (
         jax.errors.ConcretizationTypeError,
         "",
-        "it asks for the value of an array, which is not there while it is traced",
+        "it reads the value of an array, which is not known while the program is traced",
         f"{_SEE}, or mark the argument in static_argnums",
     ),
     (
         jax.errors.TracerIntegerConversionError,
         "",
-        "it uses the value of an array as a number of Python's: an index, or a count",
-        "index arrays of jax.numpy, loop with lax.fori_loop, or mark the argument in static_argnums",
+        "it uses the value of an array as a Python number: an index, or a count",
+        "index jax.numpy arrays, loop with lax.fori_loop, or mark the argument in static_argnums",
     ),
     (
         jax.errors.UnexpectedTracerError,
         "",
-        "a traced value was kept outside of the function that made it",
+        "a traced value was stored outside of the function that created it",
         "return all values from the functions of a program",
     ),
     (
         jax.errors.TracerArrayConversionError,
         "",
-        "it gives the value of an array to something that is not JAX",
+        "it passes the value of an array to code that is not JAX",
         f"use jax.numpy in place of numpy; {_SEE}",
     ),
     (TypeError, "valid JAX type", "a value in it is not an array", "pass arrays as arguments and return arrays"),
-    (TypeError, "Tracer.__format__", "it prints the value of an array, which is not there while it is traced", _SEE),
+    (TypeError, "Tracer.__format__", "it prints the value of an array, which is not known while it is traced", _SEE),
     (
         TypeError,
         "Shapes must be 1D sequences of concrete values",
         "a shape in it depends on the value of an array",
-        "mark the argument in static_argnums, or make the array as large as it may get, and mask it with jnp.where",
+        "mark the argument in static_argnums, or give the array its maximum size, and mask it with jnp.where",
     ),
 )
 """Known errors for functions that JAX cannot trace: the class, a part of its text, the meaning, and advice."""
@@ -119,7 +119,7 @@ def _unknown_axis(found: dict[str, str], line: Where | None, *, ordered: bool) -
     near = difflib.get_close_matches(axis, axes, n=1, cutoff=0.5)
     advice = f'did you mean "{near[0]}"?' if near else "use an axis of the mesh, or name it when the mesh is made"
     have = f'"{axis}"' + (f" in {found['spec']}" if found.get("spec") else "")
-    rule = f"one of {', '.join(axes)}" if axes else "an axis that a mesh here has: no mesh is bound"
+    rule = f"one of {', '.join(axes)}" if axes else "an axis of a mesh that is bound here, as in jax.shard_map: none is"
     return UnknownAxis(axis=axis, have_=have, rule=rule, advice=advice, where=line)
 
 
@@ -163,7 +163,7 @@ def _indivisible(error: Exception) -> Iterator[tuple[str, str]]:
                 parts = math.prod(sharding.mesh.shape[a] for a in axes)
                 if size % parts:
                     have = f"dimension {i} of {list(aval.shape)} is {size}, over {' x '.join(axes)} = {parts} parts: "
-                    have += f"{size} mod {parts} = {size % parts}; {size + -size % parts} would do"
+                    have += f"{size} mod {parts} = {size % parts}; {size + -size % parts} is divisible"
                     yield f"the argument {name}" if name else "a value", have
         return
 
@@ -171,7 +171,7 @@ def _indivisible(error: Exception) -> Iterator[tuple[str, str]]:
 def _ambiguous(text: str, line: Where | None, error: Exception) -> AmbiguousSharding:
     """Lists candidate shardings with the bytes that each one moves, if JAX's frames show the operands."""
     said = text.strip().splitlines()[0]
-    advice = "say it: jnp.einsum(..., out_sharding=P(...)), or jax.sharding.reshard(x, P(...)) before"
+    advice = "state it: jnp.einsum(..., out_sharding=P(...)), or first jax.sharding.reshard(x, P(...))"
     for scope in _locals(error):
         if {"lhs", "rhs", "dimension_numbers"} <= scope.keys():
             try:

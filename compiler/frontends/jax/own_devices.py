@@ -110,7 +110,7 @@ def check_meshes(meshes: Meshes) -> None:
     """Raises PWC0201 if a mesh and the slice that it stands for have different numbers of devices."""
     for mesh, slice_ in meshes.items():
         if mesh.devices.size != len(slice_.devices):
-            have, rule = f"{mesh} of {mesh.devices.size} devices", f"one device for each of {slice_.described}"
+            have, rule = f"{mesh} of {mesh.devices.size} devices", f"{len(slice_.devices)}, as in {slice_.described}"
             advice = f"pw.make_virtual_device_set().add_slice(devices={mesh.devices.size})"
             raise PathwaysError(BadSlice(slice=slice_.name, have_=have, rule=rule, advice=advice, where=caller()))
 

@@ -43,25 +43,25 @@ def _refused(transformation: str, why: str, advice: str) -> Any:
     return rule
 
 
-_BY_ITSELF = "call {name} by itself: it is compiled already; what else shall be compiled with it goes inside"
+_BY_ITSELF = "call {name} directly: it is compiled already; move other code that must be compiled with it into {name}"
 
 _primitive.def_abstract_eval(_abstract)
 _primitive.def_impl(
     _refused(
         "a transformation that runs operations one by one",
         "the whole program as one operation, under jax.checkpoint, checkify or the like",
-        "apply it inside of the program, or to the function before it becomes one",
+        "apply it inside of the program, or to the function before pw.program",
     )
 )
 _ad.primitive_jvps[_primitive] = _refused(
     "jax.grad, or another derivative,",
-    "a derivative of the whole program, whose inside JAX does not see from there",
-    "put it inside: pw.program(jax.grad({name})) is a program, too, of which {name} is a part",
+    "a derivative of the whole program, whose code JAX does not see at this point",
+    "put it inside: pw.program(jax.grad({name})) is a program that contains {name}",
 )
 _batching.primitive_batchers[_primitive] = _refused(
     "jax.vmap",
-    "a batch of whole programs, whose inside JAX does not see from there",
-    "put it inside: pw.program(jax.vmap({name})) is a program, too, of which {name} is a part",
+    "a batch of whole programs, whose code JAX does not see at this point",
+    "put it inside: pw.program(jax.vmap({name})) is a program that contains {name}",
 )
 _mlir.register_lowering(
     _primitive,

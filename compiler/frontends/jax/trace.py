@@ -119,7 +119,7 @@ def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
         return describe_tree(treedef)
     except ValueError as error:
         problem, rule = f"the {what} of {name} are nested too deep", f"at most {DEEPEST_TREE} levels"
-        advice = "a list in place of a chain of tuples or nodes"
+        advice = "use one flat list in place of nested tuples or nodes"
         wrong = BadArguments(problem=problem, have_=str(error), rule=rule, advice=advice, where=where)
         raise PathwaysError(wrong) from None
 

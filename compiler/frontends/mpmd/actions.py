@@ -32,7 +32,7 @@ def uncounted(said: Iterable[tuple[str, str]]) -> str | None:
         try:
             action = read_action(text)
         except ValueError:
-            return f"{text} is no action"
+            return f"{text} is not an action"
         microbatches.add(action.microbatch)
         if homes.setdefault(action.stage, mesh) != mesh:
             return f"stage {action.stage} is on {homes[action.stage]} and {mesh}"

@@ -12,9 +12,9 @@ from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 class NotMpmd(Diagnostic):
     code: ClassVar[str] = "PWC0120"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{name} is no program of Shardy's MPMD dialect"
+    title: ClassVar[str] = "{name} is not a program of Shardy's MPMD dialect"
     have: ClassVar[str] = "{have_}"
-    need: ClassVar[str] = "one function with a topology: what mpmd.jit(f, config).lower(...).as_text('mpmd') gives"
+    need: ClassVar[str] = "one function with a topology, as mpmd.jit(f, config).lower(...).as_text('mpmd') writes it"
     hint: ClassVar[str] = "{advice}"
     name: str
     have_: str
@@ -41,5 +41,5 @@ class MpmdUnsupported(Explained):
 class NoMpmdJit(Explained):
     code: ClassVar[str] = "PWC0123"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "{what} is not known here"
+    title: ClassVar[str] = "{what} is not supported"
     what: str

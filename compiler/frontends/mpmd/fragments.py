@@ -120,7 +120,7 @@ class Computations:
         """
         empty = {m for m in named if not self._meshes[m]}
         if others := {m for m in named - empty if not _agree(self._meshes[m], axes)}:
-            rule, advice = f"the mesh of the fragment, {_shown(axes)}", "one mesh a fragment: let Shardy partition it"
+            rule, advice = f"the mesh of the fragment, {_shown(axes)}", "one mesh per fragment: let Shardy partition f"
             have = ", ".join(f"{m} {_shown(self._meshes[m])}" for m in sorted(others))
             what = f"a sharding in {name} over another mesh"
             raise PathwaysError(MpmdUnsupported(what=what, have_=have, rule=rule, advice=advice, where=where))
@@ -138,10 +138,10 @@ class Computations:
     def _calling_back(self, raw: bytes, name: str, context: Context, where: Where | None) -> bytes:
         """Adds the numbers of the Python functions that a module calls. Raises PWC0122 if they are unknown."""
         if not self._callbacks:
-            rule = "the lowered object, which has the functions"
-            advice = "pw.from_mpmd(mpmd.jit(f, config).lower(...)), in the process that has traced it"
-            what = f"a call from {name} back into Python"
-            have = "text, which names callbacks by number only"
+            rule = "the lowered object, which contains the Python functions"
+            advice = "pw.from_mpmd(mpmd.jit(f, config).lower(...)), in the process that traced f"
+            what = f"the host callback in {name}"
+            have = "text, which contains only the numbers of callbacks"
             raise PathwaysError(MpmdUnsupported(what=what, have_=have, rule=rule, advice=advice, where=where))
         module = parse(raw, context, name)
         write_callbacks(module.operation, self._callbacks)

@@ -33,8 +33,9 @@ from pathways.compiler.frontends.mpmd.types import (
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir.program import Argument, described, functions_of
-from pathways.dialect.mlir import Context, Module, Value, ir, make_context, parse, parse_text, where_of
+from pathways.dialect.mlir import Context, Module, Value, ir, make_context, parse, where_of
 from pathways.dialect.plan.signature import POSITION, Parameter
+from pathways.dialect.rewrite_locations import parse_named
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import Axes, Dims, MeshSpec, size_of_axes
 from pathways.dialect.shardy_mpmd import register
@@ -72,7 +73,7 @@ def is_mpmd(text: str) -> bool:
 def parsed(source: MpmdSource, context: Context) -> Module:
     if isinstance(source.module, bytes):
         return parse(source.module, context, source.name)
-    return parse_text(source.module, source.name, context)
+    return parse_named(source.module, source.name, context)
 
 
 class _Reader:
@@ -100,7 +101,7 @@ class _Reader:
         self.of: dict[Any, MeshTensor] = {}
         """The types of values, completed by the function's attributes."""
         self.env: dict[Any, Value] = {}
-        self.notes = [] if problem is None else [f"stages and microbatches of its fragments are left out: {problem}"]
+        self.notes = [] if problem is None else [f"stages and microbatches of its fragments are ignored: {problem}"]
 
     def _mesh(self, mesh: str, axes: Axes) -> str:
         """Returns the symbol of a mesh of the topology, or of the same devices under other axes."""
@@ -163,12 +164,12 @@ class _Reader:
 
     def _check_mesh(self, type_: MeshTensor, op: Any) -> None:
         where = where_of(op.operation)
-        note = f"values in memory {type_.memory} are kept in the memory of their devices"
+        note = f"values of memory kind {type_.memory} stay in device memory"
         if not type_.on_device and note not in self.notes:
             self.notes.append(note)
         if type_.mesh not in self.meshes:
             have, rule = f"a value on {type_.mesh}", f"one of {', '.join(self.meshes)}"
-            what, advice = "a mesh that is in no topology", "lower the program again"
+            what, advice = "a mesh that is not in the topology", "lower the program again"
             raise PathwaysError(MpmdUnsupported(what=what, have_=have, rule=rule, advice=advice, where=where))
 
     def _operation(self, body: FunctionBuilder, op: Any, bare: Any) -> None:
@@ -239,8 +240,8 @@ def _check_straight(main: Any, name: str) -> None:
     """Raises PWC0120 if the function has no body, PWC0121 if it has branches."""
     blocks = list(main.regions[0].blocks)
     if not blocks:
-        advice = "hand in the module that has it"
-        raise PathwaysError(NotMpmd(name=name, have_="a function with a topology, and no body", advice=advice))
+        advice = "pass the module that contains its body"
+        raise PathwaysError(NotMpmd(name=name, have_="a function with a topology, but without a body", advice=advice))
     *_, end = blocks[0].operations
     if len(blocks) > 1 or end.operation.name != "func.return":
         raise _left_over(end)
@@ -248,7 +249,7 @@ def _check_straight(main: Any, name: str) -> None:
 
 def _left_over(op: Any) -> PathwaysError:
     kind, rule = op.operation.name, "fragments and transfers, as after Shardy's phase IMPORT"
-    advice, problem = "mpmd.jit(f, config).lower(...) runs all of its phases", f"{kind} is left in the program"
+    advice, problem = "mpmd.jit(f, config).lower(...) runs all phases of Shardy", f"the program still contains {kind}"
     where = where_of(op.operation)
     return PathwaysError(WrongMpmdPhase(problem=problem, have_=kind, rule=rule, advice=advice, where=where))
 
@@ -258,6 +259,6 @@ def _main_of(module: Module, name: str) -> Any:
     found = [f for f in functions_of(module.operation).values() if "topology" in f.attributes]
     if len(found) != 1:
         have = f"{len(found) or 'no'} functions with a topology"
-        advice = "hand in the module of one program, after Shardy has imported it"
+        advice = "pass the module of one program, after Shardy's phase IMPORT"
         raise PathwaysError(NotMpmd(name=name, have_=have, advice=advice))
     return found[0].opview

@@ -41,7 +41,7 @@ def of_traced(program: Any, owner: object, where: Where | None) -> MpmdSource:
     """Returns the program after Shardy's phase IMPORT. Raises PWC0123, PWC0125."""
     apply = getattr(sys.modules.get(type(program).__module__), _PARTITION, None)
     if apply is None:
-        have, rule = f"{type(program).__qualname__} without {_PARTITION} beside it", "Shardy's mpmd.jit as of 2026"
+        have, rule = f"{type(program).__qualname__}, whose module has no {_PARTITION}", "Shardy's mpmd.jit as of 2026"
         advice = "pw.from_mpmd(mpmd.jit(f, config).lower(...)), or the text of a module after IMPORT"
         what = "this version of Shardy's package"
         raise PathwaysError(NoMpmdJit(what=what, have_=have, rule=rule, advice=advice, where=where))
@@ -55,7 +55,7 @@ def _source(module: Any, name: str, info: Any, owner: object) -> MpmdSource:
     if getattr(info, "const_args", ()):
         rule, advice = "arrays as arguments, or as constants of the module", "pass them as arguments"
         what = "an array that the function closes over, hoisted out of the module,"
-        have = f"{len(info.const_args)} of them"
+        have = f"{len(info.const_args)} such arrays"
         raise PathwaysError(MpmdUnsupported(what=what, have_=have, rule=rule, advice=advice))
     callbacks = tuple(getattr(info, "host_callbacks", None) or ())
     numbers = register_callbacks(callbacks, owner) if callbacks else None

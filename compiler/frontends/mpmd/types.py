@@ -57,8 +57,8 @@ def read_mesh_tensor(type_: Any) -> MeshTensor:
     tensor = None if found is None else _TENSOR.match(found["rest"])
     if found is None or tensor is None:
         rule = "every value on a mesh, as after Shardy's phase IMPORT"
-        advice = "mpmd.jit(f, config).lower(...) runs all of its phases"
-        problem = "a value is on no mesh"
+        advice = "mpmd.jit(f, config).lower(...) runs all phases of Shardy"
+        problem = "a value has no mesh"
         raise PathwaysError(WrongMpmdPhase(problem=problem, have_=printed, rule=rule, advice=advice))
     rest = found["rest"][tensor.end() :]
     memory, sharding = _MEMORY.search(rest), _SHARDING.search(rest)
@@ -69,12 +69,12 @@ def read_mesh_tensor(type_: Any) -> MeshTensor:
 
 def _array_type(type_: Any) -> ArrayType:
     """Reads a tensor type. Raises PWC0122 if no array has it: unknown sizes, quantized, encoded, too large."""
-    rule, problem = "sizes that are known, and an element type of JAX", None
+    rule, problem = "known sizes, and an element type of JAX", None
     if is_array_type(type_) and type_.encoding is None:
         if (problem := type_problem(from_mlir(type_))) is None:
             return from_mlir(type_)
         rule = problem[1]
-    advice = "pass arrays as jax.jit takes them"
+    advice = "pass arrays that jax.jit accepts"
     raise PathwaysError(MpmdUnsupported(what=f"{type_}", have_="a value of this type", rule=rule, advice=advice))
 
 
@@ -98,7 +98,7 @@ def split_as_stated(
 def dims_of(sharding: Attribute, where: Where | None = None) -> Dims:
     """Reads the axes of each dimension. Raises PWC0122 for a part of an axis."""
     if has_sub_axes(sharding):
-        rule, advice = "whole axes of a mesh", "a mesh with one axis more, of the size of that part"
+        rule, advice = "whole axes of a mesh", "split the mesh axis into two, one of the size of that part"
         what = "a part of a mesh axis"
         raise PathwaysError(MpmdUnsupported(what=what, have_=str(sharding), rule=rule, advice=advice, where=where))
     return read_sharding(sharding).dims

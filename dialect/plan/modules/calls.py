@@ -52,7 +52,7 @@ def check_calls(functions: Mapping[str, CalledFunction]) -> None:
     for name, function in functions.items():
         for callee in function.calls:
             if callee not in functions:
-                raise Refused(f"calls @{callee}, which it does not have, in @{name}")
+                raise Refused(f"calls @{callee}, which does not exist, in @{name}")
     try:
         order = list(TopologicalSorter({n: f.calls.keys() for n, f in functions.items()}).static_order())
     except CycleError as error:
@@ -65,6 +65,6 @@ def check_calls(functions: Mapping[str, CalledFunction]) -> None:
         sizes[name] = function.operations + sum(n * sizes[c] for c, n in function.calls.items())
         depths[name] = max([function.depth, *(at + depths[c] for c, at in function.deepest.items())])
         if sizes[name] > MAX_INLINED_OPS:
-            raise Refused(f"has {sizes[name]} operations with all calls written out, more than {MAX_INLINED_OPS}")
+            raise Refused(f"has {sizes[name]} operations with all calls inlined, more than {MAX_INLINED_OPS}")
         if depths[name] > MAX_DEPTH:
             raise Refused(f"has calls in calls and regions, more than {MAX_DEPTH} deep")

@@ -26,7 +26,7 @@ def read_module(raw: bytes, context: Context) -> Module:
     try:
         return read_portable(raw, context)
     except (ValueError, RuntimeError, bare_ir.MLIRError) as error:
-        lines = str(error).strip().splitlines() or ["MLIR does not say why"]
+        lines = str(error).strip().splitlines() or ["MLIR gives no reason"]
         raise Refused(f"cannot be read: {lines[0][:200]}") from None
 
 
@@ -79,7 +79,7 @@ def _functions(module: Operation) -> dict[str, Operation]:
         if operation.name == "sdy.mesh":
             continue
         if operation.name != "func.func":
-            raise Refused(f"has a {operation.name} beside its functions")
+            raise Refused(f"has a {operation.name} next to its functions")
         name: str = operation.attributes["sym_name"].value
         if not len(operation.regions[0].blocks):
             raise Refused(f"has a function @{name} without a body")

@@ -50,7 +50,7 @@ class Checker:
         """Checks a function's arguments and attributes, but not its operations."""
         name: str = function.attributes["sym_name"].value
         if name.startswith("xla.sdy"):
-            raise Refused(f"has a function @{name[:80]}, a name that XLA keeps for itself")
+            raise Refused(f"has a function @{name[:80]}, a name that is reserved for XLA")
         self._arguments(function)
         check_frontend(function.attributes, f"@{name}")
         for key in ("arg_attrs", "res_attrs"):
@@ -58,7 +58,7 @@ class Checker:
                 continue
             for described in function.attributes[key]:
                 if "mhlo.sharding" in described:
-                    raise Refused(f"has an mhlo.sharding in @{name[:80]} beside Shardy's")
+                    raise Refused(f"has an mhlo.sharding in @{name[:80]} in addition to Shardy's")
 
     def check(self, operation: Operation) -> None:
         name: str = operation.name
@@ -69,7 +69,7 @@ class Checker:
         if name in _HOST:
             raise Refused(f"waits for the host in {name}")
         if name in _DYNAMIC:
-            raise Refused(f"makes arrays of a size that is data in {name}")
+            raise Refused(f"makes arrays whose size depends on data, in {name}")
         for result in operation.results:
             self.bytes_of(result.type)
         if len(operation.regions):
@@ -85,7 +85,7 @@ class Checker:
         else:
             check_collective(operation, self.partitions)
         if "mhlo.sharding" in operation.attributes:
-            raise Refused(f"has an mhlo.sharding on {name} beside Shardy's")
+            raise Refused(f"has an mhlo.sharding on {name} in addition to Shardy's")
         check_frontend(operation.attributes, name)
 
     def bytes_of(self, type_: Type) -> int:
@@ -120,7 +120,7 @@ def _bytes(type_: Type, most: int) -> int:
     if str(type_) == _TOKEN:
         return 0
     if not isinstance(type_, bare_ir.RankedTensorType):
-        raise Refused(f"has a value of type {str(type_)[:80]}, which is no array")
+        raise Refused(f"has a value of type {str(type_)[:80]}, which is not an array")
     if not type_.has_static_shape or type_.encoding is not None:
         raise Refused(f"has an array {str(type_)[:80]}, whose shape is not fixed")
     try:
@@ -128,5 +128,5 @@ def _bytes(type_: Type, most: int) -> int:
     except (KeyError, TypeError):
         raise Refused(f"has an array of {str(type_.element_type)[:80]}") from None
     if size > most:
-        raise Refused(f"has an array {str(type_)[:80]} of {size} bytes, more than all its devices could hold")
+        raise Refused(f"has an array {str(type_)[:80]} of {size} bytes, more than all its devices can hold")
     return size

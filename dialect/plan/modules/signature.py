@@ -33,7 +33,7 @@ def check_signature(main: Operation, meshes: dict[str, Axes], stated: Stated) ->
     results = _described(main, "res_attrs", len(stated.outputs))
     donated = tuple(i for i, a in enumerate(arguments) if _DONOR in a or _ALIAS in a)
     if donated != stated.donated:
-        raise Refused(f"donates {donated}, the plan says {stated.donated}")
+        raise Refused(f"donates {donated}, but the plan states {stated.donated}")
     _check_aliases(arguments, stated)
     for kind, attributes, arrays, layouts in (
         ("argument", arguments, stated.inputs, stated.in_layouts),
@@ -80,10 +80,10 @@ def _check_aliases(arguments: list[Any], stated: Stated) -> None:
         alias = attribute[_ALIAS]
         result = int(alias.value) if isinstance(alias, bare_ir.IntegerAttr) else -1
         if not 0 <= result < len(stated.outputs) or result in taken:
-            raise Refused(f"gives argument {i} away for a result that is not there, or is taken: {str(alias)[:40]}")
+            raise Refused(f"donates argument {i} to a result that does not exist or is already used: {str(alias)[:40]}")
         same = stated.outputs[result] == stated.inputs[i] and stated.out_layouts[result] == stated.in_layouts[i]
         if not same:
-            raise Refused(f"gives argument {i} away for result {result}, which is another array")
+            raise Refused(f"donates argument {i} to result {result}, which has another type or sharding")
         taken.add(result)
 
 
@@ -92,7 +92,7 @@ def _check_names(attribute: Attribute, what: str) -> None:
         name = named.name
         if name in _DEFAULTS:
             if not isinstance(named.attr, bare_ir.StringAttr) or named.attr.value != _DEFAULTS[name]:
-                raise Refused(f"has {name} = {str(named.attr)[:40]} on {what}, where the plan knows the default only")
+                raise Refused(f"has {name} = {str(named.attr)[:40]} on {what}, and a plan allows only the default")
         elif name not in _KNOWN and not name.startswith("jax."):
             raise Refused(f"has {name} on {what}, which JAX does not write")
 
@@ -102,17 +102,17 @@ def _check_layout(
 ) -> None:
     if _SHARDING not in attribute:
         if stated.partitions > 1:
-            raise Refused(f"does not say how {what} is split")
+            raise Refused(f"does not state how {what} is split")
         return
     try:
         sharding = bare_sdy.TensorShardingAttr(attribute[_SHARDING])
     except ValueError:
-        raise Refused(f"has a sharding on {what} that is none") from None
+        raise Refused(f"has an invalid sharding on {what}") from None
     if not is_closed(sharding) or has_sub_axes(sharding) or len(sharding.unreduced_axes):
-        raise Refused(f"leaves open how {what} is split")
+        raise Refused(f"does not decide how {what} is split")
     placed = read_sharding(sharding)
     if meshes.get(placed.mesh) != stated.axes:
         raise Refused(f"has {what} on a mesh that is not the plan's: @{placed.mesh}")
     rank = len(array.shape)
     if placed.dims + ((),) * (rank - len(placed.dims)) != dims:  # a PRNG key is stored with one more dimension
-        raise Refused(f"has {what} split otherwise than the plan says: {str(sharding)[:120]}")
+        raise Refused(f"has {what} split differently than the plan states: {str(sharding)[:120]}")

@@ -42,7 +42,7 @@ from pathways.dialect.plan.modules.vetting_process import answer
 answer()
 """
 """Starts the vetting process with an empty `pathways` package, because importing the real one imports JAX."""
-MODULE_RULE = "modules that XLA can be given: see docs/plan-files.md"
+MODULE_RULE = "modules that are safe for XLA: see docs/plan-files.md"
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _read_apart(items: Sequence[_Item], path: str, platform: str, limits: Limits
         answers = list(_answers(_head(answered)))
         if not answers:  # the process did not even announce an item
             last = _head(said).decode(errors="replace").strip().splitlines()[-1:]
-            raise _cannot(path, f"it ended with {_ending(code, limits)}: {''.join(last)[:200]}")
+            raise _cannot(path, f"it stopped with {_ending(code, limits)}: {''.join(last)[:200]}")
     last, reading = answers[-1], [a["reading"] for a in answers if isinstance(a.get("reading"), int)]
     if code == 0 and last.get("done") == len(items):
         return
@@ -127,7 +127,7 @@ def _read_apart(items: Sequence[_Item], path: str, platform: str, limits: Limits
 def _refused(item: _Item, path: str, platform: str, last: dict[str, Any], ending: str) -> PathwaysError:
     problem, target = last.get("problem"), last.get("target")
     if not isinstance(problem, str) or not isinstance(target, str):
-        problem = f"the process that read it first ended with {ending}"
+        problem = f"the process that checks it stopped with {ending}"
         return PathwaysError(UnreadableModule(path=path, name=item.name, problem=problem))
     if target:
         return PathwaysError(UnknownTarget(path=path, name=item.name, target=target, platform=platform))
@@ -173,9 +173,9 @@ def _answers(raw: bytes) -> Iterator[dict[str, Any]]:
 
 def _ending(code: int, limits: Limits) -> str:
     if code == -signal.SIGXCPU:
-        return f"no answer in {limits.seconds} s of processor time"
+        return f"no result after {limits.seconds} s of CPU time"
     if code == -signal.SIGKILL:
-        return "no answer, and was killed"
+        return "no result, because it was killed"
     if code < 0:
         return f"signal {-code} ({signal.Signals(-code).name})"
     return f"exit code {code}"

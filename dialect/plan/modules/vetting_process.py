@@ -54,7 +54,7 @@ def _read(item: dict[str, Any], raw: bytes, context: Context, allowed: str) -> N
     try:
         read_text(raw, context)
     except (ValueError, bare_ir.MLIRError) as error:
-        lines = str(error).strip().splitlines() or ["MLIR does not say why"]
+        lines = str(error).strip().splitlines() or ["MLIR gives no reason"]
         raise Refused(f"cannot be read: {lines[0][:200]}") from None
 
 

@@ -196,7 +196,7 @@ class Attached(HostedIslands):
             if (island := self.named(name)) is not None:
                 self.unbind(island)
         else:
-            self.give_up(name, "its host is not started any more", place.cause)
+            self.give_up(name, "its hosts are no longer restarted", place.cause)
 
     def next_move(self) -> int:
         return next(self._moves)
@@ -324,7 +324,7 @@ class Attached(HostedIslands):
             case m.Answer():
                 self._asked.hear(message)
             case _:
-                raise ValueError(f"a {type(message).__name__} from a controller")
+                raise ValueError(f"a {type(message).__name__} message from a controller")
 
     def _from_host(self, island: int, epoch: int, rank: int, said: m.Message) -> None:
         """Handles a host's message to this client that the controller forwarded."""
@@ -354,7 +354,7 @@ class Attached(HostedIslands):
         if self.ended is not None:
             return
         for seconds in self._silence.judge(time.monotonic(), {"": self._control.heard}).values():
-            return self.control_ended(f"nothing was heard of it for {seconds:.1f} seconds")
+            return self.control_ended(f"heartbeat timeout: no message for {seconds:.1f} seconds")
         for host in list(self.hosts.values()):
             host.free_now()
             host.lose_late(time.monotonic())

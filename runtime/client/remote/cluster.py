@@ -47,7 +47,7 @@ class Cluster(Attached):
         Raises PWC0910 if one does not start, PWC0912 if all would use the same devices.
         """
         if platform_named(platform).made_at_will is None:
-            have, rule = f"{platform} devices, which every process would take", "devices that are made at will: cpu"
+            have, rule = f"{platform} devices: every host would use all of them", "devices created on demand: cpu"
             raise PathwaysError(NotOverProcesses(what="a cluster on one machine", have_=have, rule=rule))
         with contextlib.ExitStack() as stack:  # reverts a partial start
             try:

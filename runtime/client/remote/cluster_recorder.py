@@ -102,4 +102,4 @@ def _ping(host: RemoteHost) -> Ping:
 
 def _note(island: str, error: PathwaysError | ValueError) -> None:
     why = error.diagnostic.brief if isinstance(error, PathwaysError) else str(error)
-    print(f"note: the trace lacks what {island} did: {why}", file=sys.stderr)
+    print(f"note: the trace has no events of {island}: {why}", file=sys.stderr)

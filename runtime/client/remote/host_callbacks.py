@@ -48,13 +48,13 @@ def call_back(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
     """Starts the callback that a host requested, and sends the returned values to the host. Does not wait."""
     thread = threading.Thread(target=_call, args=(message, post), name="pathways-callback", daemon=True)
     if not started(thread):
-        post(m.Returned(message.call, "its process can start no thread", b""))
+        post(m.Returned(message.call, "the client process cannot start a thread", b""))
 
 
 def _call(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
     function, over = find(message.function), threading.Event()
     if function is None:
-        post(m.Returned(message.call, "its process has no such function any more", b""))
+        post(m.Returned(message.call, "the client process no longer has the function", b""))
         return
     goes_on = _GoingOn(message, post, threading.get_native_id(), over)
     started(threading.Thread(target=goes_on.say, name="pathways-callback-tick", daemon=True))
@@ -66,7 +66,7 @@ def _call(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
     except BaseException as error:  # SystemExit too: otherwise a device waits forever
         answer = m.Returned(message.call, said_of(error), b"")
         if message.alone:
-            note = f"note: a host callback of {message.computation} has failed: {answer.cause}"
+            note = f"note: a host callback of {message.computation} failed: {answer.cause}"
             print(note, file=sys.stderr, flush=True)
     over.set()
     post(answer)

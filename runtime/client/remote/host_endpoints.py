@@ -96,5 +96,5 @@ def come_in(control: Connection, name: str, address: str) -> m.Welcome:
     if isinstance(message, m.RunRefused):
         raise PathwaysError(read_diagnostic(message.cause))
     if not isinstance(message, m.Welcome):
-        raise PathwaysError(NoCluster(address=address, reason=f"it says {type(message).__name__}"))
+        raise PathwaysError(NoCluster(address=address, reason=f"it answered with {type(message).__name__}"))
     return message

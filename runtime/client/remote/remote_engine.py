@@ -319,5 +319,5 @@ def _check(plan: Plan, ranks: RankTable) -> None:
             continue
         island = plan.meshes[calling.mesh].island
         have = f"{calling.name} on {island}, which has {ranks.count(island)} hosts"
-        rule = "an island of one host for computations with jax.debug.print, pure_callback or io_callback"
+        rule = "an island with one host for computations with jax.debug.print, pure_callback or io_callback"
         raise PathwaysError(NotOverProcesses(what="a host callback", have_=have, rule=rule, where=calling.where))

@@ -153,7 +153,7 @@ class RemoteHost:
         if peer.sent_no_message:
             self._island.lose(reason)
         else:
-            self._island.note_end(f"its process has ended: {reason}")
+            self._island.note_end(f"its connection has ended: {reason}")
 
     def receive(self, message: m.Message) -> None:
         """Handles a message from the host, received directly or through the controller."""
@@ -168,7 +168,7 @@ class RemoteHost:
                     request.answer = message
                     request.answered.set()
             case _:
-                raise ValueError(f"a {type(message).__name__} from a host")
+                raise ValueError(f"a {type(message).__name__} message from a host")
 
 
 def show_ticket(connection: Connection, ticket: m.Attach) -> Diagnostic | None:
@@ -185,4 +185,4 @@ def show_ticket(connection: Connection, ticket: m.Attach) -> Diagnostic | None:
     connection.close()
     if isinstance(answer, m.Answer):
         return read_diagnostic(answer.error)
-    return BadMessage(have_=f"a {type(answer).__name__}", rule="the answer of a host")
+    return BadMessage(have_=f"a {type(answer).__name__} message", rule="an Answer message")

@@ -177,7 +177,7 @@ class RemoteIsland:
             self.lost = cause or HostLost(island=self.island, reason=reason)
             runs = list(self._runs.values())
             self._runs.clear()
-        note("host", self.island, f"is gone: {self.lost.text(self.lost.have)}")
+        note("host", self.island, f"was lost: {self.lost.text(self.lost.have)}")
         for run in runs:
             run.end({}, self.lost)
         for member in self.members:

@@ -19,7 +19,7 @@ from pathways.runtime.control.scheduling.fifo import Fifo
 
 _T = TypeVar("_T")
 
-_ADVICE = "PATHWAYS_POLICY=stride, the default, or mine.py:Lottery"
+_ADVICE = "PATHWAYS_POLICY=stride (the default) or mine.py:Lottery; for a cluster: pwc cluster start --policy"
 
 
 class Guarded:
@@ -39,7 +39,7 @@ class Guarded:
             where = where_of_exception(error)
             at = "" if where is None else f" at {where.file}:{where.line}"
             print(f"note: policy {self.name} failed{at}: {type(error).__name__}: {error}", file=sys.stderr)
-            print("note: runs are served first come, first served from now on", file=sys.stderr, flush=True)
+            print("note: from now on, runs are scheduled in order of submission (fifo)", file=sys.stderr, flush=True)
             self.name, self._policy = f"fifo ({self.name} failed)", self._fallback
             return work(self._policy)
 
@@ -60,7 +60,7 @@ def _checked(rank: tuple[float, int]) -> tuple[float, int]:
     """Returns a valid rank. Raises ValueError for NaN, which cannot be ordered."""
     first, number = float(rank[0]), int(rank[1])
     if math.isnan(first):
-        raise ValueError("a rank that is no number")
+        raise ValueError("the rank is not a number")
     return first, number
 
 
@@ -85,7 +85,7 @@ def find_scheduling_policy(name: str) -> SchedulingPolicy:
     if missing:
         problem, rule = (
             "a scheduling policy is incomplete",
-            "what runtime/control/scheduling/request.py says of a SchedulingPolicy",
+            "all attributes of SchedulingPolicy in pathways.runtime.control.scheduling",
         )
         have = f"{name} without {', '.join(missing)}"
         raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=_ADVICE))

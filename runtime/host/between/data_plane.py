@@ -61,7 +61,7 @@ class ArrayGroup:
             begin += shards.nbytes
             arrays.append(place(list(shards)))
         if begin != len(data):
-            raise ValueError(f"{len(data)} bytes came, not {begin}")
+            raise ValueError(f"{len(data)} bytes were received, not {begin}")
         return arrays
 
 

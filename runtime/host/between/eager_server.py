@@ -73,17 +73,17 @@ class EagerServer:
 
     def _drop(self, peer: Peer) -> None:
         if peer in self._strangers:
-            peer.end("it has not said who it is")
+            peer.end("it has not sent its key")
 
     def _meet(self, peer: Peer, kind: int, payload: bytes | bytearray) -> None:
         """Assigns a stream to the outbox whose key it shows; ends a stream without such a key."""
         if kind != HELLO or len(payload) != KEY_AND_TIME.size or peer not in self._strangers:
-            peer.end("it does not show a key")
+            peer.end("it has sent no valid key")
             return
         key, number = KEY_AND_TIME.unpack(payload)
         outbox = next((w for k, w in list(self._outboxes.items()) if hmac.compare_digest(k.encode(), key)), None)
         if outbox is None:
-            peer.end("no outbox has its key")
+            peer.end("its key is unknown")
             return
         del self._strangers[peer]
         meeting = threading.Thread(target=outbox.take, args=(peer, number), name="pathways-meet", daemon=True)

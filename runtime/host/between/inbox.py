@@ -218,7 +218,7 @@ class Inbox:
         """By transport: the message with its address, which is sent when a plan needs the transport."""
         self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
         if not self.has_helper:
-            self._end("no thread could be started that connects", for_good=True)
+            self._end("the connecting thread could not be started", for_good=True)
 
     def expect(self, number: int) -> EagerMessage:
         """Returns the value of a number, received or not. Each number is expected once."""
@@ -289,7 +289,7 @@ class Inbox:
         try:
             self._hear(self._rest + data if self._rest else data)
         except (ValueError, struct.error) as error:
-            self._end(f"what came is no value: {error}")
+            self._end(f"invalid data was received: {error}")
 
     def wait_at_gates(self, more: int) -> None:
         """Adds to the number of waits at gates. The caller holds the lock."""

@@ -36,7 +36,7 @@ def eager_limit() -> int:
     text = os.environ.get(EAGER_LIMIT, _DEFAULT_EAGER_BYTES)
     if text.isdecimal() and int(text) <= MAX_EAGER_BYTES:
         return int(text)
-    rule, example = f"bytes, at most {MAX_EAGER_BYTES:,}, 0 for none", f"{EAGER_LIMIT}={_DEFAULT_EAGER_BYTES}"
+    rule, example = f"bytes, at most {MAX_EAGER_BYTES:,}; 0 for off", f"{EAGER_LIMIT}={_DEFAULT_EAGER_BYTES}"
     raise PathwaysError(BadSetting(source=EAGER_LIMIT, value=text, rule=rule, example=example))
 
 

@@ -143,7 +143,7 @@ class PulledSource:
             wait_at_most([self._where], self._patience_s)
             if not self._where.is_there():
                 self._patience_s = CONNECT_AGAIN_S  # each pull delays runs of other clients
-                raise RuntimeError("the other host has not said where its values are pulled")
+                raise RuntimeError("the peer host has not sent the address of its transfer server")
             if self._is_closed:  # connecting to a lost process ends this one
                 raise RuntimeError("the connection was closed")
             greeting, _, address = bytes(self._where.read()).decode().partition(" ")

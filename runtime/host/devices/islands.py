@@ -213,14 +213,15 @@ class Machine:
         """
         will = self.row.made_at_will
         if will is None:
-            have, needs = f"{self.platform} devices, which are not made at will", f"{island.hosts} processes of them"
+            have = f"{self.platform} devices, which are not created on demand"
+            needs = f"devices that {island.hosts} processes can create together"
             raise PathwaysError(NotEnoughDevices(program=key, have_=have, needs=needs))
         made = will.spare * max(island.devices, will.fewest)
         self._check_room(key, made, will)
         try:
             all_of_them = make_group_devices(made, group)
         except RuntimeError as error:
-            needs = f"{island.hosts} processes that meet at {group.address}"
+            needs = f"{island.hosts} processes that connect at {group.address}"
             raise PathwaysError(NotEnoughDevices(program=key, have_=str(error), needs=needs)) from None
         devices = tuple(d for own in all_of_them for d in own[: island.devices])
         queues = tuple(self._queues.setdefault(d, DeviceQueue(self.row.in_flight_across)) for d in devices)
@@ -298,7 +299,7 @@ class Machine:
     def _check_room(self, program: str, made: int, will: MadeAtWill) -> None:
         """Counts devices that are about to be created. Raises PWC0503 if they exceed a limit of devices or threads."""
         if self._made + made > will.most:
-            have = f"{self._made} {self.platform.upper()} devices made in this process, of at most {will.most}"
+            have = f"{self._made} {self.platform.upper()} devices created in this process, at most {will.most}"
             needs = f"{made} more; delete programs and arrays on slices that you no longer use: del step, x"
             raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
         if (room := thread_limits.room()) < will.threads * made:

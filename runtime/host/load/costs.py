@@ -83,7 +83,7 @@ def read_costs(text: str, host: str) -> dict[str, IslandCost]:
         read: Any = json.loads(text)
         return {str(island): _read_cost(cost) for island, cost in read.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        rule = "counts by name, and the code, by island"
+        rule = "for each island, counts by name and the code size"
         raise PathwaysError(BadMessage(have_=f"costs from {host}: {text[:100]!r}", rule=rule)) from None
 
 

@@ -282,7 +282,7 @@ class Arrival:
             frame.turn_edge(RECEIVED, number, "arrive")
         except Exception as error:  # any error must reach dependents; other values go on
             frame.turn_edge(RECEIVED, number, "fail")
-            note("a value from", self.edge.source, "did not come")
+            note("a value from", self.edge.source, "was not received")
             frame.values[self.slot] = Poison(_cause(self.peer_hosts, self.edge, frame, error, self.where))
 
 

@@ -146,7 +146,7 @@ def elsewhere(
     Raises ValueError if an argument is poison, since the argument is poison on the other hosts, too.
     """
     if any(isinstance(values[i], Poison) for i in inputs):
-        raise ValueError("an argument is not there")
+        raise ValueError("an argument has failed")
     for slot in outputs:
         values[slot] = Shards()
     return _NO_TOKENS

@@ -112,13 +112,13 @@ def _rows(raw: bytes) -> dict[str, list[Row]]:
     try:
         read: Any = json.loads(raw)
     except RecursionError:
-        raise ValueError("lists in lists") from None
+        raise ValueError("lists are nested too deeply") from None
     if not isinstance(read, dict) or set(cast("dict[str, Any]", read)) != set(_WIDTHS):
-        raise ValueError("other kinds of rows")
+        raise ValueError("its kinds of rows are unknown")
     for kind, width in _WIDTHS.items():
         rows = cast("dict[str, Any]", read)[kind]
         if not isinstance(rows, list) or not all(_is_row(row, width) for row in cast("list[Any]", rows)):
-            raise ValueError(f"{kind} that are no rows of {width} integers")
+            raise ValueError(f"{kind} must be rows of {width} integers")
     return cast("dict[str, list[Row]]", read)
 
 

@@ -97,7 +97,7 @@ def read_fault(text: str) -> Fault:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         fits, read = False, {}
     if not fits:
-        have, rule = f"{text[:80]} as a fault", f"a kind of {', '.join(FAULT_KINDS)}, and where it happens"
+        have, rule = f"the fault {text[:80]}", f"a kind ({', '.join(FAULT_KINDS)}), and its fields"
         raise PathwaysError(BadMessage(have_=have, rule=rule))
     return Fault(**read)
 

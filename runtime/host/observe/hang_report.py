@@ -21,8 +21,8 @@ def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) ->
     """Describes a proven hang. `stuck` are the launches that will never be done, in order."""
     lines = [f"{s.launch.run.name} was launched on {_where(s.launch, s.waiting)}, and is not done" for s in stuck[:1]]
     if not stuck:
-        lines.append("none of its computations: a launch did not come back")
-    behind = Counter(f"behind it waits {s.launch.run.name} on {_where(s.launch, s.waiting)}" for s in stuck[1:])
+        lines.append("no unfinished launch: a call that launches a computation has not returned")
+    behind = Counter(f"queued after it: {s.launch.run.name} on {_where(s.launch, s.waiting)}" for s in stuck[1:])
     lines += [f"{line}, {count} times" if count > 1 else line for line, count in list(behind.items())[:MAX_CALLED]]
     if len(behind) > MAX_CALLED:
         lines.append(f"and {sum(list(behind.values())[MAX_CALLED:])} more")
@@ -41,7 +41,7 @@ def perhaps(flight: Flight, others: int, seconds: float) -> PerhapsHang:
     """Describes a suspected hang. Queries no device, because a query cancels the launch."""
     launches = [launch for _, launch in flight.parts()]
     lines = [
-        f"{launch.run.name} was launched on {_where(launch)}, and may not be done" for launch in launches[-MAX_CALLED:]
+        f"{launch.run.name} was launched on {_where(launch)}, and may still run" for launch in launches[-MAX_CALLED:]
     ]
     return PerhapsHang(
         seconds=f"{seconds:.0f}",
@@ -66,8 +66,8 @@ def unreachable(flight: Flight) -> PerhapsHang:
         program=flight.plan.name,
         run=flight.number,
         client=flight.client,
-        calls="its devices are lost, and the thread that enqueues it waits for them inside of XLA, for ever",
-        others="only the end of the process frees it",
+        calls="its devices are lost, and the thread that enqueues the run waits for them inside XLA forever",
+        others="the thread ends only with the process",
         where=None,
     )
 
@@ -93,4 +93,4 @@ def _where(launch: Launch, waiting: Sequence[int] | None = None) -> str:
 
 
 def _others(count: int) -> str:
-    return f"{count} other runs in flight" if count else "no other run in flight"
+    return f"{count} other run{'s' * (count > 1)} in flight" if count else "no other run in flight"

@@ -193,7 +193,7 @@ class Watchdog:
 def _tell(said: Diagnostic) -> None:
     """Prints a report. A closed or full stderr must not stop the watchdog."""
     with contextlib.suppress(Exception):
-        happened = "\n  ".join(["what happened last:", *last_events()])
+        happened = "\n  ".join(["last events:", *last_events()])
         print(PathwaysError(said), happened, sep="\n", file=sys.stderr, flush=True)
 
 

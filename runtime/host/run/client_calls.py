@@ -94,7 +94,7 @@ class ClientCalls:
             if post is not None:
                 self._waiting[client, number] = waiting
         if post is None:
-            raise RaisedElsewhere("the process that the function is of is gone")
+            raise RaisedElsewhere("the client process of the callback is lost")
         try:
             post(make(number))
             self._wait(waiting)
@@ -102,7 +102,7 @@ class ClientCalls:
             with self._lock:
                 self._waiting.pop((client, number), None)
         if waiting.answer is None:
-            raise RaisedElsewhere("the process that the function is of is gone")
+            raise RaisedElsewhere("the client process of the callback is lost")
         if waiting.answer.cause:
             raise RaisedElsewhere(waiting.answer.cause)
         return waiting.answer.blob
@@ -117,13 +117,13 @@ class ClientCalls:
                 waiting.heard = waiting.moved = looked
             if looked - waiting.heard > self._silent:
                 raise RaisedElsewhere(
-                    f"nothing was heard of the process of the function for {self._silent:g} seconds: it is frozen, or "
-                    "the function holds Python's lock (PATHWAYS_HOST_TIMEOUT of its host says how long it may)"
+                    f"heartbeat timeout: no message from the client for {self._silent:g} seconds: it is frozen, or "
+                    "the callback holds the GIL (PATHWAYS_HOST_TIMEOUT on the host sets the limit)"
                 )
             if looked - waiting.moved > self._still:
                 raise RaisedElsewhere(
-                    f"the function has not returned, and computes nothing for {self._still:g} seconds "
-                    "(PATHWAYS_HANG_TIMEOUT of its host says how long it may)"
+                    f"the callback has not returned, and has computed nothing for {self._still:g} seconds "
+                    "(PATHWAYS_HANG_TIMEOUT on the host sets the limit)"
                 )
 
 
@@ -154,7 +154,7 @@ class ClientFunction:
             self.client, lambda call: m.CallBack(call, self.number, self.computation, self.alone, said, blob)
         )
         if len(raw) != (size := sum(_size(t) for t in self.results)):
-            raise RaisedElsewhere(f"it has returned {len(raw):,} bytes, of {size:,}")
+            raise RaisedElsewhere(f"the callback returned {len(raw):,} bytes instead of {size:,}")
         found: list[Any] = []
         at = 0
         for type_ in self.results:

@@ -162,7 +162,7 @@ class Choice:
         except pjrt.FAILURES as error:
             branch = self.branch
             failed = failed_because(
-                f"what decides {branch.name}", island=self.island, cause=str(error), where=branch.where
+                f"the condition of {branch.name}", island=self.island, cause=str(error), where=branch.where
             )
             return self.cause(hang_behind(error) or failed)
 

@@ -18,7 +18,7 @@ def failure_of(name: str, island: str, cause: str, where: Where | None) -> Diagn
     The controller ends all hosts of an island if one of them is lost. Often their collectives detect the loss before.
     """
     if is_broken_collective(cause):
-        return HostLost(island=island, reason=f"a collective of {name} has lost one of its hosts: {cause}", where=where)
+        return HostLost(island=island, reason=f"a collective of {name} lost one of its hosts: {cause}", where=where)
     return failed_because(name, island, cause, where)
 
 

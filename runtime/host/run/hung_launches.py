@@ -92,7 +92,7 @@ def give_up_run(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Laun
 
 def _fail(done: GivenUp, number: int, launch: Launch, *, lose: bool) -> bool:
     """Fails a launch on devices where it is not done; returns whether there are any. `lose`: its gang is then lost."""
-    message = f"[pathways hang {done.number}] {launch.run.name} hangs, or waits behind what does"
+    message = f"[pathways hang {done.number}] {launch.run.name} hangs, or waits for a launch that hangs"
     asked = [pjrt.give_up(device, number, message) for device in launch.devices]
     if any(asked):
         done.stuck.append(Stuck(launch, tuple(i for i, waits in enumerate(asked) if waits)))

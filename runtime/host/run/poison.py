@@ -39,5 +39,5 @@ def lost_among(islands: Iterable[PhysicalIsland], devices: Container[pjrt.Device
 
 def lost_poison(island: PhysicalIsland, position: int) -> Poison:
     """Returns the poison for values on a lost device."""
-    reason = island.lost.get(position, "it was away")
+    reason = island.lost.get(position, "it was lost for some time")
     return Poison(island.causes.get(position) or DeviceLost(island=island.key, device=position, reason=reason))

@@ -244,7 +244,7 @@ def test_shardings_of_results_and_body_arguments_are_refused() -> None:
     builder, here, _ = begin()
     main = builder.main([(Argument("x", mesh=here), VECTOR)])
     main.returns(main.arguments, [Argument("out", sharding=Placed(here, SPLIT))])
-    with pytest.raises(PathwaysError, match="states how it makes out"):
+    with pytest.raises(PathwaysError, match="states a sharding of out"):
         builder.finish(Tree("tuple", (LEAF,)), OUT)
 
     builder, here, _ = begin()
@@ -252,7 +252,7 @@ def test_shardings_of_results_and_body_arguments_are_refused() -> None:
     body = main.body("alone", [(Argument("x", mesh=here, sharding=Placed(here, SPLIT)), VECTOR)])
     body.returns(body.arguments, [Argument("result 0")])
     main.returns(main.branch("cond", main.arguments[::-1], [body], [here]), [Argument("out")])
-    with pytest.raises(PathwaysError, match="states how it takes x"):
+    with pytest.raises(PathwaysError, match="states a sharding of x"):
         builder.finish(IN, OUT)
 
 

@@ -32,7 +32,7 @@ def laid_out(text: str, requests: list[SliceRequest], topology: Topology = PAIR)
 def test_a_layout_places_stages_and_says_in_which_part() -> None:
     found = laid_out("f0 f1 | f2", slices(1, 1, 1))
     assert islands(found) == ["a", "a", "b"] and devices(found) == [(0,), (1,), (0,)]
-    assert found.reasons["s2"] == "the layout says so: f2 in part 2 of 2"
+    assert found.reasons["s2"] == "set by the layout: f2 in part 2 of 2"
     assert islands(laid_out("| f0", slices(1))) == ["b"] and islands(laid_out("f0 |", slices(1))) == ["a"]
     bound = slices(1, 1, s0={"bound": Binding("a", (1,))})
     assert devices(laid_out("f0 f1", bound)) == [(1,), (0,)]
@@ -42,7 +42,7 @@ def test_a_slice_that_runs_nothing_gets_the_first_island_with_room() -> None:
     idle = SliceRequest("s9", 1)
     found = laid_out("f0*1 f1", [*slices(1, 1), idle])
     assert (
-        found.bindings["s9"] == Binding("b", (0,)) and found.reasons["s9"] == "runs nothing: the first island with room"
+        found.bindings["s9"] == Binding("b", (0,)) and found.reasons["s9"] == "has no calls: the first island with room"
     )
     assert laid_out("f0", [*slices(1), idle]).bindings["s9"] == Binding("a", (1,))
     with pytest.raises(PathwaysError, match="PWC0301"):
@@ -54,7 +54,7 @@ def test_a_slice_that_runs_nothing_gets_the_first_island_with_room() -> None:
     [
         ("f0 | f1 | f2", "3 islands in the layout"),
         ("f0 f1", "2 stages"),
-        ("f0 f2 f1", "f2 where s1 runs f1"),
+        ("f0 f2 f1", "f2 for s1, which runs f1"),
     ],
 )
 def test_a_layout_of_other_stages_is_refused(text: str, said: str) -> None:
@@ -70,7 +70,7 @@ def test_a_layout_of_other_stages_is_refused(text: str, said: str) -> None:
 def test_a_layout_that_a_slice_does_not_fit_is_refused(demands: dict[str, Any]) -> None:
     requests = slices(1, 1)
     requests[1] = dataclasses.replace(requests[1], **demands)
-    with pytest.raises(PathwaysError, match=r"PWC0301(.*\n)*.*as the layout says: s1 \(f1\) on a"):
+    with pytest.raises(PathwaysError, match=r"PWC0301(.*\n)*.*the layout puts s1 \(f1\) on a"):
         laid_out("f0 f1", requests)
 
 

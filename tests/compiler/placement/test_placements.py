@@ -123,7 +123,7 @@ def test_runners_up_name_the_next_best_island_and_its_cost() -> None:
     held = [SliceRequest("s0", 1, pin="a"), SliceRequest("s1", 1), SliceRequest("s2", 1, near="s1")]
     graph = make_graph(held, [("s0", 1e9), ("s1", 1e9), ("s2", 1e9)], {})
     others = runners_up(graph, topology, placed("optimal", graph, topology))
-    assert others["s0"] == "none: the user pinned it" and others["s1"] == "none: the user keeps it with s2"
+    assert others["s0"] == "none: the user pinned it" and others["s1"] == "none: the user puts it on the island of s2"
 
 
 def test_a_time_limit_marks_the_plan_as_not_reproducible() -> None:
@@ -206,7 +206,7 @@ def test_the_error_of_an_illegal_placement_names_all_violations() -> None:
         check_placement("mine", Placement(bindings, {}), slices, Topology((Island("a", 4),)))
     text = str(caught.value)
     assert len(caught.value.diagnostics) == 3
-    assert "decision 1 of 3" in text and "decision 2 of 3" in text and "no binding for s2" in text
+    assert "(slice 1 of 3)" in text and "(slice 2 of 3)" in text and "no binding for s2" in text
 
 
 def test_pwc_passes_lists_every_policy() -> None:

@@ -70,8 +70,8 @@ def test_slices_that_the_user_keeps_together_have_no_runner_up() -> None:
         {s: Binding("a", (i,)) for i, s in enumerate(("s0", "s1"))} | {"s2": Binding("b", (0, 1))}, {}
     )
     assert runners_up(graph(requests), PAIR, placement) == {
-        "s0": "none: the user keeps it with s1",
-        "s1": "none: the user keeps it with s0",
+        "s0": "none: the user puts it on the island of s1",
+        "s1": "none: the user puts it on the island of s0",
         "s2": "none: no other island can take it",
     }
 
@@ -82,7 +82,7 @@ def test_large_programs_are_only_estimated_where_that_is_asked_for() -> None:
     for limit, estimated in ((8, True), (7, False), (None, True)):
         found = runners_up(made, PAIR, placement, limit)
         assert found.keys() == {"s0", "s1"} and (found["s0"].startswith("b: ")) is estimated
-    assert runners_up(made, PAIR, placement, 7)["s1"] == "not estimated for 2 calls; --explain does it"
+    assert runners_up(made, PAIR, placement, 7)["s1"] == "not estimated for 2 calls; --explain estimates it"
 
 
 def test_slices_that_are_kept_together_are_not_exchanged() -> None:

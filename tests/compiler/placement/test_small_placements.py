@@ -24,9 +24,9 @@ def test_spread_takes_the_least_taken_island_and_the_first_of_equals() -> None:
     found = POLICIES["spread"](graph(slices(1, 3, 2)), topology)
     assert islands(found) == ["b", "a", "b"] and devices(found) == [(2,), (0, 1, 2), (0, 1)]
     assert found.reasons == {
-        "s1": "least taken of 2 islands (0%)",
+        "s1": "least loaded of 2 islands (0%)",
         "s2": "the only island with room for it",
-        "s0": "least taken of 2 islands (25%)",
+        "s0": "least loaded of 2 islands (25%)",
     }
 
 
@@ -43,7 +43,7 @@ def test_spread_says_which_demand_decided() -> None:
         "s0": "on the island of s1, as the user asked",
         "s1": "pinned to b by the user",
         "s2": "bound by an earlier program",
-        "s3": "least taken of 2 islands (50%)",
+        "s3": "least loaded of 2 islands (50%)",
     }
 
 
@@ -69,7 +69,7 @@ def test_spread_packs_where_balance_leaves_no_room() -> None:
     topology = Topology((Island("a", 6), Island("b", 4)))
     found = POLICIES["spread"](graph(slices(4, 3, 3)), topology)
     assert islands(found) == ["b", "a", "a"]
-    assert found.reasons["s0"] == "leaves least room of 2 islands, so that all slices fit"
+    assert found.reasons["s0"] == "leaves the least room of 2 islands, so that all slices fit"
 
 
 def test_pinned_binds_every_slice_to_the_island_it_names() -> None:
@@ -147,7 +147,7 @@ def test_balanced_keeps_demands_and_refuses_what_no_split_has() -> None:
         assert islands(found) == expected
     assert POLICIES["balanced"](graph(slices(1, s0={"bound": Binding("a", (1,))})), PAIR).bindings["s0"].devices == (1,)
     error = refused("balanced", slices(1, 1, 1, s0={"pin": "a"}, s1={"pin": "b"}, s2={"pin": "a"}))
-    assert error.code == "PWC0301" and "as one run of neighbors an island" in str(error)
+    assert error.code == "PWC0301" and "each island takes one run of consecutive slices" in str(error)
 
 
 def test_min_cut_says_which_bytes_stay_and_which_cross() -> None:
@@ -158,7 +158,7 @@ def test_min_cut_says_which_bytes_stay_and_which_cross() -> None:
     assert at[1] == at[2] != at[0] == at[3]
     where = {s: b.island for s, b in found.bindings.items()}
     assert found.reasons == {
-        s: f"keeps {kept},000,000,000 bytes inside {where[s]}, {out},000,000,000 cross; 3,000,000,000 cross in all"
+        s: f"keeps {kept},000,000,000 bytes inside {where[s]}, {out},000,000,000 go to other islands; {3 * GB:,} in all"
         for s, kept, out in (("s0", 4, 1), ("s1", 5, 1), ("s2", 5, 2), ("s3", 4, 2))
     }
 
@@ -234,7 +234,7 @@ def test_an_answer_that_is_no_placement_is_refused() -> None:
         (Binding("a", (0, 1)), {"kind": "gpu"}, "s0 on a (any)", "devices of kind gpu"),
         (Binding("a", (0, 1)), {"pin": "b"}, "s0 on a", "the island it is pinned to: b"),
         (Binding("a", (0, 1)), {"near": "s1"}, "s0 on a", "the island of s1: b"),
-        (Binding("a", (0, 1)), {"bound": Binding("a", (1, 0))}, "s0 on Binding", "the slice is bound already"),
+        (Binding("a", (0, 1)), {"bound": Binding("a", (1, 0))}, "s0 on Binding", "where an earlier program bound it"),
     ],
 )
 def test_each_broken_rule_of_a_placement_is_named_once(
@@ -245,7 +245,7 @@ def test_each_broken_rule_of_a_placement_is_named_once(
     with pytest.raises(PathwaysError) as caught:
         check_placement("mine", Placement(bindings, {}), requests, PAIR)
     (found,) = caught.value.diagnostics
-    assert found.text(found.have).startswith(have) and found.text(found.have).endswith("decision 1 of 2")
+    assert found.text(found.have).startswith(have) and found.text(found.have).endswith("(slice 1 of 2)")
     assert rule in found.text(found.need) and found.where == LINE
 
 
@@ -253,7 +253,7 @@ def test_a_legal_placement_with_all_demands_is_accepted() -> None:
     requests = slices(2, 1, 1, s0={"pin": "a", "kind": "any"}, s1={"bound": Binding("b", (1,))}, s2={"near": "s1"})
     bindings = {"s0": Binding("a", (1, 0)), "s1": Binding("b", (1,)), "s2": Binding("b", (0,))}
     check_placement("mine", Placement(bindings, {}), requests, PAIR)
-    with pytest.raises(PathwaysError, match="b device 1 for s1 and s2"):
+    with pytest.raises(PathwaysError, match="s1 and s2 on device 1 of b"):
         check_placement("mine", Placement(bindings | {"s2": Binding("b", (1,))}, {}), requests, PAIR)
 
 

@@ -169,9 +169,9 @@ def test_a_cycle_is_drawn_as_actions_that_wait_for_each_other(pair: ProgramIR, t
     assert found.code == "PWC0402" and "2 actions wait for each other" in str(caught.value)
     lines = found.text(found.have).splitlines()
     assert len(lines) == 3 and lines[2].removeprefix("-> ") == lines[0].split(": ")[0].strip()
-    assert {line.split(": ")[-1] for line in lines[:2]} == {"stands behind 1B0 in row 2", "needs what 1F0 makes"}
+    assert {line.split(": ")[-1] for line in lines[:2]} == {"comes after 1B0 in row 2", "needs a result of 1F0"}
     assert all(" on s1" in line and "pipelines.py:" in line for line in lines) and lines[1].startswith("-> ")
-    assert "move 1F0 forward in row 2" in str(caught.value)
+    assert "move 1F0 to the left in row 2" in str(caught.value)
 
 
 def test_several_calls_of_an_action_are_one_line_of_a_cycle(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_a_cycle_over_two_rows_says_which_action_to_move(pair: ProgramIR, tmp_pa
     (found,) = caught.value.diagnostics
     lines = found.text(found.have).splitlines()
     whys = {line.removeprefix("-> ").split()[0]: line.split(": ")[-1] for line in lines[:-1]}
-    assert whys["0F1"] == "stands behind 0B0 in row 1" and whys["1F1"] == "needs what 0F1 makes"
-    assert whys["0B0"] == "needs what 1B0 makes" and whys["1B0"] == "stands behind 1F2 in row 2"
+    assert whys["0F1"] == "comes after 0B0 in row 1" and whys["1F1"] == "needs a result of 0F1"
+    assert whys["0B0"] == "needs a result of 1B0" and whys["1B0"] == "comes after 1F2 in row 2"
     assert {line.split(" on ")[1][:2] for line in lines if " 0" in line[:5]} == {"s0"}
 
 

@@ -127,7 +127,7 @@ def test_random_illegal_tables_are_refused(seed: int, tmp_path: Path) -> None:
 def test_a_refused_table_names_each_fault(tmp_path: Path) -> None:
     lowered = pipe(slices=2, microbatches=3).lowered()
     rows = [[str(a) for a in row] for row in random_table(model(2, 1, 3), random.Random(0))]
-    with pytest.raises(PathwaysError, match=r"have: +1 rows\n +need: +one row a slice"):
+    with pytest.raises(PathwaysError, match=r"have: +1 rows\n +need: +one row per slice"):
         lowered.compile(schedule=write(tmp_path / "shorter.csv", rows[:1]))
     for unknown in ("9F0", "0F99"):
         with pytest.raises(PathwaysError) as caught:

@@ -115,12 +115,12 @@ def test_devices_are_written_as_ranges(devices: list[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a", "'a' is no range of devices"),
-        ("1:", "'1:' is no range of devices"),
-        (":2", "':2' is no range of devices"),
-        ("1,,2", "'' is no range of devices"),
-        ("1 2x", "'1 2x' is no range of devices"),
-        ("-1", "'-1' is no range of devices"),
+        ("a", "'a' is not a range of devices"),
+        ("1:", "'1:' is not a range of devices"),
+        (":2", "':2' is not a range of devices"),
+        ("1,,2", "'' is not a range of devices"),
+        ("1 2x", "'1 2x' is not a range of devices"),
+        ("-1", "'-1' is not a range of devices"),
         (f"0:{LARGEST_RANGE + 1}", f"more than {LARGEST_RANGE} devices"),
         (f"0:{LARGEST_RANGE},0", f"more than {LARGEST_RANGE} devices"),
     ],

@@ -130,7 +130,7 @@ def step(x):
     trace.write_text(text)
     constant.write_bytes(constant.read_bytes()[:-4])
     exit_code, _, stderr = pwc_here("compile", str(trace))
-    assert exit_code == 2 and "PWC0104" in stderr and "that it is named for" in stderr
+    assert exit_code == 2 and "PWC0104" in stderr and "do not match its name" in stderr
 
 
 def test_strings_with_invalid_utf8_or_nul_are_refused() -> None:

@@ -66,14 +66,18 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
     "a device twice in a mesh": (M0, M0.replace("0:2", "0,0"), "has axes of 2 devices and 2 devices"),
     "a device behind a slice": (M0, M0.replace("0:2", "1:3"), "names devices 1:3 of a slice of 2"),
     "mesh of a call": (DOUBLE, DOUBLE.replace("m0", "m9"), "names the mesh @m9, which does not exist"),
-    "type of a transfer": (*RETYPED, "makes int32[8] of float32[8]"),
+    "type of a transfer": (*RETYPED, "returns int32[8] for float32[8]"),
     "types of a call": (*RETYPED, "has types ['int32[8]'] -> ['float32[8]']"),
-    "a stage left out": (*TRACED, '"1F0"', '"2F0"', "is of stage 2 of 2"),
-    "a microbatch left out": (*TRACED, '"1F0"', '"1F2"', "is of microbatch 2 of 2"),
-    "callee": (DOUBLE, DOUBLE.replace("double", "nothing"), "calls @nothing, which is not there"),
+    "a stage left out": (*TRACED, '"1F0"', '"2F0"', "is of stage 2, and there are 2"),
+    "a microbatch left out": (*TRACED, '"1F0"', '"1F2"', "is of microbatch 2, and there are 2"),
+    "callee": (DOUBLE, DOUBLE.replace("double", "nothing"), "calls @nothing, which does not exist"),
     "what is no action": ('"0F0"', '"0X0"', "has the action 0X0"),
     "slice of a stage": ('"1F0"', '"0F1"', "puts stage 0 on @s1"),
-    "parts of a call": ('"1F0"', '"1F0", parts = ["f"]', "is merged of what cannot be: 'f' is no part of a call"),
+    "parts of a call": (
+        '"1F0"',
+        '"1F0", parts = ["f"]',
+        "has a part that cannot be read: 'f' is not like ACTION NAME FILE:LINE FUNCTION",
+    ),
     "mesh of an argument": ('"x", pw.mesh = @m0', '"x", pw.mesh = @m9', "puts x on @m9, which does not exist"),
     "an argument without a mesh": (f'"x", pw.mesh = @m0, {X}', '"x"', "uses x, which has no mesh"),
     "a piece alone": (
@@ -85,7 +89,7 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
     "a constant that nothing uses": (
         "pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, []>,",
         "",
-        "keeps n, which nothing uses",
+        "keeps the constant n, which is not used",
     ),
     "no sharding of operands": (f"{IN},\n", "", "does not state a sharding for each operand"),
     "no sharding of results": (f",\n      {OUT}", "", "does not state a sharding for each result"),
@@ -105,7 +109,7 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
     "no partitions of a computation": (
         "@double attributes {mhlo.num_partitions = 2 : i32}",
         "@double",
-        "calls @double, which does not say on how many devices",
+        "calls @double, which does not state its number of devices",
     ),
     "a computation without a mesh": (
         MESH,
@@ -114,24 +118,24 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
         "(%a: tensor<8xf32>)",
         MAKES,
         "-> (tensor<8xf32>)",
-        "calls @double, which has no mesh of x=2",
+        "calls @double, which has no sdy.mesh of x=2",
     ),
     "a computation with a mesh of other axes": (
         MESH,
         MESH.replace('"x"=2', '"z"=1,"x"=2'),
-        "calls @double, which has no mesh of x=2",
+        "calls @double, which has no sdy.mesh of x=2",
     ),
     "a computation that is open": (
         TAKES,
         TAKES.replace('"x"', '"x", ?'),
-        "calls @double, which says no sharding of argument 0",
+        "calls @double, which states no sharding of argument 0",
     ),
     "an argument of a computation": (
         TAKES,
         "(%a: tensor<8xf32>)",
-        "calls @double, which says no sharding of argument 0",
+        "calls @double, which states no sharding of argument 0",
     ),
-    "a result of a computation": (MAKES, "-> (tensor<8xf32>)", "calls @double, which says no sharding of result 0"),
+    "a result of a computation": (MAKES, "-> (tensor<8xf32>)", "calls @double, which states no sharding of result 0"),
     "a computation that says otherwise": (
         MAKES,
         MAKES.replace('"x"', ""),
@@ -167,7 +171,7 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
         *TRACED,
         'pw.name = "z"}) -> tensor<8xf32>',
         f'pw.name = "z"}}) -> (tensor<8xf32> {{{X}}})',
-        "states how it makes result 0",
+        "states a sharding of result 0",
     ),
     "another mesh when traced": (*TRACED, IN, IN.replace('m0, [{"x"}]', 'm1, [{"y"}]'), "puts operand 0 on @m1"),
     "an argument in uneven parts": ("8xf32", "7xf32", "splits dimension 0 of operand 0 (7) in 2"),
@@ -177,11 +181,11 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
     "a device twice": (S0, S0.replace("0:2", "0,0"), "is bound to 2 devices, 0,0"),
     "a device behind the island": (S0, S0.replace("0:2", "3:5"), "is bound to devices 3:5 of left"),
     "a device of two slices": ('"2:4"', '"1:3"', "shares device 1 of left with @s0"),
-    "island of a call": (DOUBLE, DOUBLE.replace("left", "right"), "is on @right, its slice on @left"),
+    "island of a call": (DOUBLE, DOUBLE.replace("left", "right"), "is on @right, its slice is on @left"),
     "no route": (' route = "dcn",', "", "does not state its route, bytes and source"),
     "no bytes": (" bytes = 64 : i64,", "", "does not state its route, bytes and source"),
     "no source": (f"{SOURCE}, ", "", "does not state its route, bytes and source"),
-    "another source": (SOURCE, SOURCE.replace('{"x"}', "{}"), "states another source than its operand's place"),
+    "another source": (SOURCE, SOURCE.replace('{"x"}', "{}"), "states a wrong source"),
     "an operand elsewhere": (
         IN,
         IN.replace('{"x"}', "{}"),
@@ -207,7 +211,7 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
         "declares 1 buffers",
     ),
     "no step": ("bytes = 64 : i64, step = 1 : i64", "bytes = 64 : i64", "has no step"),
-    "a step twice": ('"1F0", step = 2', '"1F0", step = 1', "has step 1 behind step 1"),
+    "a step twice": ('"1F0", step = 2', '"1F0", step = 1', "has step 1 after step 1"),
     "a plan of no island": (
         "{island = @left, peak",
         "{island = @nowhere, peak",
@@ -232,9 +236,9 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
     "parts of a run": (
         "array<i64: 1>,\n      donated",
         'array<i64: 1>, parts = ["f"],\n      donated',
-        "is merged of what cannot be: 'f' is no part of a call",
+        "has a part that cannot be read: 'f' is not like ACTION NAME FILE:LINE FUNCTION",
     ),
-    "callee of a run": ("0 : i64, callee = @double", "0 : i64, callee = @gone", "runs @gone, which is not there"),
+    "callee of a run": ("0 : i64, callee = @double", "0 : i64, callee = @gone", "runs @gone, which does not exist"),
     "mesh of a run": (
         "@twice, mesh = @m1, inputs",
         "@twice, mesh = @m9, inputs",
@@ -243,7 +247,7 @@ BROKEN_STRAIGHT: dict[str, Breakage] = {
     "a module for one device of nothing": (
         "module @double attributes {",
         'module @alone attributes {pw.per_device_of = "gone"} {}\n  module @double attributes {',
-        "is a share of @gone, which is not there",
+        "is for one device of @gone, which does not exist",
     ),
     "island of a send": ("to = @right", "to = @nowhere", "names @nowhere, which does not exist"),
     "island of a receive": ("source = @left", "source = @nowhere", "names @nowhere, which does not exist"),
@@ -255,7 +259,7 @@ PICK = "(tensor<i32>, tensor<i32>, tensor<8xf32>)"
 TURNED = 'pw.name = "v", pw.mesh = @m0, pw.sharding = #sdy.sharding<@m0, [{"x"}]>'
 
 BROKEN_BRANCHING: dict[str, Breakage] = {
-    "an argument of a body when traced": (*TRACED, "states how it takes i"),
+    "an argument of a body when traced": (*TRACED, "states a sharding of i"),
     "mesh of a result": (
         "meshes = [@m0], step = 0",
         "meshes = [@m9], step = 0",
@@ -279,14 +283,14 @@ BROKEN_BRANCHING: dict[str, Breakage] = {
         '"pw.while"(%x, %i)',
         LOOP,
         LOOP.replace("(tensor<i32>, tensor<8xf32>)", "(tensor<8xf32>, tensor<i32>)"),
-        "makes other types than it carries",
+        "returns other types than it carries",
     ),
     "what decides": (
         '"pw.cond"(%i, ',
         '"pw.cond"(%w, ',
         PICK,
         PICK.replace("i32", "8xf32", 1),
-        "is decided by float32[8]",
+        "has a condition of type float32[8]",
     ),
     "what a body takes": (
         "%i, %w)",
@@ -309,13 +313,13 @@ BROKEN_BRANCHING: dict[str, Breakage] = {
     "where a body takes a value": (
         TURNED,
         TURNED.replace('{"x"}', "{}"),
-        "hands @turn a value elsewhere than it takes it",
+        "passes @turn a value from another place",
     ),
-    "where a body makes a value": ('[{"x"}]>]>\n', "[{}]>]>\n", "takes from @turn a value elsewhere than it makes it"),
+    "where a body makes a value": ('[{"x"}]>]>\n', "[{}]>]>\n", "takes a result of @turn in another place"),
     "bodies of an instruction": (
         "[@test, @turn], inputs",
         "[@test, @gone], inputs",
-        "runs ['gone'], which are not there",
+        "runs ['gone'], which do not exist",
     ),
     "meshes of an instruction": (
         "meshes = [@m0],\n",

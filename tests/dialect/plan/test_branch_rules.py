@@ -43,15 +43,15 @@ def test_branches_as_their_bodies_are_have_no_problem() -> None:
     assert found(replace(COND, bodies=(0,), inputs=(0, 4)), unread) == []
 
 
-ONCE, ALL = "each at most once", "all of them"
+ONCE, ALL = "each at most once", "consecutive numbers from 0"
 EDITS: list[tuple[dict[str, Any], str, str]] = [
-    ({"kind": "if"}, "step 4 is a if of 2 bodies", "a cond of some, or a while of two"),
-    ({"bodies": ()}, "step 4 is a cond of 0 bodies", "a cond of some, or a while of two"),
-    ({"kind": "while", "bodies": (0,)}, "step 4 is a while of 1 bodies", "a cond of some, or a while of two"),
+    ({"kind": "if"}, "step 4 is a if of 2 bodies", "a cond with bodies, a while with two"),
+    ({"bodies": ()}, "step 4 is a cond of 0 bodies", "a cond with bodies, a while with two"),
+    ({"kind": "while", "bodies": (0,)}, "step 4 is a while of 1 bodies", "a cond with bodies, a while with two"),
     ({"bodies": (0, 2)}, "step 4 runs bodies [2]", "bodies before it: 2"),
     ({"bodies": (-1, 0)}, "step 4 runs bodies [-1]", "bodies before it: 2"),
-    ({"inputs": (0,)}, "step 4 (b4) names 1 slots for 2 operands", "a slot for each"),
-    ({"outputs": ()}, "step 4 (b4) names 2 slots for 2 operands", "a slot for each"),
+    ({"inputs": (0,)}, "step 4 (b4) names 1 slots for 2 operands", "a slot for each operand"),
+    ({"outputs": ()}, "step 4 (b4) names 2 slots for 2 operands", "a slot for each operand"),
     ({"donated": (1, 1)}, "step 4 (b4) donates (1, 1) of 2 inputs", ONCE),
     ({"donated": (2,)}, "step 4 (b4) donates (2,) of 2 inputs", ONCE),
     ({"donated": (-1,)}, "step 4 (b4) donates (-1,) of 2 inputs", ONCE),
@@ -61,8 +61,8 @@ EDITS: list[tuple[dict[str, Any], str, str]] = [
     ({"taken": (0, 2)}, "step 4 (b4) has the operands [0, 2]", ALL),
     ({"taken": (1, 2)}, "step 4 (b4) has the operands [1, 2]", ALL),
     ({"made": (1,)}, "step 4 (b4) has the results [1]", ALL),
-    ({"taken": (1, 0)}, "step 4 (b4) is decided by float32[8]", "int32[]"),
-    ({"inputs": (), "taken": ()}, "step 4 (b4) is decided by nothing", "int32[]"),
+    ({"taken": (1, 0)}, "step 4 (b4) has a condition of type float32[8]", "int32[]"),
+    ({"inputs": (), "taken": ()}, "step 4 (b4) has a condition of type nothing", "int32[]"),
 ]
 
 
@@ -87,7 +87,7 @@ def test_operands_and_results_are_those_of_each_body() -> None:
 
 
 def test_all_islands_have_the_same_branch() -> None:
-    differs = [("step 4 is another branch on each island", "one part of one branch an island")]
+    differs = [("step 4 is another branch on each island", "one part of the same branch per island")]
     part = branch(4, "cond", 0, 1, inputs=(0,), taken=(2,), outputs=(1,), made=(1,), meshes=(2,))
     assert found(COND, SAME, SAME, right=(replace(part, kind="while"),)) == differs
     assert found(COND, SAME, SAME, right=(replace(part, bodies=(1, 0)),)) == differs
@@ -106,11 +106,12 @@ def test_all_islands_have_the_same_branch() -> None:
 
 def test_a_loop_carries_its_last_operands() -> None:
     more = replace(LOOP, outputs=(2, 4), made=(0, 1))
-    assert found(more, ASKS, SAME) == [("step 4 (b4) has 2 results", "what it carries")]
+    assert found(more, ASKS, SAME) == [("step 4 (b4) has 2 results", "at most 1, the values that it carries")]
     (asks, *_) = found(LOOP, replace(ASKS, results=SAME.results), SAME)
-    assert asks == (f"step 4 (b4) asks {[ArrayType((8,), 'float32')]} whether to go on", "bool[]")
+    assert asks == (f"step 4 (b4) has a loop condition of types {[ArrayType((8,), 'float32')]}", "bool[]")
     carried = found(replace(LOOP, outputs=(4,)), ASKS, SAME)
-    assert carried[-1] == ("step 4 (b4) carries value 0 to another place or type", "what it is given")
+    changed = "step 4 (b4) changes the type or place of the carried value 0"
+    assert carried[-1] == (changed, "the type and place of its operand")
     kinds = (KINDS[1], KINDS[2])
     two = stream("left", (*kinds, FLAG), (group("a", 0), group("b", 1), group("go", 2)))
     inputs = (port("left", 0), port("left", 1))
@@ -122,7 +123,7 @@ def test_a_loop_carries_its_last_operands() -> None:
 
 
 def test_only_the_body_of_a_loop_overwrites_what_it_carries() -> None:
-    rule = "a loop that overwrites what it carries"
+    rule = "a loop that overwrites only what it carries"
     eats = replace(SAME, inputs=(port("left", 0, donated=True),))
     assert found(LOOP, ASKS, eats) == []
     assert [r for _, r in found(LOOP, replace(ASKS, inputs=eats.inputs), SAME)] == [rule]

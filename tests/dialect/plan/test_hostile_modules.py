@@ -217,7 +217,7 @@ def received() -> str:
 BODIES: dict[str, tuple[str, str, str]] = {
     "a function that calls itself": (CALL, SELF, "calls itself: @f -> @f"),
     "a function without a body": (CALL, f"func.func private @f(%a: {TYPE}) -> {TYPE}", "without a body"),
-    "2^40 operations": (CALL, doubling(40), "written out"),
+    "2^40 operations": (CALL, doubling(40), "inlined"),
     "a thousand calls deep": (CALL, chain(1000), "deep"),
     "300 branches deep": (nested(300), "", "deep"),
     "a constant of 4 TB": (huge(str(10**12), "constant"), "", "bytes"),

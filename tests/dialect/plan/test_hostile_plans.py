@@ -212,13 +212,13 @@ def test_constants_and_results_may_not_be_freed_or_donated() -> None:
                 ),
             ),
         )
-        with pytest.raises(PathwaysError, match="constants and results to stay"):
+        with pytest.raises(PathwaysError, match="constants and results that are kept"):
             validate(dropped)
     at = next(a for a in every(plan, Run) if constant.slot in a.instruction.inputs)
     donated = (at.instruction.inputs.index(constant.slot),)
     number = at.instruction.computation
     given = (replace(c, donated=donated) if i == number else c for i, c in enumerate(plan.computations))
-    with pytest.raises(PathwaysError, match="constants and results to stay"):
+    with pytest.raises(PathwaysError, match="constants and results that are kept"):
         validate(changed(replace(plan, computations=tuple(given)), at, donated=donated))
 
 

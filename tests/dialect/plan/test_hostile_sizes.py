@@ -44,7 +44,7 @@ def _overlapping(count: int) -> bytes:
 
 
 def test_overlapping_members_are_refused() -> None:
-    with pytest.raises(PathwaysError, match=r"PWC0602[\s\S]*lies over another member"):
+    with pytest.raises(PathwaysError, match=r"PWC0602[\s\S]*overlaps another member"):
         read_plan(_overlapping(300))
 
 

@@ -145,7 +145,7 @@ def test_the_vetting_process_starts_without_jax() -> None:
         ("os.kill(os.getpid(), 11)", "SIGSEGV"),
         ("os._exit(7)", "exit code 7"),
         ("os._exit(0)", "exit code 0"),
-        ("[None for _ in iter(int, 1)]", "processor time"),
+        ("[None for _ in iter(int, 1)]", "CPU time"),
         ("bytearray(1 << 40)", "exit code 1"),
         ("os.write(answers.fileno(), b'[1]')", "exit code 0"),
     ],

@@ -61,10 +61,10 @@ def test_kind_and_size_of_an_island_must_suit(needed: Island, offered: Island, f
 @pytest.mark.parametrize(
     ("needed", "offered", "advice"),
     [
-        ((Island("a", 8), Island("b", 2)), (Island("x", 2),), "a would need an island of its own;"),
-        ((Island("a", 8),), (Island("x", 2), Island("y", 5), Island("z", 1)), "a on y lacks 3 devices;"),
-        ((Island("a", 4, kind="big"),), (Island("x", 4, kind="small"),), "x has the devices for a, but not its kind"),
-        ((Island("a", 3, memory=9),), (Island("x", 4, memory=8),), "x has the devices for a, but not its kind"),
+        ((Island("a", 8), Island("b", 2)), (Island("x", 2),), "no island is free for a;"),
+        ((Island("a", 8),), (Island("x", 2), Island("y", 5), Island("z", 1)), "y has 3 devices too few for a of"),
+        ((Island("a", 4, kind="big"),), (Island("x", 4, kind="small"),), "x has enough devices for a, but another"),
+        ((Island("a", 3, memory=9),), (Island("x", 4, memory=8),), "x has enough devices for a, but another"),
     ],
 )
 def test_what_is_missing_on_the_nearest_island_is_named(

@@ -33,15 +33,15 @@ def test_arguments_come_in_the_order_of_their_parameters(args: tuple[int, ...], 
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((1, 2, 3), {}, "3 arguments by position, where 2 are taken"),
+        ((1, 2, 3), {}, "3 positional arguments, where 2 are accepted"),
         ((1, 2), {}, "scale missing"),
         ((), {}, "x, y, scale missing"),
-        ((), {"x": 1, "y": 2, "scale": 3}, "x is given, which is no argument"),
-        ((1, 2), {"y": 2, "scale": 3}, "y is given twice"),
-        ((1, 2), {"scale": 3, "n": 3}, "n is given, which was compiled in"),
-        ((1, 2), {"scale": 3, "mode": 3}, "mode is given, which was compiled in"),
-        ((1, 2), {"scale": 3, "p": 3}, "p is given, which is no argument"),
-        ((1, 2), {"scale": 3, "z": 3}, "z is given, which is no argument"),
+        ((), {"x": 1, "y": 2, "scale": 3}, "x is passed, which is not an argument"),
+        ((1, 2), {"y": 2, "scale": 3}, "y is passed twice"),
+        ((1, 2), {"scale": 3, "n": 3}, "n is passed, but its value was compiled in"),
+        ((1, 2), {"scale": 3, "mode": 3}, "mode is passed, but its value was compiled in"),
+        ((1, 2), {"scale": 3, "p": 3}, "p is passed, which is not an argument"),
+        ((1, 2), {"scale": 3, "z": 3}, "z is passed, which is not an argument"),
     ],
 )
 def test_a_wrong_call_is_refused_with_the_reason(args: tuple[int, ...], kwargs: dict[str, int], message: str) -> None:
@@ -78,8 +78,8 @@ def test_text_that_lists_no_parameters_is_refused(text: str) -> None:
         ((), 7, None),
         (PARAMETERS, 3, None),
         (PARAMETERS, 4, "3 parameters for 4 arguments"),
-        ((Parameter("x", "any"),), 1, "a parameter that is given by 'any'"),
-        ((Parameter("x", EITHER), Parameter("x", NAME)), 2, "two parameters of one name"),
+        ((Parameter("x", "any"),), 1, "a parameter that is passed by 'any'"),
+        ((Parameter("x", EITHER), Parameter("x", NAME)), 2, "two parameters with the same name"),
         ((Parameter("x", POSITION), Parameter("x", NAME)), 2, None),
     ],
 )

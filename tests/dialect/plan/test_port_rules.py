@@ -35,7 +35,7 @@ def ports(inputs: tuple[Port, ...] = (), **fields: Any) -> list[tuple[str, str]]
 def test_a_port_has_an_own_slot_of_its_type() -> None:
     assert ports((port("left", 0), port("left", 1), port("left", -1), port("left", -1))) == []
     assert ports((port("left", 0),), results=(port("left", 0), port("left", 0))) == []
-    shared = [("several inputs or constants in [('left', 1)]", "a slot of its own for each")]
+    shared = [("several inputs or constants in [('left', 1)]", "a different slot for each")]
     assert ports((port("left", 1), port("left", 1))) == shared
     for wrong, problem in (
         (port("left", -2), ("p in slot -2", "a slot, or -1")),
@@ -87,12 +87,12 @@ def test_a_constant_has_the_bytes_of_its_buffer() -> None:
 
     assert held(0, bytes(32)) == [] == held(2, b"\0\1")
     assert held(0, bytes(31)) == [("constant c of the wrong size", "32 bytes")] == held(0, None)
-    assert held(2, b"\0\2") == [("constant c with booleans that are neither", "bytes 0 and 1")]
+    assert held(2, b"\0\2") == [("constant c with bytes that are not booleans", "bytes 0 and 1")]
     assert held(3, b"") == [("a constant in slot 3 of left", "a slot that exists")]
     assert held(-1, b"") == [("a constant in slot -1 of left", "a slot that exists")]
     assert held(0, bytes(32), "right") == [("a constant in slot 0 of right", "a slot that exists")]
     shared = ports((port("left", 0),), constant_buffers=(ConstantData("left", 0, "c"),), constants={"c": bytes(32)})
-    assert [rule for _, rule in shared] == ["a slot of its own for each"]
+    assert [rule for _, rule in shared] == ["a different slot for each"]
 
 
 def test_trees_have_a_leaf_for_each_array() -> None:
@@ -100,9 +100,9 @@ def test_trees_have_a_leaf_for_each_array() -> None:
         return list(tree_problems(replace(BASE, **({"in_tree": Tree("tuple"), "out_tree": Tree("none")} | fields))))
 
     assert trees() == []
-    assert trees(inputs=(port("left", 0),)) == [("1 arguments in a tree of 0 leaves", "one leaf an array")]
-    assert trees(out_tree=LEAF) == [("0 results in a tree of 1 leaves", "one leaf an array")]
-    assert trees(in_tree=Tree("set")) == [("arguments in a tree with a set", "a structure that JAX has")]
+    assert trees(inputs=(port("left", 0),)) == [("1 arguments in a tree of 0 leaves", "one leaf per array")]
+    assert trees(out_tree=LEAF) == [("0 results in a tree of 1 leaves", "one leaf per array")]
+    assert trees(in_tree=Tree("set")) == [("arguments in a tree with a set", "a pytree structure of JAX")]
     pieces = [replace(port("left", n), piece=LeafPiece("w", 0, 8 * n, 16)) for n in (0, 1)]
     assert trees(inputs=tuple(pieces), in_tree=LEAF) == []
     assert trees(inputs=tuple(pieces[:1]), in_tree=LEAF)[0][0] == "arguments with pieces of w that make up 8 of 16"
@@ -122,7 +122,7 @@ PLACES: list[tuple[dict[str, Any], str, str]] = [
     (
         {"topology": Topology((Island("left", 4), *TOPOLOGY.islands))},
         "islands ['left', 'left', 'right']",
-        "a name of its own for each",
+        "a different name for each",
     ),
     ({"topology": with_island(0)}, "z of 1 hosts with 0 devices", COUNT),
     ({"topology": with_island(1, 0)}, "z of 0 hosts with 1 devices", COUNT),
@@ -145,12 +145,12 @@ PLACES: list[tuple[dict[str, Any], str, str]] = [
     (
         {"meshes": (replace(MESHES[0], axes=(("x", 3),)),)},
         "mesh m0 of (('x', 3),) over devices [0, 1]",
-        "as many different devices as the axes span",
+        "one different device for each position of its axes",
     ),
     (
         {"meshes": (replace(MESHES[0], devices=(1, 1)),)},
         "mesh m0 of (('x', 2),) over devices [1, 1]",
-        "as many different devices as the axes span",
+        "one different device for each position of its axes",
     ),
     (
         {"meshes": (replace(MESHES[0], devices=(2, 3)),)},
@@ -162,7 +162,7 @@ PLACES: list[tuple[dict[str, Any], str, str]] = [
         "mesh m0 on devices [0, 1] of right",
         "devices of slice s0, on left",
     ),
-    ({"streams": (STREAM, STREAM)}, "streams for ['left', 'left']", "one stream an island of the program"),
+    ({"streams": (STREAM, STREAM)}, "streams for ['left', 'left']", "one stream per island of the program"),
     (
         {"streams": (replace(STREAM, island="moon"),)},
         "streams for ['moon']",
@@ -179,10 +179,10 @@ def test_a_place_that_breaks_a_rule_is_described(fields: dict[str, Any], what: s
 
 def test_slices_have_own_names_and_devices() -> None:
     twice = list(place_problems(replace(BASE, slices=(*SLICES, replace(SLICES[0], devices=())))))
-    assert twice[0] == ("two slices of one name", "a name of its own for each")
+    assert twice[0] == ("two slices of one name", "a different name for each")
     ((what, rule),) = place_problems(replace(BASE, slices=(*SLICES, PlanSlice("s", "left", (3, 2, 1), "r"))))
     assert (
-        what.startswith("slice s shares") and what.endswith("[1, 2] of left") and rule == "slices without a common one"
+        what.startswith("slice s shares") and what.endswith("[1, 2] of left") and rule == "slices that share no devices"
     )
 
 
@@ -208,10 +208,10 @@ def test_types_axes_and_layouts_are_described() -> None:
     for dims in (((),), (("x", "y"),), (("y",),)):
         assert layout_problem(ArrayType((6,), "int8"), dims, axes) is None
     for dims in ((), ((), ()), (("x", "x"),), (("z",),)):
-        assert layout_problem(F8, dims, axes) == (f"split as {dims}", f"one entry a dimension, axes of {axes}")
+        assert layout_problem(F8, dims, axes) == (f"split as {dims}", f"one entry per dimension, axes of {axes}")
     twice = (("x",), ("x",))
     assert layout_problem(ArrayType((4, 4), "int8"), twice, axes) == (
-        f"split as {twice}", f"one entry a dimension, axes of {axes}",
+        f"split as {twice}", f"one entry per dimension, axes of {axes}",
     )  # fmt: skip
     assert layout_problem(F8, (("y",),), axes) == ("of float32[8] split as (y)", "shards of equal size")
     assert layout_problem(ArrayType((-1,), "int8"), ((),), axes) == ("of type int8[-1]", KNOWN)
@@ -226,14 +226,14 @@ def test_computations_state_their_signature_in_full() -> None:
         return list(computation_problems(made))
 
     assert problems(good, replace(good, name="g", donated=())) == []
-    assert problems(good, good) == [("2 computations f", "a name of its own for each")] * 2
+    assert problems(good, good) == [("2 computations f", "a different name for each")] * 2
     sizes = "at most 64 different axes of sizes from 1"
     other = replace(good, axes=(("x", 0),), out_layouts=(whole,))
     assert problems(other) == [("computation f is for a mesh with axes (('x', 0),)", sizes)]
-    entries = "one entry a dimension, axes of (('x', 2),)"
+    entries = "one entry per dimension, axes of (('x', 2),)"
     rows: list[tuple[dict[str, Any], str, str]] = [
-        ({"in_layouts": ()}, "computation f has 0 layouts for 1 inputs", "a layout an array"),
-        ({"out_layouts": ()}, "computation f has 0 layouts for 1 outputs", "a layout an array"),
+        ({"in_layouts": ()}, "computation f has 0 layouts for 1 inputs", "one layout per array"),
+        ({"out_layouts": ()}, "computation f has 0 layouts for 1 outputs", "one layout per array"),
         ({"out_layouts": ((("y",),),)}, "computation f has output 0 split as (('y',),)", entries),
         ({"donated": (1,)}, "computation f donates (1,)", "inputs 0 to 0"),
         ({"donated": (-1,)}, "computation f donates (-1,)", "inputs 0 to 0"),

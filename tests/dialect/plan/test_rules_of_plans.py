@@ -54,7 +54,7 @@ def test_a_loop_has_a_test_and_a_body(plans: list[Plan]) -> None:
         for part in every(looped, Branch):
             if part.instruction.step == at.instruction.step:
                 plan = changed(plan, part, bodies=bodies)
-        assert rule_of(plan) == "a cond of some, or a while of two"
+        assert rule_of(plan) == "a cond with bodies, a while with two"
 
 
 def test_results_are_written_and_never_freed(pipe: Plan) -> None:
@@ -62,7 +62,7 @@ def test_results_are_written_and_never_freed(pipe: Plan) -> None:
     number = next(n for n, s in enumerate(pipe.streams) if s.island == port.island)
     before = pipe.streams[number].instructions
     gone = on(pipe, number, instructions=(*before, Free(before[-1].step + 1, (port.slot,))))
-    assert rule_of(gone) == "constants and results to stay"
+    assert rule_of(gone) == "constants and results that are kept"
     unwritten = on(pipe, number, instructions=tuple(i for i in before if not isinstance(i, Run)))
     assert rule_of(unwritten) != ""
 

@@ -41,16 +41,16 @@ BROKEN: list[tuple[Instruction, str, str]] = [
     (replace(RUN, donated=(0, 0)), "donates (0, 0) of 1 inputs", ONCE),
     (replace(RUN, donated=(1,)), "donates (1,) of 1 inputs", ONCE),
     (replace(RUN, donated=(-1,)), "donates (-1,) of 1 inputs", ONCE),
-    (replace(RUN, inputs=(3,)), "reads slot 3, which holds nothing", "buffers written before and not freed"),
+    (replace(RUN, inputs=(3,)), "reads slot 3, which is empty", "buffers that are written before and not freed"),
     (replace(RUN, outputs=(5,)), "names slots [5] of 5", "slots that exist: 0 to 4"),
     (replace(RUN, outputs=(-1,)), "names slots [-1] of 5", "slots that exist: 0 to 4"),
     (Copy(1, 0, 1, None), "writes [1]", "slots that were never written"),
     (Free(1, (0, 0)), "drops slots (0, 0)", "each slot once"),
     (Copy(1, 0, 4, None), "copies float32[8] to bool[2]", "equal types"),
-    (replace(RUN, computation=1), "runs computation 1 on mesh 0", "ones that exist"),
-    (replace(RUN, computation=-1), "runs computation -1 on mesh 0", "ones that exist"),
-    (replace(RUN, mesh=3), "runs computation 0 on mesh 3", "ones that exist"),
-    (replace(RUN, mesh=-1), "runs computation 0 on mesh -1", "ones that exist"),
+    (replace(RUN, computation=1), "runs computation 1 on mesh 0", "a computation and a mesh of the plan"),
+    (replace(RUN, computation=-1), "runs computation -1 on mesh 0", "a computation and a mesh of the plan"),
+    (replace(RUN, mesh=3), "runs computation 0 on mesh 3", "a computation and a mesh of the plan"),
+    (replace(RUN, mesh=-1), "runs computation 0 on mesh -1", "a computation and a mesh of the plan"),
     (replace(RUN, donated=()), "(double) donates ()", "(0,), as the computation was compiled"),
     (replace(RUN, temporaries=-1, name="f"), "(f) needs -1 bytes", "bytes from 0"),
     (replace(RUN, inputs=(1,)), "(double) donates slot 1", "a slot used once, and not the caller's"),
@@ -70,8 +70,8 @@ def test_an_instruction_that_breaks_a_rule_is_described(step: Instruction, what:
 def test_instructions_within_the_rules_have_no_problem() -> None:
     assert steps(RUN, Free(2, (2,))) == [] == steps(replace(RUN, temporaries=0, parts=("- add",)))
     assert steps(Copy(0, 0, 3, None), RUN, results=(port("left", 2), port("left", 3))) == []
-    assert steps(RUN, Free(2, (0,)))[0][0] == "reads slot 0, which holds nothing"
-    assert steps(Free(0, (1,)), Free(1, (1,)))[0][0] == "reads slot 1, which holds nothing"
+    assert steps(RUN, Free(2, (0,)))[0][0] == "reads slot 0, which is empty"
+    assert steps(Free(0, (1,)), Free(1, (1,)))[0][0] == "reads slot 1, which is empty"
 
 
 def test_a_run_has_the_axes_of_its_computation_on_its_island() -> None:
@@ -83,15 +83,15 @@ def test_a_run_has_the_axes_of_its_computation_on_its_island() -> None:
     used = replace(RUN, inputs=(0, 0), donated=(1,))
     assert steps(used, computations=(twice,)) == [("(double) donates slot 0", "a slot used once, and not the caller's")]
     (bad,) = steps(replace(RUN, parts=("- add", "bad")))
-    assert bad[0].startswith("(double): 'bad' is no part") and bad[1].startswith("parts as they are written")
+    assert bad[0].startswith("(double): 'bad' is not like") and bad[1].startswith("parts of the form")
 
 
 def test_results_and_constants_stay() -> None:
-    stays = "constants and results to stay"
+    stays = "constants and results that are kept"
     assert steps(Free(0, (0,)), results=(port("left", 0),))[0] == ("drops slots [0]", stays)
     held = (ConstantData("left", 4, "c"),)
     assert steps(Free(0, (4,)), constant_buffers=held) == [("drops slots [4]", stays)]
-    gone = ("results in slots [2, 3] of left that hold nothing", "results that are written")
+    gone = ("results in slots [2, 3] of left that are empty", "results that are written")
     assert steps(results=(port("left", 3), port("left", 2), port("left", 0))) == [gone]
 
 
@@ -106,7 +106,7 @@ def test_buffers_have_kinds_deaths_and_the_bytes_of_their_shards() -> None:
         (group("z", 3), "buffers z of left of kinds (3,), 1 deaths"),
         (group("z", -1), "buffers z of left of kinds (-1,), 1 deaths"),
     ):
-        assert buffers({"groups": (group_,)}) == [(have, "kinds 0 to 2, a death a buffer")]
+        assert buffers({"groups": (group_,)}) == [(have, "kinds 0 to 2, one death per buffer")]
     assert buffers({"groups": (group("z", 0, birth=-2),)}) == [("buffers z of left from step -2", "steps, or -1")]
     early = replace(group("z", 0), deaths=(-2,))
     assert buffers({"groups": (early,)}) == [("buffers z of left from step -1", "steps, or -1")]
@@ -131,9 +131,9 @@ def test_channels_have_two_ends_that_name_each_other() -> None:
     send, recv = Send(0, 3, 0, "right", None), Recv(0, 3, 0, "left", None)
     ends = "one send and one receive a channel"
     assert channels([send], [recv]) == [] == channels([], [])
-    assert channels([send, send], [recv]) == [("channel 3 with two ends of a kind", ends)]
-    assert channels([send], [recv, recv]) == [("channel 3 with two ends of a kind", ends)]
-    assert channels([send], []) == [("channels without two matching ends: [3]", ends)] == channels([], [recv])
+    assert channels([send, send], [recv]) == [("channel 3 with two sends or two receives", ends)]
+    assert channels([send], [recv, recv]) == [("channel 3 with two sends or two receives", ends)]
+    assert channels([send], []) == [("channels without both a send and a receive: [3]", ends)] == channels([], [recv])
     for wrong in ([replace(send, to="left")], [recv]), ([send], [replace(recv, source="right")]):
         ((what, rule),) = channels(wrong[0], wrong[1])
         assert what.startswith("channel 3 from left to ") and rule == "ends that name each other, on two islands"

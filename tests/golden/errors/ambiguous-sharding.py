@@ -18,11 +18,11 @@ def step(x, w):
 
 
 # EXPECTED exit 3
-# error[PWC0206]: the sharding of a result is not determined by its operands
+# error[PWC0206]: the operands do not determine the sharding of a result
 #   --> %s:17  in step
 #       17 | return x @ w
 #   have:  Contracting dimensions are sharded and it is ambiguous how the output should be sharded. Please specify the output sharding via the `out_sharding` parameter. Got lhs_contracting_spec=('model',) and rhs_contracting_spec=('model',)
-#   need:  on an explicit mesh: operands whose shardings leave one choice, or the choice itself
+#   need:  on an explicit mesh: operands whose shardings allow one result sharding only, or out_sharding=
 #   try:   out_sharding=NamedSharding(mesh, SPEC), with SPEC one of
 #          P('batch', None): an all-reduce over model, 128 bytes a device
 #          P('batch', 'model'): a reduce-scatter over model, 64 bytes a device

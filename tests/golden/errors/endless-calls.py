@@ -10,9 +10,9 @@ def step(x):
 
 
 # EXPECTED exit 3
-# error[PWC0107]: program step calls itself without end
+# error[PWC0107]: program step calls itself without a limit
 #   --> %s:9  in step
 #       9 | return step(x + 1)
 #   have:  a call of step inside of itself, with arguments of the same types
-#   need:  calls that end while the program is traced: whatever they depend on must be known then
+#   need:  a recursion that terminates during tracing: its condition must be known at trace time
 #   try:   count down a static argument or a shape, or use lax.while_loop or lax.scan

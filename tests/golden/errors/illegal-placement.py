@@ -24,16 +24,16 @@ def mine(graph, topology):
 
 
 # EXPECTED exit 3
-# error[PWC0305]: placement %s:mine returned something illegal
+# error[PWC0305]: placement %s:mine returned an invalid placement
 #   --> %s:11  in <genexpr>
 #       11 | one, two = (slices.add_slice(devices=2).mesh("x") for _ in range(2))
-#   have:  s1 on devices (1,); decision 2 of 2
+#   have:  s1 on devices (1,) (slice 2 of 2)
 #   need:  2 different devices
-#   try:   look at what place(graph, topology) returns; the graph is not at fault
-# error[PWC0305]: placement %s:mine returned something illegal
+#   try:   correct the value that place(graph, topology) returns
+# error[PWC0305]: placement %s:mine returned an invalid placement
 #   --> %s:11  in <genexpr>
 #       11 | one, two = (slices.add_slice(devices=2).mesh("x") for _ in range(2))
-#   have:  island0 device 1 for s0 and s1; decision 2 of 2
+#   have:  s0 and s1 on device 1 of island0 (slice 2 of 2)
 #   need:  disjoint devices
-#   try:   look at what place(graph, topology) returns; the graph is not at fault
-# note: the IR before place is saved; this fails again: pwc opt TMP/02.shard.mlir '--pass-pipeline=place{policy=%s:mine}' --topology=TMP/topology.toml
+#   try:   correct the value that place(graph, topology) returns
+# note: the IR before place is saved; this command reproduces the error: pwc opt TMP/02.shard.mlir '--pass-pipeline=place{policy=%s:mine}' --topology=TMP/topology.toml

@@ -29,7 +29,7 @@ def step(x):
 
 
 # EXPECTED exit 3
-# error[PWC0308]: the layout embed block | head does not fit the program
+# error[PWC0308]: the layout embed block | head does not match the program
 #   have:  3 stages
-#   need:  2, one a slice: embed head
-#   try:   one item a slice in the order of first calls, FUNCTION*COUNT for equal ones, | between islands
+#   need:  2, one per slice: embed head
+#   try:   one item per slice in the order of first calls; FUNCTION*COUNT for equal slices; | separates islands

@@ -17,9 +17,9 @@ first = pw.program(stage, example_args=(jax.ShapeDtypeStruct((8,), "float32"),))
 first.lower(*first.example_args)
 first.lower(*first.example_args)
 # EXPECTED exit 3
-# error[PWC0103]: program stage cannot be traced: it uses a value that another trace left behind
+# error[PWC0103]: program stage cannot be traced: it uses a traced value of another trace (a leaked tracer)
 #   --> %s:9  in stage
 #       9 | def stage(x):
-#   have:  a traced value of an earlier trace, kept in a global, an attribute or a list
-#   need:  a function of arrays that returns arrays: pytrees in, pytrees out
+#   have:  a value that an earlier trace stored in a global, an attribute or a list
+#   need:  a function whose arguments and results are pytrees of arrays
 #   try:   return all values from the functions of a program

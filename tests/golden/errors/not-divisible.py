@@ -18,12 +18,12 @@ def step(x, w):
 # error[PWC0203]: the argument x cannot be split evenly
 #   --> %s:14  in step
 #       14 | return layer(x, w)
-#   have:  dimension 0 of [5, 6] is 5, over batch = 2 parts: 5 mod 2 = 1; 6 would do
-#   need:  every dimension a multiple of the number of its parts
+#   have:  dimension 0 of [5, 6] is 5, over batch = 2 parts: 5 mod 2 = 1; 6 is divisible
+#   need:  every dimension a multiple of the number of its shards
 #   try:   pad the dimension, or leave it unsharded
 # error[PWC0203]: the argument w cannot be split evenly
 #   --> %s:14  in step
 #       14 | return layer(x, w)
-#   have:  dimension 0 of [6, 3] is 6, over model = 4 parts: 6 mod 4 = 2; 8 would do
-#   need:  every dimension a multiple of the number of its parts
+#   have:  dimension 0 of [6, 3] is 6, over model = 4 parts: 6 mod 4 = 2; 8 is divisible
+#   need:  every dimension a multiple of the number of its shards
 #   try:   pad the dimension, or leave it unsharded

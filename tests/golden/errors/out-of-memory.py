@@ -33,10 +33,10 @@ def step(ws, xs):
 
 
 # EXPECTED exit 5
-# error[PWC0302]: the program does not fit the memory of island0
+# error[PWC0302]: the program does not fit into the memory of island0
 #   --> %s:23  in loss
 #       23 | x = stages[i % 2](w, x)
-#   have:  16,000 bytes a device
+#   have:  16,000 bytes on each device
 #   need:  19,488 bytes on one device at step 27 (0B0 stage), 3.4 KiB too many:
 #             8.0 KiB  xs
 #             7.0 KiB  activations of 7 microbatches (1, 2, 3, 4, 5, 6, 7)
@@ -50,11 +50,11 @@ def step(ws, xs):
 #          --schedule zero-bubble (-4.0 KiB, fits)
 #          --schedule 1f1b --remat auto (-4.0 KiB, fits)
 #          --analyze (asks XLA for the temporaries, which are estimated here)
-#          or more devices a slice, donate_argnums, islands with more memory
-# error[PWC0302]: the program does not fit the memory of island1
+#          or more devices per slice, donate_argnums, islands with more memory
+# error[PWC0302]: the program does not fit into the memory of island1
 #   --> %s:23  in loss
 #       23 | x = stages[i % 2](w, x)
-#   have:  16,000 bytes a device
+#   have:  16,000 bytes on each device
 #   need:  18,432 bytes on one device at step 24 (1B0 stage), 2.4 KiB too many:
 #             7.0 KiB  activations of 7 microbatches (1, 2, 3, 4, 5, 6, 7)
 #             7.0 KiB  transfer buffers
@@ -66,4 +66,4 @@ def step(ws, xs):
 #          --schedule 1f1b --remat auto (-13.0 KiB, fits)
 #          --schedule zero-bubble (-9.0 KiB, fits)
 #          --analyze (asks XLA for the temporaries, which are estimated here)
-#          or more devices a slice, donate_argnums, islands with more memory
+#          or more devices per slice, donate_argnums, islands with more memory

@@ -33,14 +33,14 @@ def step(ws, xs):
 
 
 # EXPECTED exit 3
-# error[PWC0402]: the schedule %S/cycle.csv cannot finish: 5 actions wait for each other in a circle
+# error[PWC0402]: the schedule %S/cycle.csv cannot complete: 5 actions wait for each other
 #   --> %s:23  in loss
 #       23 | x = stages[i % 2](w, x)
-#   have:     1B0 stage (%s:23) on s1: stands behind 1B1 in row 2
-#          -> 1B1 stage (%s:23) on s1: stands behind 1F1 in row 2
-#          -> 1F1 stage (%s:23) on s1: needs what 0F1 makes
-#          -> 0F1 stage (%s:23) on s0: stands behind 0B0 in row 1
-#          -> 0B0 stage (%s:23) on s0: needs what 1B0 makes
+#   have:     1B0 stage (%s:23) on s1: comes after 1B1 in row 2
+#          -> 1B1 stage (%s:23) on s1: comes after 1F1 in row 2
+#          -> 1F1 stage (%s:23) on s1: needs a result of 0F1
+#          -> 0F1 stage (%s:23) on s0: comes after 0B0 in row 1
+#          -> 0B0 stage (%s:23) on s0: needs a result of 1B0
 #          -> 1B0 stage (%s:23) on s1
-#   need:  an order in which every action comes after all that it needs
-#   try:   move 1B0 forward in row 2
+#   need:  an order in which every action comes after the actions that it depends on
+#   try:   move 1B0 to the left in row 2

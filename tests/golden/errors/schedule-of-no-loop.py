@@ -33,7 +33,7 @@ def step(ws, xs):
 
 
 # EXPECTED exit 3
-# error[PWC0406]: there is no schedule to write to none.csv
+# error[PWC0406]: there is no schedule that could be written to none.csv
 #   have:  a program without a loop over microbatches
-#   need:  the same placed calls once for each microbatch, by lax.scan or in a Python loop
-#   try:   leave --emit-schedule out, or split the batch into microbatches
+#   need:  the same placed calls for each microbatch, in a lax.scan or a Python loop
+#   try:   remove --emit-schedule, or split the batch into microbatches

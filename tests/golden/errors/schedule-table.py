@@ -33,9 +33,9 @@ def step(ws, xs):
 
 
 # EXPECTED exit 3
-# error[PWC0403]: %S/wrong.csv is no schedule of this program
+# error[PWC0403]: %S/wrong.csv is not a schedule of this program
 #   --> %S/wrong.csv:2
 #       2 | ,1F0,1B0,1F7,1X1
 #   have:  '1X1' in column 5
 #   need:  cells like 2F3 (stage, F, B, I or W, microbatch), or empty
-#   try:   --schedule 1f1b --emit-schedule s.csv writes one to start from
+#   try:   `pwc compile ... --schedule 1f1b --emit-schedule s.csv` writes a table that you can edit

@@ -35,5 +35,5 @@ def step(ws, xs):
 # EXPECTED exit 2
 # error[PWC0405]: there is no schedule 2f2b
 #   have:  2f2b
-#   need:  a name, or a table as FILE.csv
+#   need:  the name of a schedule, or a table FILE.csv
 #   try:   known: program, gpipe, 1f1b, interleaved, zero-bubble

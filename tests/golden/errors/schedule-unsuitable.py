@@ -33,7 +33,7 @@ def step(ws, xs):
 
 
 # EXPECTED exit 3
-# error[PWC0404]: the schedule 1f1b does not suit this pipeline
+# error[PWC0404]: the schedule 1f1b cannot be used for this pipeline
 #   have:  s0: 2 stages, s1: 2 stages
-#   need:  one stage a slice
-#   try:   --schedule interleaved is 1F1B for several stages a slice
+#   need:  one stage per slice
+#   try:   --schedule interleaved is 1F1B for several stages per slice

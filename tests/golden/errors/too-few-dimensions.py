@@ -19,5 +19,5 @@ def step(x):
 #   --> %s:14  in step
 #       14 | return double(x)
 #   have:  0 dimensions, sharded as P('x',)
-#   need:  at least 1
-#   try:   shorten the PartitionSpec, P() for a number; a list is a tree of numbers: np.array makes it one
+#   need:  at least 1 dimensions
+#   try:   shorten the PartitionSpec: P() for a scalar; a list is a pytree of scalars: np.array makes it one array

@@ -21,5 +21,5 @@ def step(x, y):
 #   --> %s:16  in step
 #       16 | return both(x, y)
 #   have:  shardings on slice# (%s:10), slice# (%s:10)
-#   need:  one computation runs on devices of one slice
+#   need:  one slice for each computation
 #   try:   use one slice, or split it and move the value with jax.device_put(x, sharding)

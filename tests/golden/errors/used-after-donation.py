@@ -8,9 +8,9 @@ params = update(np.ones(4, np.float32))
 newer = update(params)
 print(update(params))
 # EXPECTED exit 3
-# error[PWC0207]: out was given away and is used again
+# error[PWC0207]: out was donated and is used again
 #   --> %s:9  in <module>
 #       9 | print(update(params))
 #   have:  an array that was donated to lambda at %s:8
-#   need:  an array that nobody overwrites
-#   try:   use what the program returned in its place, or leave it out of donate_argnums
+#   need:  an array that no program may overwrite
+#   try:   use the result that replaced it, or remove it from donate_argnums

@@ -14,5 +14,5 @@ def step(x):
 #   --> %s:9  in step
 #       9 | return x if x.sum() > 0 else -x
 #   have:  Attempted boolean conversion of traced array with shape bool[].
-#   need:  a function of arrays that returns arrays: pytrees in, pytrees out
+#   need:  a function whose arguments and results are pytrees of arrays
 #   try:   use jnp.where or lax.cond inside a placed function, or mark the argument in static_argnums

@@ -221,4 +221,4 @@ def test_a_hang_loses_its_devices_and_their_queues_admit_nothing_more() -> None:
     hang = Hang(seconds="1", program="step", run=3, client="main", calls="", others="")
     controller.end_hang(hang, {devices[1]: island.queues[1]})
     assert [queue.lost for queue in island.queues] == [False, True]
-    assert island.lost == {1: "run 3 of step hangs there"} and island.causes == {1: hang}
+    assert island.lost == {1: "run 3 of step hangs on it"} and island.causes == {1: hang}

@@ -245,4 +245,4 @@ def test_a_lost_device_has_the_error_that_says_more_if_there_is_one() -> None:
     one.causes[1] = POISON.cause
     assert lost_poison(one, 1) == POISON
     away = lost_poison(one, 2).cause
-    assert isinstance(away, DeviceLost) and away.reason == "it was away" and away.device == 2
+    assert isinstance(away, DeviceLost) and away.reason == "it was lost for some time" and away.device == 2

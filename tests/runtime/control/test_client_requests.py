@@ -139,7 +139,7 @@ def test_a_client_has_a_bounded_number_of_runs_and_bytes_in_line(monkeypatch: py
     for turn in range(3):
         for number in range(3):
             cluster.submit(client, 10 * turn + number, [0])
-        with pytest.raises(PathwaysError, match="3 runs that have not ended"):
+        with pytest.raises(PathwaysError, match="3 incomplete runs"):
             cluster.submit(client, 10 * turn + 3, [0])
         while cluster.pending[0] or cluster.dispatcher.runs:
             cluster.collect_messages()

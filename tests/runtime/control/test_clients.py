@@ -48,7 +48,7 @@ def test_only_its_own_client_can_use_an_array() -> None:
         assert code_of(np.asarray, ours) == "PWC0508"
         assert "bob" in str(pw.status())
     assert code_of(np.asarray, theirs) == "PWC0509" and code_of(program, theirs) == "PWC0509"
-    assert code_of(bob.__enter__) == "PWC0509" and "gone" in repr(bob)
+    assert code_of(bob.__enter__) == "PWC0509" and "closed" in repr(bob)
     assert settled() and "bob" not in str(pw.status())
     assert "pw.Array" in repr(theirs)
     np.testing.assert_array_equal(np.asarray(program(ours)), X + 2)

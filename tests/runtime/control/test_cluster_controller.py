@@ -177,7 +177,7 @@ def test_a_client_of_another_version_is_refused_with_the_difference(running: Run
     connection, said = running.client(VERSIONS | {"jax": "0.1"})
     assert isinstance(said, m.RunRefused)
     found = read_diagnostic(said.cause)
-    assert found.code == "PWC0918" and "jax 0.1 there" in found.text(found.have)
+    assert found.code == "PWC0918" and "jax 0.1 (controller: " in found.text(found.have)
     with pytest.raises(ConnectionEnded):
         connection.receive()
     assert running.can_run()

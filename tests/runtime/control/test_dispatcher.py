@@ -101,7 +101,7 @@ def test_a_waiting_run_reports_the_runs_ahead_of_it() -> None:
         cluster.submit(other, number, [0])
     why = reasons_to_wait(cluster.dispatcher, cluster.sessions)
     assert set(why) == {one.number, other.number}
-    assert all(text.startswith("behind ") and "client of test" in text for text in why.values())
+    assert all(text.startswith("after ") and "client of test" in text for text in why.values())
 
 
 def test_completed_runs_are_counted_by_client_and_by_island() -> None:

@@ -160,7 +160,7 @@ def test_a_run_may_take_the_whole_memory_of_a_device_and_no_byte_more() -> None:
     fits, never = cluster.submit(client, 1, [1], memory=100), cluster.submit(client, 2, [1], memory=103)
     (said,) = [x for x in client.peer.got if isinstance(x, m.RunRefused)]  # pyright: ignore[reportAttributeAccessIssue]
     text = str(PathwaysError(read_diagnostic(said.cause)))
-    assert said.run == never and "island1" in text and "103 bytes on one device, 3 B too many" in text
+    assert said.run == never and "island1" in text and "103 bytes on one device, 3 B more than it has" in text
     cluster.collect_messages()
     assert cluster.pending[1] == [fits]
 
@@ -194,7 +194,7 @@ def test_the_bytes_in_line_of_a_client_are_counted_and_limited(monkeypatch: pyte
     monkeypatch.setattr(dispatcher, "MAX_WAITING_BYTES", both + of_run)
     cluster.submit(client, 2, [0])
     assert client.waiting_bytes == both + of_run, "exactly the limit is allowed"
-    with pytest.raises(PathwaysError, match="bytes in line of client of test"):
+    with pytest.raises(PathwaysError, match="bytes in the queue of client of test"):
         cluster.free_array(client, 0, 2)
     monkeypatch.undo()
     client.waiting_bytes = both + of_run  # the refusal ends the client; here it stays
@@ -205,7 +205,7 @@ def test_the_bytes_in_line_of_a_client_are_counted_and_limited(monkeypatch: pyte
     assert client.waiting_bytes == 0 and cluster.is_empty()
 
 
-@pytest.mark.parametrize(("cause", "text"), [(LOST, "a test"), (None, "another has taken its place")])
+@pytest.mark.parametrize(("cause", "text"), [(LOST, "a test"), (None, "another host has replaced it")])
 def test_a_run_in_line_for_a_replaced_host_is_refused_with_the_cause(cause: HostLost | None, text: str) -> None:
     cluster = FakeCluster(1)
     busy(cluster, 0)

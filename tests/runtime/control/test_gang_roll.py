@@ -14,4 +14,4 @@ def test_hosts_hang_if_all_are_idle_for_half_of_the_limit(idle: tuple[float, ...
 
 
 def test_each_host_is_listed_with_what_it_has_launched() -> None:
-    assert roll_of({"pod/0": ["a", "b"], "pod/1": []}) == "pod/0: a\npod/0: b\npod/1: nothing runs there"
+    assert roll_of({"pod/0": ["a", "b"], "pod/1": []}) == "pod/0: a\npod/0: b\npod/1: no run in flight"

@@ -26,8 +26,8 @@ def test_an_island_is_added_under_a_free_name_with_the_hosts_that_the_cluster_ex
 
 @pytest.mark.parametrize(
     ("count", "name", "said"),
-    [(2, "island1", ""), (2, "island2", "there is no island2"), (1, "island0", "island0 is the last island"),
-     (1, "island1", "there is no island1")],
+    [(2, "island1", ""), (2, "island2", "there is no island island2"), (1, "island0", "island0 is the last island"),
+     (1, "island1", "there is no island island1")],
 )  # fmt: skip
 def test_the_last_island_is_not_removed(count: int, name: str, said: str) -> None:
     refused = refused_removal(Topology(PAIR.islands[:count]), name)

@@ -241,10 +241,10 @@ def test_the_folder_of_a_member_is_found_by_its_role_and_name(role: Any, name: s
 @pytest.mark.parametrize(
     ("role", "name", "said"),
     [
-        ("host", "", "host.island0, host.island1: one of them must be chosen"),
-        ("host", "island2", "neither member.pem nor one folder of a host island2"),
-        ("host", "empty", "neither member.pem nor one folder of a host empty"),
-        ("client", "you", "client.you, as `pwc cluster keys` makes it"),
+        ("host", "", "host.island0, host.island1: choose one of them"),
+        ("host", "island2", "neither member.pem nor a folder of host island2"),
+        ("host", "empty", "neither member.pem nor a folder of host empty"),
+        ("client", "you", "client.you, which `pwc cluster keys` creates"),
     ],
 )
 def test_a_folder_of_no_member_or_several_is_refused(role: Any, name: str, said: str, folders: Path) -> None:
@@ -275,4 +275,4 @@ def test_a_malformed_uri_names_no_cluster(uri: str) -> None:
 def test_what_a_member_has_signs_nothing_for_it_is_not_of_a_cluster(authority: Path, tmp_path: Path) -> None:
     c.issue(authority, tmp_path / "one", "host", "one")
     (authority / c.AUTHORITY_KEY).write_bytes((tmp_path / "one" / c.MEMBER).read_bytes())
-    assert "it is not of a cluster" in str(refusal(lambda: c.issue(authority, tmp_path / "two", "host", "two")))
+    assert "is not of a cluster" in str(refusal(lambda: c.issue(authority, tmp_path / "two", "host", "two")))

@@ -1,4 +1,4 @@
-"""Tests that a message of a client is refused if a field names what is another client's, or breaks its rule."""
+"""Tests that a message of a client is refused if a field uses an array of another client, or breaks its rule."""
 
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -81,7 +81,7 @@ def test_an_id_of_another_client_is_refused(cls: Any, name: str) -> None:
     for client, other in ((0, 1), (3, 2), (MAX_CLIENTS - 1, 0)):
         theirs = first_id(other)
         bad = message_of(cls, client, **{name: theirs if is_one else (first_id(client), theirs)})
-        with pytest.raises(PathwaysError, match="client me of demo names what is another client's") as caught:
+        with pytest.raises(PathwaysError, match="client me of demo uses an array of another client") as caught:
             check_fields(bad, client, "client me of demo")
         assert caught.value.code == "PWC0916" and f"which is of client {other}" in str(caught.value)
 

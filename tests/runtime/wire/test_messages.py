@@ -142,8 +142,8 @@ def test_a_number_beyond_64_bits_is_not_sent_or_refused(number: int) -> None:
 
 def test_differences_of_versions_are_named() -> None:
     assert not difference(dict(VERSIONS))
-    assert difference(VERSIONS | {"jax": "0.9"}) == f"jax 0.9 there, {VERSIONS['jax']} here"
-    assert "python none there" in difference({n: v for n, v in VERSIONS.items() if n != "python"})
+    assert difference(VERSIONS | {"jax": "0.9"}) == f"jax 0.9 (controller: {VERSIONS['jax']})"
+    assert "python none (controller: " in difference({n: v for n, v in VERSIONS.items() if n != "python"})
 
 
 def test_a_relayed_message_may_exceed_the_limit_of_small_messages() -> None:

@@ -225,7 +225,7 @@ def test_a_peer_that_reads_too_little_is_given_up(ends: Ends) -> None:
     assert two.receive() == put(0, 100)
     with contextlib.suppress(ConnectionEnded):  # not if the loop has them written a moment later
         one.post(*(put(number, 5 * MIB) for number in range(5)))
-    assert one.ended.wait(PATIENCE) and "it has not taken" in one.reason
+    assert one.ended.wait(PATIENCE) and "it has not read" in one.reason
 
 
 def test_a_peer_that_reads_nothing_is_given_up_however_small_its_messages(loop: Loop) -> None:
@@ -234,7 +234,7 @@ def test_a_peer_that_reads_nothing_is_given_up_however_small_its_messages(loop: 
     with contextlib.suppress(ConnectionEnded):
         while not one.ended.is_set():
             one.post(put(0, 10_000))
-    assert one.ended.wait(PATIENCE) and "it has not taken" in one.reason
+    assert one.ended.wait(PATIENCE) and "it has not read" in one.reason
     two.close()
 
 
@@ -250,7 +250,7 @@ def test_a_message_that_cannot_be_handled_ends_its_stream_alone(
     one.peer.receive = fail
     two.post(put(0, 1))
     assert one.ended.wait(PATIENCE) and one.reason == "this test"
-    assert "a process is given up, for what it sent: this test" in capfd.readouterr().err
+    assert "a process that sent invalid data: this test" in capfd.readouterr().err
     there.post(put(0, 1))
     assert other.receive() == put(0, 1)
     there.close()

@@ -217,7 +217,7 @@ def test_processes_with_wrong_certificates_are_refused(
     assert caught.value.code == "PWC0913"
     running.host()
     assert running.can_run()
-    assert "PWC0913: there is no connection with the process at 127.0.0.1:" in capfd.readouterr().err
+    assert "PWC0913: there is no connection to the process at 127.0.0.1:" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("case", NOISE)

@@ -9,7 +9,7 @@ def test_equal_versions_have_no_difference() -> None:
 
 def test_all_versions_that_differ_are_listed_by_name() -> None:
     names = [f"package{letter}" for letter in "hagbfced"]
-    wanted = ", ".join(f"{name} 1 there, none here" for name in sorted(names))
+    wanted = ", ".join(f"{name} 1 (controller: none)" for name in sorted(names))
     assert difference(VERSIONS | dict.fromkeys(names, "1")) == wanted
     without = {name: version for name, version in VERSIONS.items() if name != "python"}
-    assert difference(without) == f"python none there, {VERSIONS['python']} here"
+    assert difference(without) == f"python none (controller: {VERSIONS['python']})"

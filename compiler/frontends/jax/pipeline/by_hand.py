@@ -26,13 +26,13 @@ def cut_by_hand(spine: Spine, cuts: Sequence[str] | Sequence[int], stages: int) 
         places = _places_of_counts(spine, counts, stages)
     else:
         if len(cuts) != stages - 1:
-            rule = f"{stages - 1}: one between each two of {stages} stages"
-            raise bad_pipeline("cuts= has another length", f"{len(cuts)} cuts", rule, "name where each stage begins")
+            rule = f"{stages - 1} cuts, at the start of each stage but the first"
+            raise bad_pipeline("cuts= has the wrong length", f"{len(cuts)} cuts", rule, "name where each stage begins")
         places = [_place_of_name(spine, str(c)) for c in cuts]
     if sorted(set(places)) != places or (places and (places[0] < 1 or places[-1] >= len(spine))):
-        have = f"places {places} of {len(spine)} operations"
-        raise bad_pipeline("cuts= are not in order", have, "each behind the one before", "name them as they come")
-    return Cut((0, *places, len(spine)), "as cuts= says")
+        have, rule = f"cuts before operations {places}", f"increasing numbers from 1 to {len(spine) - 1}"
+        raise bad_pipeline("cuts= are not in order", have, rule, "name modules in the order of the loss")
+    return Cut((0, *places, len(spine)), "as cuts= states")
 
 
 def _place_of_name(spine: Spine, name: str) -> int:
@@ -43,7 +43,8 @@ def _place_of_name(spine: Spine, name: str) -> int:
     known = dict.fromkeys(m for o in spine.operations for m in o.scope.split("/") if m)
     have = f"modules {', '.join(list(known)[:40])}" if known else "no named modules"
     rule = "a module's name (jax.named_scope, flax, haiku), or FILE:LINE"
-    raise bad_pipeline(f"cuts= names {name!r}, which no operation is in", have, rule, "one of these")
+    advice = "use one of these modules, or FILE:LINE" if known else "use FILE:LINE, or add jax.named_scope to layers"
+    raise bad_pipeline(f"cuts= names {name!r}, which contains no operation of the loss", have, rule, advice)
 
 
 def _is_at(operation: Operation, file: str | None, line: int) -> bool:
@@ -55,13 +56,13 @@ def _is_at(operation: Operation, file: str | None, line: int) -> bool:
 
 def _places_of_counts(spine: Spine, counts: Sequence[int], stages: int) -> list[int]:
     if len(counts) != stages:
-        rule = f"{stages}: the layers of each stage"
-        raise bad_pipeline("cuts= has another length", f"{len(counts)} counts of layers", rule, "cuts=[6, 6, 6, 6]")
+        rule = f"{stages} counts, one per stage"
+        raise bad_pipeline("cuts= has the wrong length", f"{len(counts)} counts of layers", rule, "cuts=[6, 6, 6, 6]")
     starts = layer_starts(spine)
     if sum(counts) != len(starts) or min(counts) < 1:
         have = f"{' + '.join(map(str, counts))} = {sum(counts)} layers"
-        rule = f"the layers of the model: {len(starts)}"
-        raise bad_pipeline("cuts= counts other layers", have, rule, "counts that add up, or names of modules")
+        rule = f"counts from 1 with the sum {len(starts)}, the number of layers"
+        raise bad_pipeline("cuts= does not match the layers", have, rule, "change the counts, or name modules or lines")
     places: list[int] = []
     at = 0
     for count in counts[:-1]:

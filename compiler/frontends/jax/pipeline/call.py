@@ -42,8 +42,8 @@ def read_call(name: str, argnums: Sequence[int], args: tuple[Any, ...], kwargs: 
     Raises PWC0112 if an argument of the batch is missing.
     """
     if missing := [i for i in argnums if not -len(args) <= i < len(args)]:
-        have, rule = f"{len(args)} positional arguments", f"an argument {missing[0]}, by position"
-        raise bad_pipeline(f"{name} was called without its batch", have, rule, "look at batch_argnums")
+        have, rule = f"{len(args)} positional arguments", f"positional argument {missing[0]}, which is in batch_argnums"
+        raise bad_pipeline(f"{name} was called without its batch", have, rule, "pass it so, or change batch_argnums")
     batched = batch_positions(argnums, len(args))
     found, tree = tree_util.tree_flatten_with_path((args, kwargs))
     leaves = [leaf for _, leaf in found]

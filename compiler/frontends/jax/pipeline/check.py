@@ -32,8 +32,8 @@ def check_microbatches(pipelined: Pipelined, *args: Any, tolerance: float = TOLE
         error = MicrobatchesDiffer(
             loss=pipelined.name,
             microbatches=n,
-            have_=f"{where} differs by {worst:.2g} of the largest number between 1 and {n} microbatches",
-            advice="reduce='sum' for sums; microbatches=1 where examples meet; batch_semantics says where they do",
+            have_=f"{where} over {n} microbatches differs from the whole batch by {worst:.2g} of the largest number",
+            advice="reduce='sum' for sums; microbatches=1 if examples interact; batch_semantics(...) shows the lines",
             where=caller(),
         )
         raise PathwaysError(error)

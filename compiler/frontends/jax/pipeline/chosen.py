@@ -53,8 +53,8 @@ def choice_given(choice: Any) -> SplitChoice:
     if isinstance(found, SplitChoice):
         return found
     if not isinstance(found, str | os.PathLike):
-        rule, advice = "what pw.search found, one of its choices, or the path of a file", "choice=found.best"
-        raise bad_pipeline("choice= is no choice", f"a {type(choice).__name__}", rule, advice)
+        rule, advice = "a result of pw.search, one of its choices, or the path of a file", "choice=found.best"
+        raise bad_pipeline("choice= is not a choice", f"a {type(choice).__name__}", rule, advice)
     return load_choice(cast("str", found))
 
 

@@ -28,7 +28,7 @@ class BadPipeline(Explained):
 class NoCutFits(Explained):
     code: ClassVar[str] = "PWC0113"
     exit: ClassVar[Exit] = Exit.CAPACITY
-    title: ClassVar[str] = "no cut of {loss} into {stages} stages fits the memory of its slices"
+    title: ClassVar[str] = "no cut of {loss} into {stages} stages fits into the memory of its slices"
     loss: str
     stages: int
 
@@ -36,7 +36,7 @@ class NoCutFits(Explained):
 @dataclass(frozen=True)
 class MicrobatchesDiffer(Diagnostic):
     code: ClassVar[str] = "PWC0114"
-    title: ClassVar[str] = "{loss} over {microbatches} microbatches is not {loss} of the whole batch"
+    title: ClassVar[str] = "{loss} over {microbatches} microbatches differs from {loss} of the whole batch"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "a loss that is a mean (or a sum) over the examples of the batch"
     hint: ClassVar[str] = "{advice}"
@@ -49,10 +49,12 @@ class MicrobatchesDiffer(Diagnostic):
 @dataclass(frozen=True)
 class MixesExamples(Diagnostic):
     code: ClassVar[str] = "PWC0119"
-    title: ClassVar[str] = "{loss} mixes examples: over {microbatches} microbatches it is not {loss} of the whole batch"
+    title: ClassVar[str] = (
+        "{loss} mixes examples: over {microbatches} microbatches it differs from {loss} of the whole batch"
+    )
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "a mean, a sum, or another function of sums over the examples"
-    hint: ClassVar[str] = "microbatches=1; or mixes='allow', where each microbatch has statistics of its own"
+    hint: ClassVar[str] = "microbatches=1; or mixes='allow', where each microbatch has its own statistics"
     loss: str
     microbatches: int
     have_: str
@@ -61,7 +63,7 @@ class MixesExamples(Diagnostic):
 @dataclass(frozen=True)
 class AuxDiffers(Diagnostic):
     code: ClassVar[str] = "PWC0128"
-    title: ClassVar[str] = "aux={aux!r} of {loss} over {microbatches} microbatches is not that of the whole batch"
+    title: ClassVar[str] = "aux={aux!r} of {loss} over {microbatches} microbatches differs from aux of the whole batch"
     have: ClassVar[str] = "{leaves}"
     need: ClassVar[str] = "{rule}"
     hint: ClassVar[str] = "aux='stack', which keeps the value of each microbatch; or mixes='allow'"
@@ -79,7 +81,7 @@ class WrongReduce(Diagnostic):
     title: ClassVar[str] = "reduce={reduce!r} makes {loss} {wrong}"
     have: ClassVar[str] = "{have_}"
     need: ClassVar[str] = "the loss of the whole batch"
-    hint: ClassVar[str] = "reduce={right!r}; or mixes='allow', which leaves the loss as it is"
+    hint: ClassVar[str] = "reduce={right!r}; mixes='allow' only turns this check off"
     loss: str
     reduce: str
     wrong: str
@@ -91,8 +93,8 @@ class WrongReduce(Diagnostic):
 class NoChoice(Diagnostic):
     code: ClassVar[str] = "PWC0116"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "pw.pipeline({loss}) does not know how to split its loss"
+    title: ClassVar[str] = "pw.pipeline({loss}) has no information how to split its loss"
     have: ClassVar[str] = "neither slices nor a choice"
-    need: ClassVar[str] = "slices, or a choice of pw.search: as an argument, or of pwc compile --choice"
+    need: ClassVar[str] = "slices, or a choice: the argument choice=, or the option --choice of pwc compile"
     hint: ClassVar[str] = "pw.pipeline({loss}, choice='choice.toml'), or pwc compile --choice choice.toml"
     loss: str

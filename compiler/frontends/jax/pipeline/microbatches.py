@@ -44,12 +44,12 @@ class Microbatches:
         if not shape:
             return _like(leaf, (self.count,), lambda: jax_api.numpy.broadcast_to(leaf, (self.count,)))
         if shape[0] % self.count:
-            have = f"{name or 'it'} has {shape[0]} rows: {shape[0]} mod {self.count} = {shape[0] % self.count}"
-            advice = "another number of microbatches, or a batch that is padded (with reduce='weighted')"
+            have = f"{name or 'the batch'} has {shape[0]} rows: {shape[0]} mod {self.count} = {shape[0] % self.count}"
+            advice = "another number of microbatches, or a padded batch and reduce='weighted'"
             if str(leaf.dtype) == "uint32" and shape in ((2,), (4,)):
-                advice = "a typed key, jax.random.key(seed): one of jax.random.PRNGKey is an array with rows"
+                advice = "a typed key, jax.random.key(seed): a key of jax.random.PRNGKey is an array with rows"
             raise bad_pipeline(
-                f"a batch does not divide into {self.count} microbatches", have, "as many rows in each", advice
+                f"a batch does not divide into {self.count} microbatches", have, "equal numbers of rows in each", advice
             )
         parts = (self.count, shape[0] // self.count, *shape[1:])
         return _like(leaf, parts, lambda: jax_api.numpy.reshape(leaf, parts))
@@ -96,18 +96,19 @@ class Microbatches:
         rest: Any = None
         if self.has_aux:
             if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) != 2:
-                raise bad_pipeline("has_aux=True, and no pair", _described(made), "(loss, aux)", "leave has_aux out")
+                problem = "the loss does not return a pair, and has_aux=True"
+                raise bad_pipeline(problem, _described(made), "(loss, aux)", "leave has_aux out")
             value, rest = cast("tuple[Any, Any]", made)
         if self.reduce == "weighted":
             numbers = tuple(map(_as_array, cast("Any", value))) if isinstance(value, tuple | list) else ()
             if len(numbers) != 2 or any(n.shape for n in numbers):
-                rule = "(sum, weight): the sum of the losses of a microbatch, and how much it counts"
+                rule = "(sum, weight): the sum of the losses of a microbatch, and its weight"
                 advice = "return the masked sum and the sum of the mask, in place of their quotient"
-                raise bad_pipeline("reduce='weighted' takes two numbers", _described(value), rule, advice)
+                raise bad_pipeline("reduce='weighted' needs two numbers", _described(value), rule, advice)
             value = numbers
         elif self.count > 1 and getattr(value, "shape", None) != ():
-            advice = "return the mean over the batch; what else there is as aux, with has_aux=True"
-            raise bad_pipeline("a loss is not one number", _described(value), "a scalar", advice)
+            advice = "return the mean over the batch; return other values as aux, with has_aux=True"
+            raise bad_pipeline("the loss is not one number", _described(value), "a scalar", advice)
         return value, rest
 
     def _aux(self, leaf: Any) -> Any:
@@ -122,7 +123,7 @@ class Microbatches:
                 if leaf.ndim < 2:
                     have = f"a value of shape {tuple(leaf.shape[1:])} for each microbatch"
                     advice = "aux='stack' or aux='mean'"
-                    raise bad_pipeline("aux='concat' takes arrays with rows", have, "one dimension or more", advice)
+                    raise bad_pipeline("aux='concat' needs arrays with rows", have, "one dimension or more", advice)
                 return jax_api.numpy.reshape(leaf, (-1, *leaf.shape[2:]))
             case _:
                 return leaf

@@ -62,9 +62,9 @@ class _Opener:
         name, flops = eqn.primitive.name, flops_of_eqn(eqn)
         if name in JITS and _is_placed(eqn):
             have = f"a call of {eqn.params.get('name', name)} with shardings of its own"
-            rule = "a loss that says nothing of devices: its stages are placed by their slices"
+            rule = "a loss without shardings: pw.pipeline places its stages on the slices"
             raise bad_pipeline(
-                "the loss is placed already", have, rule, "leave in_shardings out of the jits inside of it"
+                "the loss is placed already", have, rule, "remove in_shardings and out_shardings from the jits in it"
             )
         if flops > self.grain:
             if name in JITS:
@@ -138,4 +138,4 @@ def _union(operands: Sequence[Operand]) -> int:
 
 
 def _never(_: Sequence[Any]) -> Sequence[Any]:
-    raise AssertionError("turns are joined before they run")
+    raise AssertionError("iterations are joined before they run")

@@ -149,8 +149,8 @@ class Pipelined:
     def _check_inside(self) -> None:
         """Raises PWC0112 outside of a program: no device of a slice can compute there."""
         if not around.get():
-            have, rule = "a call outside of a program, or in a jax.jit", "a program, which runs its stages on devices"
-            raise bad_pipeline(f"{self.name} is in stages", have, rule, "@pw.program in place of @jax.jit on the step")
+            have, rule = "a call outside of a program, or in a jax.jit", "a program, which runs the stages on devices"
+            raise bad_pipeline(f"{self.name} has stages", have, rule, "@pw.program in place of @jax.jit on the step")
 
     def stages(self, *args: Any, **kwargs: Any) -> StageTable:
         """Returns the stages of the loss for these arguments, arrays or `jax.ShapeDtypeStruct`s, as a table."""
@@ -362,15 +362,15 @@ def pipeline(
     argnums = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
     if not isinstance(cast("object", microbatches), int) or microbatches < 1:
         raise bad_pipeline(
-            "pw.pipeline got no number of microbatches", repr(microbatches), "a whole number from 1", "microbatches=8"
+            "microbatches= of pw.pipeline is not valid", repr(microbatches), "a whole number from 1", "microbatches=8"
         )
     for name, given, known in (("reduce", reduce, REDUCE), ("aux", aux, AUX), ("mixes", mixes, MIXES)):
         if given not in known:
-            raise bad_pipeline(f"{name}={given!r} is none of the ways", repr(given), ", ".join(known), "one of these")
+            raise bad_pipeline(f"{name}={given!r} is not valid", repr(given), ", ".join(known), f"{name}={known[0]!r}")
     many = Microbatches(microbatches, reduce, has_aux, aux)
     options = PipelineOptions(argnums, many, param_specs, cuts, accumulate, mixes)
     if choice is not None and microbatches != 1:
-        have, rule = f"microbatches={microbatches} and a choice", "one of them: a choice says how many microbatches"
+        have, rule = f"microbatches={microbatches} and a choice", "one of them: a choice states its microbatches"
         raise bad_pipeline("pw.pipeline got microbatches and a choice", have, rule, "leave microbatches out")
     if slices is not None and choice is not None:
         raise bad_pipeline("pw.pipeline got slices and a choice", "both", "one of them", "leave slices out")

@@ -96,15 +96,15 @@ def _check_divisible(subject: Subject, graph: LossGraph, spine: Spine, stages: i
     share = graph.flops / stages
     large = max(graph.indivisible, key=lambda o: o.flops, default=None)
     if stages > 1 and large is not None and large.flops > 1.5 * share:
-        have = f"one {large.name} with {large.flops / graph.flops:.0%} of the operations, which cannot be opened"
+        have = f"one {large.name} with {large.flops / graph.flops:.0%} of the operations, which cannot be divided"
         rule = f"no operation with much more than {1 / stages:.0%} of the work, for {stages} stages"
-        advice = "fewer slices, or put what it wraps into each layer by itself"
+        advice = "fewer slices, or apply it to each layer separately"
         raise PathwaysError(_cannot(subject, stages, have, rule, advice, large.where or subject.where))
 
     if len(spine) < stages:
         have = f"{len(spine)} operations that depend on both parameters and data"
-        rule = f"at least one a stage: {stages}"
-        advice = "fewer slices; batch_argnums says which arguments are data"
+        rule = f"at least {stages}, one per stage"
+        advice = "fewer slices; batch_argnums must name the arguments that are data"
         raise PathwaysError(_cannot(subject, stages, have, rule, advice, subject.where))
 
 
@@ -121,14 +121,14 @@ def _no_cut_fits(subject: Subject, spine: Spine, demands: Demands) -> PathwaysEr
     limit = demands.memory[full] or 0.0
     parameters = float(spine.parameters[places[full + 1]] - spine.parameters[places[full]])
     states = f"{readable(round(parameters * demands.states))} are parameters and their gradients"
-    kept = f"the rest activations of {demands.in_flight[full]} microbatches"
+    kept = f"the rest is activations of {demands.in_flight[full]} microbatches"
     lines = f"{_line(first)} to {_line(last)}"
     error = NoCutFits(
         loss=subject.name,
         stages=demands.stages,
-        have_=f"at best stage {full} ({lines}) needs {readable(round(needs[full]))} a device: {states}, {kept}",
+        have_=f"in the best cut stage {full} ({lines}) needs {readable(round(needs[full]))} a device: {states}, {kept}",
         rule=f"at most {readable(round(limit))} a device for each stage",
-        advice="more slices, smaller microbatches, jax.checkpoint around layers, schedule 1f1b, or param_specs",
+        advice="more slices, param_specs, jax.checkpoint around layers, or schedule 1f1b with more microbatches",
         where=first.where or subject.where,
     )
     return PathwaysError(error)

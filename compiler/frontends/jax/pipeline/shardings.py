@@ -29,9 +29,9 @@ def stage_meshes(slices: Any) -> list[Mesh]:
     meshes = [s.mesh(BATCH_AXIS) if isinstance(s, VirtualSlice) else s for s in cast("Sequence[Any]", slices)]
     if not meshes or not all(isinstance(m, Mesh) for m in meshes):
         have = ", ".join(type(m).__name__ for m in meshes) or "nothing"
-        rule = "a sequence of slices, or of meshes over slices: one a stage"
+        rule = "a sequence of slices, or of meshes over slices: one per stage"
         advice = "pw.pipeline(loss, [devices.add_slice(devices=1) for _ in range(4)])"
-        raise bad_pipeline("pw.pipeline got no slices", have, rule, advice)
+        raise bad_pipeline("pw.pipeline got no valid slices", have, rule, advice)
     return meshes
 
 
@@ -85,8 +85,8 @@ def _finder(specs: Any, names: Sequence[str], avals: Sequence[Any], trees: Seque
         patterns = [(re.compile(k), v) for k, v in cast("Mapping[str, P]", specs).items()]
         return lambda i: next((spec for pattern, spec in patterns if pattern.search(names[i])), P())
     have = f"a tree of {_tree_util.tree_structure(specs).num_leaves} leaves"
-    rule = "a function of a leaf's path and type, a dict of patterns of paths, or a tree like the parameters"
-    raise bad_pipeline("param_specs fits no argument", have, rule, "param_specs=lambda path, leaf: P()")
+    rule = "a function of a leaf's path and type, a dict of path patterns, or a tree like an argument of the loss"
+    raise bad_pipeline("param_specs matches no argument", have, rule, "param_specs=lambda path, leaf: P()")
 
 
 def _are_patterns(specs: Mapping[Any, Any]) -> bool:

@@ -143,8 +143,8 @@ def _runner_up(costs: Costs, planned: Planned) -> str:
     at = ", ".join(_at(costs.spine, p) for p in other[1:-1])
     mine = readable(round(costs.moved(taken)))
     return (
-        f"next best: cuts at {at}: slowest stage {slower:.2f} of this one's, "
-        f"{moved} over the cuts in place of {mine}, {distinct} distinct stages"
+        f"next best: cuts at {at}: slowest stage takes {slower:.2f} times as long, "
+        f"{moved} over the cuts instead of {mine}, {distinct} distinct stages"
     )
 
 
@@ -157,7 +157,7 @@ def _at(spine: Spine, place: int) -> str:
 def _notes(rows: Sequence[StageRow]) -> tuple[str, ...]:
     mean = sum(r.share for r in rows) / len(rows)
     return tuple(
-        f"note: stage {r.number} has {r.share:.1%} of the work: links or memory decided, or there are few places"
+        f"note: stage {r.number} has {r.share:.1%} of the work: links or memory decided, or few positions to cut at"
         for r in rows
         if r.share < _MIN_WORK_RATIO * mean
     )

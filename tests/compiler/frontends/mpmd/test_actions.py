@@ -85,7 +85,7 @@ def test_an_action_that_is_written_beside_a_call_counts() -> None:
         ([], None),
         ([("0F0", "a"), ("1F0", "b"), ("1B0", "b"), ("0F1", "a")], None),
         ([("0F0", "a"), ("1F0", "a")], None),
-        ([("0F0", "a"), ("zero", "a")], "zero is no action"),
+        ([("0F0", "a"), ("zero", "a")], "zero is not an action"),
         ([("0F0", "a"), ("0B0", "b")], "stage 0 is on a and b"),
         ([("0F0", "a"), ("2F0", "b")], "there is no stage 1"),
         ([("1F0", "a")], "there is no stage 0"),

@@ -131,7 +131,7 @@ def test_a_traced_program_is_scheduled_by_this_compiler() -> None:
 
 def test_an_incompatible_version_of_shardy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys.modules[__name__], "_apply_partitioning")
-    with pytest.raises(pw.PathwaysError, match=r"PWC0123(.|\n)*MpmdTraced without _apply_partitioning"):
+    with pytest.raises(pw.PathwaysError, match=r"PWC0123(.|\n)*MpmdTraced, whose module has no _apply_partitioning"):
         pw.from_mpmd(MpmdTraced("", FunctionInfo((), (), [], ())))
 
 

@@ -71,7 +71,7 @@ def test_the_sharding_of_an_argument_is_kept() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*pinned_host:UserWarning")
 def test_values_in_host_memory_raise_a_warning() -> None:
-    with pytest.warns(UserWarning, match="pinned_host are kept in the memory of their devices"):
+    with pytest.warns(UserWarning, match="pinned_host stay in device memory"):
         pw.from_mpmd(recorded()["t_pinned_host"].modules["partition"])
 
 
@@ -129,4 +129,4 @@ def test_pwc_commands_accept_mpmd_files(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     np.testing.assert_allclose(np.load(tmp_path / "o.npz")["result"], program.results[0], rtol=1e-5)
     source.write_text(recorded()["t_pinned_host"].modules["import"])
-    assert "note: values in memory pinned_host" in pwc.invoke(main, ["compile", str(source)]).output
+    assert "note: values of memory kind pinned_host" in pwc.invoke(main, ["compile", str(source)]).output

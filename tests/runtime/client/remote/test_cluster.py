@@ -25,7 +25,7 @@ HANGS = "import threading; threading.Event().wait()"
 FAILS = "import sys; print('no room'); sys.exit(3)"
 
 
-@pytest.mark.parametrize(("program", "said"), [(FAILS, "ended with 3: no room"), (HANGS, "did not start in 0.5 s")])
+@pytest.mark.parametrize(("program", "said"), [(FAILS, "with code 3: no room"), (HANGS, "did not start in 0.5 s")])
 def test_the_error_of_a_host_that_cannot_start_names_the_reason(
     program: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,7 +39,7 @@ def test_the_error_of_a_host_that_cannot_start_names_the_reason(
     monkeypatch.setattr(subprocess, "Popen", start)
     if program == HANGS:
         monkeypatch.setattr(members, "HOST_START_TIMEOUT_S", 0.5)
-    with pytest.raises(PathwaysError, match="is gone") as caught:
+    with pytest.raises(PathwaysError, match="is lost") as caught:
         Cluster(parse_topology("islands=2,devices=1"), "cpu", process_policy())
     assert caught.value.code == "PWC0910" and said in str(caught.value)
     assert len(seen) >= 2 and all(p.poll() is not None for p in seen)

@@ -74,9 +74,9 @@ def test_hosts_that_do_not_record_are_named(capsys: pytest.CaptureFixture[str]) 
     assert islands.asked == [m.Record(1, 3, MAX_LAUNCHES // 3)] * 3
     begun = capsys.readouterr().err
     assert [line.split(": ")[1] for line in begun.splitlines()] == [
-        f"the trace lacks what {name} did" for name in ("gone", "odd", "ended")
+        f"the trace has no events of {name}" for name in ("gone", "odd", "ended")
     ]
-    assert "the host of gone is gone: a test says so" in begun
+    assert "the host of gone is lost: a test says so" in begun
     assert recorder.stop() == Recording([], [], [], [])
     assert islands.asked[3:] == [m.Record(1, 3, 0)] * 2  # the hosts that have begun to record
-    assert capsys.readouterr().err == "note: the trace lacks what wrong did: other kinds of rows\n"
+    assert capsys.readouterr().err == "note: the trace has no events of wrong: its kinds of rows are unknown\n"

@@ -300,7 +300,7 @@ def test_a_plan_with_callbacks_of_another_process_is_refused() -> None:
     call = placed(sine, mesh)
     plan = pw.program(lambda x: call(x)).lower(X).compile().plan
     elsewhere = [replace(c, callbacks=(1 << 40,)) if c.callbacks else c for c in plan.computations]
-    with pytest.raises(pw.PathwaysError, match="a Python process that is not this one") as caught:
+    with pytest.raises(pw.PathwaysError, match="needs a host callback that this process does not have") as caught:
         pw.Compiled(replace(plan, computations=tuple(elsewhere)))
     assert caught.value.code == "PWC0510"
 

@@ -133,7 +133,7 @@ def test_pwc_saves_inspects_and_runs_executables_with_a_fetch_limit(root: Path, 
 def test_doctor_reports_six_passed_checks() -> None:
     code, stdout, stderr = pwc_here("doctor")
     assert code == 0, stdout + stderr
-    assert stdout.count("ok ") == 6 and "two slices of 2" in stdout and "platform   cpu: tried on" in stdout
+    assert stdout.count("ok ") == 6 and "two slices of 2" in stdout and "platform   cpu: tested on" in stdout
 
 
 def test_idle_executables_above_the_limit_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_modules_are_compiled_and_deserialized_in_parallel(monkeypatch: pytest.M
     made.load_all({(m, (d,)): owner for m in modules for d in (first, second)})
     assert made.compiled == 2 and made.kept == 4 and not meet.n_waiting
     assert made.load(modules[0], [second]) is made.load(modules[0], [second])
-    with pytest.raises(PathwaysError, match=r"PWC0614.*XLA does not compile f"):
+    with pytest.raises(PathwaysError, match=r"PWC0614.*XLA cannot compile f"):
         bad = modules[1].replace("return", "give"), modules[0].replace("main", "f")
         made.load_all({(m, (first,)): owner for m in bad})
     assert made.compiled == 2 and made.kept == 4

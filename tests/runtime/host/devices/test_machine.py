@@ -133,7 +133,7 @@ def test_a_process_makes_at_most_so_many_devices(world: World) -> None:
     world.bind("a", most)
     assert sum(world.made) == will.most
     said = refused(world, 1)
-    assert f"{will.most} CPU devices made in this process, of at most {will.most}" in said
+    assert f"{will.most} CPU devices created in this process, at most {will.most}" in said
 
 
 def test_devices_need_room_for_their_threads(world: World) -> None:

@@ -54,15 +54,16 @@ def test_reports_count_other_runs(others: int, said: str) -> None:
 
 def test_a_hang_without_a_launch_that_is_known_says_so() -> None:
     found = hang(flight(), 0, 1, [])
-    assert found.calls == "none of its computations: a launch did not come back" and found.where is None
+    assert found.calls == "no unfinished launch: a call that launches a computation has not returned"
+    assert found.where is None
 
 
 def test_launches_behind_a_hang_are_counted_and_limited() -> None:
     first, twice = Stuck(launch("f"), (0,)), Stuck(launch("g", 1), (0,))
     others = [Stuck(launch(f"h{n}", 1), (0,)) for n in range(MAX_CALLED + 1)]
     lines = hang(flight(), 0, 1, [first, twice, twice, *others]).calls.splitlines()
-    assert lines[1] == "behind it waits g on the device of pod, 2 times"
-    assert lines[2:-1] == [f"behind it waits h{n} on the device of pod" for n in range(MAX_CALLED - 1)]
+    assert lines[1] == "queued after it: g on the device of pod, 2 times"
+    assert lines[2:-1] == [f"queued after it: h{n} on the device of pod" for n in range(MAX_CALLED - 1)]
     assert lines[-1] == "and 2 more"
     most = hang(flight(), 0, 1, [first, *others[:MAX_CALLED]]).calls.splitlines()
     assert len(most) == 1 + MAX_CALLED and "more" not in most[-1]
@@ -72,7 +73,7 @@ def test_a_suspected_hang_names_the_last_launches() -> None:
     many = [launch(f"f{n}", 2, Where("model.py", n, "")) for n in range(MAX_CALLED + 2)]
     found = perhaps(flight(*many), 0, 61.7)
     assert found.calls.splitlines() == [
-        f"f{n} was launched on all 2 devices of pod, and may not be done" for n in range(2, MAX_CALLED + 2)
+        f"f{n} was launched on all 2 devices of pod, and may still run" for n in range(2, MAX_CALLED + 2)
     ]
     assert found.seconds == "62" and found.where == Where("model.py", MAX_CALLED + 1, "") and found.run == 5
     nothing = perhaps(flight(), 0, 1)

@@ -94,7 +94,7 @@ def test_a_hang_loses_only_its_own_devices(tmp_path: Path) -> None:
     assert said == sorted([*finals, *codes, "[13. 17.] [12.]", "bob True (0, 1, 2, 3)", "hung True"]), done.stdout
     for part in ("error[PWC0901]", "no progress for 3 s", "injected hang", "has not returned", "model.py:13"):
         assert part in done.stderr, done.stderr
-    assert "is placed anew" in done.stderr
+    assert "is placed again" in done.stderr
 
 
 class Stuck:
@@ -248,6 +248,6 @@ def test_a_busy_device_is_not_a_hang(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["soon", "-1"])
 def test_an_invalid_hang_timeout_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATHWAYS_HANG_TIMEOUT", value)
-    with pytest.raises(pw.PathwaysError, match="PATHWAYS_HANG_TIMEOUT cannot be read") as caught:
+    with pytest.raises(pw.PathwaysError, match="PATHWAYS_HANG_TIMEOUT has an invalid value") as caught:
         Watchdog(Flights(), True, lambda _hang, _lost: None)
     assert caught.value.code == "PWC0707" and value in str(caught.value)

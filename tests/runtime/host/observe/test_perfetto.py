@@ -183,8 +183,8 @@ def test_stages_of_a_run_are_drawn_once_both_of_their_times_are_known() -> None:
     events = written(Recording(runs=runs))
     begun = [(e["name"], e["tid"], e["ts"]) for e in events if e["ph"] == "b"]
     assert begun == [
-        ("train 3: waits for its turn", 1, 0), ("train 3: enqueues", 1, 10), ("train 3: on devices", 1, 30),
-        ("train 4: waits for its turn", 2, 5),
+        ("train 3: waits in the queue", 1, 0), ("train 3: enqueues", 1, 10), ("train 3: on devices", 1, 30),
+        ("train 4: waits in the queue", 2, 5),
     ]  # fmt: skip
     ended = {e["id"]: e for e in events if e["ph"] == "e"}
     assert sorted(e["ts"] for e in ended.values()) == [9, 10, 30, 60] and len(ended) == 4

@@ -72,13 +72,13 @@ def raised(calls: ClientCalls) -> str:
 
 
 def test_errors_of_the_client_are_raised_by_the_call(calls: ClientCalls) -> None:
-    assert "is gone" in raised(calls)
+    assert "is lost" in raised(calls)
     answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "KeyError: 7", b"")))
     assert raised(calls) == "KeyError: 7"
     answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "", WHOLE[:-1])))
-    assert raised(calls) == "it has returned 7 bytes, of 8"
+    assert raised(calls) == "the callback returned 7 bytes instead of 8"
     answers(calls, lambda call: calls.end(3))
-    assert "is gone" in raised(calls)
+    assert "is lost" in raised(calls)
 
 
 def test_a_call_without_heartbeats_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_call_without_heartbeats_times_out(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "0.05")
     calls = ClientCalls()
     answers(calls, lambda call: None)
-    assert "nothing was heard of the process of the function for 0.05 seconds" in raised(calls)
+    assert "no message from the client for 0.05 seconds" in raised(calls)
     assert calls.looks  # shows the watchdog that the call makes progress
 
 
@@ -103,7 +103,7 @@ def test_an_idle_call_times_out_and_a_computing_call_does_not(monkeypatch: pytes
         calls.hear(3, m.Returned(call.call, "", WHOLE))
 
     answers(calls, lambda call: say(call, False))
-    assert "the function has not returned, and computes nothing for 0.3 seconds" in raised(calls)
+    assert "the callback has not returned, and has computed nothing for 0.3 seconds" in raised(calls)
     answers(calls, lambda call: say(call, True))
     assert function(calls)(X)[0].tolist() == [5, 6]
 
@@ -127,7 +127,7 @@ def test_a_client_that_comes_anew_is_called_by_its_new_way_alone(calls: ClientCa
     assert function(calls)(X)[1] == 0.5 and len(asked) == 1
     calls.begin(4, old)
     calls.end(3)
-    assert "is gone" in raised(calls)
+    assert "is lost" in raised(calls)
     with pytest.raises(AssertionError):
         function(calls, 4)(X)
 

@@ -166,7 +166,7 @@ def test_a_number_that_cannot_be_read_fails_the_branch() -> None:
     values: list[Any] = [bad, None]
     run_branch(choice(cond(1, (0,), (1,), "choose"), [passing(0)]), values)
     said = str(values[1].error())
-    assert "what decides choose failed on pod" in said and "XLA says no" in said
+    assert "the condition of choose failed on pod" in said and "XLA says no" in said
 
 
 def loop(outputs: Sequence[int], inputs: Sequence[int]) -> Branch:

@@ -83,7 +83,7 @@ def _joined_rows(
     rows, other = (a, b) if a.form is Form.ROWS else (b, a)
     more = set[MixingCause]()
     if other.form is Form.ROWS and other.layout != rows.layout:
-        made = step.lost(Why.PAIRS, "examples meet in a loop")
+        made = step.lost(Why.PAIRS, "examples are combined in a loop")
         return replace(made, causes=made.causes | causes)
     if other.is_statistic:
         more.add(step.back(other))
@@ -129,7 +129,7 @@ class _Scan:
                     self.axis, self.digit = self.step.walk.new_axis(), found
                 covers = found.inner == (1, 1) and found.n == (shapes[0][0], shapes[1][0])
                 if not covers or found != self.digit:
-                    return self.step.lost(Why.PAIRS, "a loop over two orders of the batch")
+                    return self.step.lost(Why.PAIRS, "a loop over the batch in two different orders")
             return replace(relation, layout=self._inside(relation), known=None, own=frozenset())
         if relation.form is not Form.CONST:
             return relation
@@ -217,7 +217,7 @@ class _Scan:
 def _scan(step: EquationPair) -> Made:
     scan = _Scan(step)
     made = scan.settled()
-    return step.unknown("the state of a loop does not settle") if made is None else scan.results(made)
+    return step.unknown("the analysis of a loop does not converge") if made is None else scan.results(made)
 
 
 def _while(step: EquationPair) -> Made:
@@ -233,18 +233,18 @@ def _while(step: EquationPair) -> Made:
             break
         carry = joint
     else:
-        return step.unknown("the state of a loop does not settle")
+        return step.unknown("the analysis of a loop does not converge")
     (test,) = step.walk.body(step.both[0]["cond_jaxpr"], step.both[1]["cond_jaxpr"], [*of_condition, *carry])
     causes = set(test.causes)
     if test.form is Form.TAIL and test.tail is Tail.ANY:
-        text = "a loop runs until all examples are done: it is not known whether those that are done stay as they are"
+        text = "a loop runs until all examples are done: it is not known whether finished examples still change"
         causes.add(step.cause(Why.UNKNOWN, text, test.origin))
     elif test.is_statistic:
         causes.add(step.cause(Why.CONTROL, "how often a loop runs depends on the whole batch", test.origin))
     elif test.form is not Form.CONST:
         causes.add(step.cause(Why.UNKNOWN, "how often a loop runs depends on the batch"))
     elif not is_same_everywhere([test.factor, 1.0]):
-        causes.add(step.cause(Why.SIZE, "how often a loop runs depends on how many examples there are"))
+        causes.add(step.cause(Why.SIZE, "how often a loop runs depends on the number of examples"))
     return [replace(r, causes=r.causes | causes) for r in carry]
 
 
@@ -267,7 +267,7 @@ def _cond(step: EquationPair) -> Made:
         made = [either_of(step, by_example, r, s) if r.form in fits else step.unknown() for r, s in shapes]
         return [replace(r, causes=r.causes | causes) for r in made]
     if test.form is Form.TAIL and test.tail is Tail.ANY:
-        causes.add(step.cause(Why.UNKNOWN, "a branch for when any, or all, examples say so", test.origin))
+        causes.add(step.cause(Why.UNKNOWN, "a branch runs if any, or all, examples meet a condition", test.origin))
     elif test.is_statistic:
         causes.add(step.cause(Why.CONTROL, "which branch runs depends on the whole batch", test.origin))
     elif test.form is Form.LOST:
@@ -275,7 +275,7 @@ def _cond(step: EquationPair) -> Made:
     elif test.known is None and not test.is_even:
         causes.add(step.misplaced())
     elif test.known is not None or not is_same_everywhere([test.factor, 1.0]):
-        causes.add(step.cause(Why.SIZE, "which branch runs depends on how many examples there are"))
+        causes.add(step.cause(Why.SIZE, "which branch runs depends on the number of examples"))
     return [replace(r, causes=r.causes | causes) for r in out]
 
 

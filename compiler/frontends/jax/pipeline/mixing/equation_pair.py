@@ -46,7 +46,7 @@ class Walking(Protocol):
         ...
 
 
-BY_PLACE = "rows are picked by their place in the batch"
+BY_PLACE = "rows are selected by their position in the batch"
 Made: TypeAlias = Relation | list[Relation]
 
 
@@ -109,12 +109,12 @@ class EquationPair:
         return self.lost(Why.UNKNOWN, text or f"there is no rule for {self.name}")
 
     def meets(self) -> Relation:
-        return self.lost(Why.PAIRS, "examples meet those of another order or axis")
+        return self.lost(Why.PAIRS, "examples are combined with examples in another order or on another axis")
 
     def with_layout(self, rows: Relation, layout: Layout | None, **more: Any) -> Relation:
         """Returns the same rows in another layout, or a lost relation if there is none."""
         if layout is None:
-            return self.lost(Why.UNKNOWN, f"{self.name} takes the batch apart")
+            return self.lost(Why.UNKNOWN, f"{self.name} splits the batch in an unknown way")
         return replace(rows, layout=layout, known=None, own=frozenset(), **more)
 
     def touched(self, relation: Relation, dims: set[int], why: Why, text: str) -> Relation:
@@ -128,7 +128,7 @@ class EquationPair:
         """Returns the cause for a constant that differs, or may differ, from row to row."""
         if all(r.known is not None or r.is_even for r in self.ins if r.form is Form.CONST):
             return self.cause(Why.POSITION)
-        return self.cause(Why.UNKNOWN, "it is not known whether a number depends on the place of an example")
+        return self.cause(Why.UNKNOWN, "it is not known whether a number depends on the position of an example")
 
     def unscaled(self, relation: Relation) -> Relation:
         """Returns rows with scale one. Rows with another scale get a cause."""

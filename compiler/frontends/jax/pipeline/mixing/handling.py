@@ -49,7 +49,7 @@ class Handling:
     """The relations of the auxiliary values."""
 
 
-_OF_ONE = "the loss of one example is another program than that of several; use fewer microbatches"
+_OF_ONE = "one example traces to another program than several examples; use fewer microbatches"
 
 
 def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: frozenset[int], count: int) -> Handling:
@@ -97,7 +97,7 @@ def _exactly(traces: Traces, verdict: BatchVerdict, loss: Relation) -> Handling:
     except ProgramsDiffer as error:
         return Handling(_differs(error))
     except NotASum as error:
-        text = "a function of all examples that is no sum over them"
+        text = "a function of all examples that is not a sum over them"
         return Handling(BatchVerdict(Semantics.UNKNOWN, [MixingCause(Why.UNKNOWN, Site(error.eqn, ()), text)]))
     if found is not None or verdict.semantics is not Semantics.EXACT:
         return found or Handling(verdict)
@@ -124,7 +124,7 @@ def _hoisted(traces: Traces, verdict: BatchVerdict, *, takes: bool) -> Handling 
 
 
 def _differs(error: ProgramsDiffer) -> BatchVerdict:
-    text = "the loss is another program for another number of examples"
+    text = "the loss traces to another program for another number of examples"
     if error.site is None:
         return BatchVerdict(Semantics.UNKNOWN, note=text)
     return BatchVerdict(Semantics.UNKNOWN, [MixingCause(Why.UNKNOWN, error.site, text)])

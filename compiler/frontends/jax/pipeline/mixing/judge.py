@@ -30,10 +30,10 @@ class Semantics(Enum):
 class Exactly(Enum):
     """Exact ways to compute a loss that is neither a mean nor a sum over its examples."""
 
-    NOISE = "random numbers are drawn once for the whole batch, and cut"
+    NOISE = "random numbers are drawn once for the whole batch, and split"
     QUOTIENT = "both sums of a quotient are added up over the microbatches, and divided once"
     TOTALS = "sums are added up over the microbatches first"
-    HOISTED = "what holds no parameter is made once for the whole batch"
+    HOISTED = "values that depend on no parameter are computed once for the whole batch"
     SCALED = "the sum over the microbatches is scaled"
 
 

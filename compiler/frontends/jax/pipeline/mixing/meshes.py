@@ -21,7 +21,7 @@ def _shard_map(step: EquationPair) -> Made:
     for relation, shapes, spec in zip(step.ins, step.shapes, step.params["in_specs"], strict=True):
         inside = _local(step, relation, shapes, spec, sizes)
         if inside is None:
-            return step.unknown("the batch is split over a mesh in parts of examples")
+            return step.unknown("a mesh splits single examples of the batch")
         if inside.form is not Form.ROWS and by_batch & _names_in(spec) and inside.known is None:
             inside = replace(inside, is_even=False)  # each device combines another part of it with other examples
         ins.append(inside)
@@ -95,7 +95,7 @@ def _global(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, s
             below = (below[0] * sizes[name], below[1] * sizes[name])
     layout = merged([Digit(*axes[d.dim], d.n) if d.dim in axes else d for d in relation.layout])
     if any(d.dim in {step.walk.named_axis(name) for name in sizes} for d in layout):
-        return step.unknown("a result differs between devices that hold other examples")
+        return step.unknown("a result differs between devices that hold different examples")
     return replace(relation, layout=layout, known=None)
 
 

@@ -57,7 +57,7 @@ def _sort(step: EquationPair) -> Made:
 
 def _top_k(step: EquationPair) -> Made:
     axis = step.params.get("axis", step.params.get("reduction_dimension", -1)) % step.rank()
-    return _numbers_unscaled(step, over_axes(step, {axis}, "the largest of the batch are picked"))
+    return _numbers_unscaled(step, over_axes(step, {axis}, "the largest values of the batch are selected"))
 
 
 def _numbers_unscaled(step: EquationPair, made: Relation) -> list[Relation]:

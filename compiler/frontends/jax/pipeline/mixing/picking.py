@@ -20,7 +20,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     tiles,
 )
 
-_OF_OTHERS = "data of one example picks rows of others"
+_OF_OTHERS = "data of one example selects rows of other examples"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _gather(step: EquationPair) -> Relation:
             return of_totals(step, step.ins)
         causes |= {step.back(r) for r in (operand, indices) if r.is_statistic}
     if indices.form is Form.ROWS and step.rank(1) - 1 in numbering_dims(indices.layout):
-        return step.lost(Why.PAIRS, "an index is made of several examples")
+        return step.lost(Why.PAIRS, "an index is computed from several examples")
     if operand.form is Form.ROWS:
         return _of_examples(step, operand, indices, axes, causes)
     if indices.form is Form.ROWS:
@@ -147,13 +147,13 @@ def _dynamic_slice(step: EquationPair) -> Relation:
 def _dynamic_update_slice(step: EquationPair) -> Relation:
     operand, update = step.ins[:2]
     if any(r.form is not Form.CONST for r in step.ins[2:]):
-        return step.unknown("rows are written at a place that the batch decides")
+        return step.unknown("rows are written at a position that depends on the batch")
     rows = [r for r in (operand, update) if r.form is Form.ROWS]
     if not rows:
         return of_totals(step, [operand, update], "concatenate")
     if any(r.layout != rows[0].layout for r in rows):
         return step.meets()
-    by_place = "rows are written by their place in the batch"
+    by_place = "rows are written by their position in the batch"
     if any(step.shapes[0][t][d.dim] != step.shapes[1][t][d.dim] for d in rows[0].layout if d.dim >= 0 for t in (0, 1)):
         return step.lost(Why.POSITION, by_place)
     if operand.form is Form.CONST and not tiles(operand, step.shapes[0], rows[0].layout):
@@ -172,7 +172,7 @@ def _scatter(step: EquationPair) -> Relation:
         return of_totals(step, step.ins)
     causes = {step.back(r) for r in step.ins if r.is_statistic}
     if indices.form is Form.ROWS and step.rank(1) - 1 in numbering_dims(indices.layout):
-        return step.lost(Why.PAIRS, "an index is made of several examples")
+        return step.lost(Why.PAIRS, "an index is computed from several examples")
     written = _written(step)
     if written is None:
         return step.meets()
@@ -184,7 +184,7 @@ def _scatter(step: EquationPair) -> Relation:
         if not place:
             return _added_into(step, causes, is_sum=is_sum)
         if len(place) < len(written):
-            return step.lost(Why.DATA, "examples write to places that others write to")
+            return step.lost(Why.DATA, "several examples write to the same positions")
         target = place
     return _among_rows(step, target, causes)
 
@@ -227,7 +227,7 @@ def _place_of(step: EquationPair, written: Layout) -> Layout | Relation:
         elif digit.dim in window:
             dim = window[digit.dim]
             if any(step.shapes[2][t][digit.dim] != step.shapes[0][t][dim] for t in (0, 1)):
-                return step.lost(Why.POSITION, "rows are written by their place in the batch")
+                return step.lost(Why.POSITION, "rows are written by their position in the batch")
             place.append(replace(digit, dim=dim))
         elif scattered.index(digit.dim) in batching:
             place.append(replace(digit, dim=batching[scattered.index(digit.dim)]))
@@ -240,9 +240,9 @@ def _added_into(step: EquationPair, causes: set[MixingCause], *, is_sum: bool) -
     """Relates examples that write to shared places: a sum over the examples, if they add."""
     operand, _, updates = step.ins
     if not is_sum:
-        return step.lost(Why.DATA, "examples write to places that others write to")
+        return step.lost(Why.DATA, "several examples write to the same positions")
     if operand.form is Form.ROWS or step.outs[0][0] != step.outs[0][1]:
-        return step.lost(Why.DATA, "examples write to rows of others")
+        return step.lost(Why.DATA, "examples write to rows of other examples")
     scale = updates.factor if updates.form is Form.CONST else updates.scale
     total = Relation(Form.TOTAL, scale=scale or 1.0, origin=step.here, causes=frozenset(causes), has_data=True)
     return total if operand.is_zero else of_totals(step, [operand, total], "add")
@@ -268,7 +268,7 @@ def _among_rows(step: EquationPair, target: Layout | None, causes: set[MixingCau
             return step.meets()
         if target is None:
             if not all(_writes_whole_axis(step, d.dim) for d in operand.layout if d.dim >= 0):
-                return step.lost(Why.POSITION, "rows are written by their place in the batch")
+                return step.lost(Why.POSITION, "rows are written by their position in the batch")
             target = operand.layout
     elif operand.form is Form.CONST and not tiles(operand, step.shapes[0], target or ()):
         causes.add(step.misplaced())

@@ -148,13 +148,13 @@ def _with_both_sides(
         tails = [role for r, g in zip(roles, by_groups, strict=True) for role in r[len(g) :]]
         if heads[0] != heads[1] or any("free" not in role for role in tails):
             meet_all = any("free" in role for role in (*roles[0], *roles[1]))
-            return step.lost(Why.PAIRS, "every example meets every other" if meet_all else "")
+            return step.lost(Why.PAIRS, "every example is combined with every other" if meet_all else "")
         left, roles = replace(left, layout=by_groups[0]), heads
     is_partial = left.is_partial or right.is_partial
     if is_partial:
         causes.add(step.cause(Why.PARTIAL, "a product of sums over parts of the batch"))
     if any("free" in role for role in roles[0]):
-        return step.lost(Why.PAIRS, "every example meets every other")
+        return step.lost(Why.PAIRS, "every example is combined with every other")
     if all("contracted" in role for role in roles[0]):
         if not has_data:
             return Relation(scale=scale * step.walk.count)
@@ -173,10 +173,10 @@ def _convolution(step: EquationPair) -> Relation:
     numbers = step.params["dimension_numbers"]
     specs = (numbers.lhs_spec, numbers.rhs_spec)
     if step.params["batch_group_count"] != 1:
-        return step.unknown("there is no rule for convolutions with groups of the batch")
+        return step.unknown("there is no rule for convolutions with batch groups")
     dims = [numbering_dims(r.layout) if r.form is Form.ROWS else set[int]() for r in step.ins]
     if step.params["feature_group_count"] != 1 and (dims[1] or dims[0] - {numbers.lhs_spec[0]}):
-        return step.unknown("there is no rule for convolutions with groups of features of examples")
+        return step.unknown("there is no rule for convolutions with feature groups of examples")
     if any(set(spec[2:]) & held for spec, held in zip(specs, dims, strict=True)):
         return step.lost(Why.ORDER, "a convolution over the batch")
     ordered = zip(step.ins, step.shapes, specs, strict=True)

@@ -16,10 +16,10 @@ def _random(step: EquationPair) -> Made:
         causes = {step.cause(Why.NOISE)} if grows and step.name not in _MAKE_KEYS else set[MixingCause]()
         return Relation(causes=frozenset(causes | _of_sizes(step)))
     if any(r.is_statistic for r in keys):
-        return step.lost(Why.BACK, "a random key is made of a statistic of the batch")
+        return step.lost(Why.BACK, "a random key is computed from a statistic of the batch")
     rows = step.rows[0]
     if any(r.layout != rows.layout for r in step.rows):
-        return step.lost(Why.PAIRS, "random keys of different examples meet")
+        return step.lost(Why.PAIRS, "random keys of different examples are combined")
     return Relation(Form.ROWS, rows.layout, causes=frozenset(_of_sizes(step)), has_data=True)
 
 

@@ -81,7 +81,7 @@ def _over_all(step: EquationPair, value: Relation, factor: float, *, is_sum: boo
     is_condition = step.name in _CONDITIONS or step.whole.invars[0].aval.dtype == bool
     tail = Tail.ANY if is_condition else Tail.OTHER
     if not is_condition:
-        causes.add(step.cause(Why.ORDER, f"{step.name} over the batch, which is no sum"))
+        causes.add(step.cause(Why.ORDER, f"{step.name} over the batch, which is not a sum"))
     return Relation(Form.TAIL, tail=tail, origin=step.here, causes=frozenset(causes), has_data=True)
 
 

@@ -60,14 +60,14 @@ class Tail(Enum):
 class Why(Enum):
     """A reason that keeps a loss over microbatches from being the loss of the whole batch."""
 
-    BACK = "a statistic of the whole batch goes back into its examples"
-    PAIRS = "examples meet each other"
-    ORDER = "the batch is sorted, or added up in order"
-    POSITION = "a number depends on the place of an example in the batch"
-    SIZE = "a number depends on how many examples there are"
-    CONTROL = "the batch decides which code runs"
+    BACK = "a statistic of the whole batch is applied to its examples"
+    PAIRS = "examples are combined with each other"
+    ORDER = "the batch is sorted, or summed in order"
+    POSITION = "a number depends on the position of an example in the batch"
+    SIZE = "a number depends on the number of examples"
+    CONTROL = "values of the batch decide which code runs"
     PARTIAL = "a function of a sum over a part of the batch"
-    DATA = "an example picks rows of other examples"
+    DATA = "an example selects rows of other examples"
     NOISE = "one random key draws numbers for the whole batch"
     UNKNOWN = "it is not known what an operation does with the batch"
 

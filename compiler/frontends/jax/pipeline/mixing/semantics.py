@@ -76,7 +76,7 @@ def mixing_text(causes: tuple[BatchCause, ...]) -> tuple[str, Where | None]:
         more = f", and in {len(modules) - 1} more modules"
     elif places > 1:
         more = f", and at {places - 1} more places"
-    taken = f" of what was taken at {taken_at.at}" if taken_at is not None and taken_at != where else ""
+    taken = f" of the statistic taken at {taken_at.at}" if taken_at is not None and taken_at != where else ""
     module = f", in {first.module}" if first.module else ""
     return f"{first.text}: {first.operation}{taken}{module}{more}", where
 
@@ -100,7 +100,7 @@ def _handling(verdict: BatchVerdict, mixes: str) -> str:
         case Semantics.EXACT:
             return (verdict.exactly or Exactly.SCALED).value
         case Semantics.MIXES:
-            each = "each microbatch has statistics of its own"
+            each = "each microbatch has its own statistics"
             return f"{each} (mixes={mixes!r})"
         case Semantics.UNKNOWN:
-            return f"{verdict.note or 'nothing is known'}: pw.check_microbatches compares numbers"
+            return f"{verdict.note or 'the analysis is undecided'}: pw.check_microbatches compares numbers"

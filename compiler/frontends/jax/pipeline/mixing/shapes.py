@@ -71,7 +71,7 @@ def _tile(step: EquationPair) -> Relation:
 def _bitcast(step: EquationPair) -> Relation:
     rows = step.ins[0]
     if len(step.outs[0][0]) < step.rank() and step.rank() - 1 in numbering_dims(rows.layout):
-        return step.unknown("numbers of several examples become one")
+        return step.unknown("values of several examples become one value")
     return step.with_layout(step.unscaled(rows), rows.layout)
 
 
@@ -132,13 +132,13 @@ def _pad(step: EquationPair) -> Relation:
     value, padding = step.ins
     if value.form is not Form.ROWS:
         if padding.form is Form.ROWS:
-            return step.unknown("padding by a number of an example")
+            return step.unknown("padding with a value of an example")
         return value if padding.is_zero else of_totals(step, step.ins)
     padded = {i for p in step.both for i, c in enumerate(p["padding_config"]) if tuple(c) != (0, 0, 0)}
     if padded & numbering_dims(value.layout):
         return step.unknown("the batch is padded")
     if padding.form is Form.ROWS:
-        return step.unknown("padding by a number of an example")
+        return step.unknown("padding with a value of an example")
     scale, causes = step.one_scale(step.ins)
     return _joined(step, value, scale, causes)
 
@@ -172,7 +172,7 @@ def _put_together(step: EquationPair, ins: list[Relation], axis: int, *, is_new_
     scale, causes = step.one_scale(ins)
     if axis in numbering_dims(layout) and not is_new_axis:
         if len(rows) < len(ins) or sum(d.dim == axis for d in layout) > 1:
-            return step.unknown("rows that are no examples are put beside the batch")
+            return step.unknown("rows that are not examples are concatenated with the batch")
         return _joined(step, first, scale, causes)
     found, own, column = set(causes), set[int](), 0
     for relation, shapes in zip(ins, step.shapes, strict=True):

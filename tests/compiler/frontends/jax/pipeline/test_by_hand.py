@@ -60,7 +60,7 @@ NET = named("in", "net/a_0", "net/a_0/inner", "net/a_1", "net/a_10", "out")
 )
 def test_a_stage_begins_at_the_first_operation_of_its_module(cuts: list[str], places: tuple[int, ...]) -> None:
     found = cut_by_hand(NET, cuts, len(cuts) + 1)
-    assert (found.places, found.how, found.runner_up) == (places, "as cuts= says", ())
+    assert (found.places, found.how, found.runner_up) == (places, "as cuts= states", ())
 
 
 def test_a_stage_begins_at_a_line_of_a_file() -> None:
@@ -77,7 +77,7 @@ def test_a_stage_begins_at_a_line_of_a_file() -> None:
         assert cut_by_hand(one, [name], 2).places == (0, 1, 3)
     assert cut_by_hand(one, [str(second), str(second + 1)], 3).places == (0, 1, 2, 3)
     for name in (f"hand.py:{second}", f"other.py:{second}", str(first + 40)):
-        assert f"cuts= names {name!r}, which no operation is in" in refused(one, [name], 2)
+        assert f"cuts= names {name!r}, which contains no operation of the loss" in refused(one, [name], 2)
     assert "no named modules" in refused(one, ["block"], 2)
 
 
@@ -89,7 +89,7 @@ def test_a_module_that_is_not_there_is_answered_by_those_that_are() -> None:
 
 
 def test_names_must_be_one_fewer_than_stages() -> None:
-    assert "2 cuts" in refused(NET, ["a_0", "a_1"], 2) and "1: one between" in refused(NET, ["a_0", "a_1"], 2)
+    assert "2 cuts" in refused(NET, ["a_0", "a_1"], 2) and "1 cuts, at the start" in refused(NET, ["a_0", "a_1"], 2)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_names_must_be_one_fewer_than_stages() -> None:
     [(["in"], "[0]"), (["a_1", "a_0"], "[3, 1]"), (["a_1", "a_1"], "[3, 3]"), (["in", "out"], "[0, 5]")],
 )
 def test_stages_must_begin_one_behind_another(cuts: list[str], places: str) -> None:
-    assert f"places {places} of 6 operations" in refused(NET, cuts, len(cuts) + 1)
+    assert f"cuts before operations {places}" in refused(NET, cuts, len(cuts) + 1)
 
 
 BLOCKS = named("in", *(f"net/block_{k // 2}" for k in range(10)), "net/head_0", "net/head_1")
@@ -115,7 +115,7 @@ def test_counts_of_layers_are_cut_behind_so_many() -> None:
     [
         ([2, 3], 3, "2 counts of layers"),
         ([2, 2], 2, "2 + 2 = 4 layers"),
-        ([3, 3], 2, "the layers of the model: 5"),
+        ([3, 3], 2, "counts from 1 with the sum 5, the number of layers"),
         ([5, 0], 2, "5 + 0 = 5 layers"),
         ([6, -1], 2, "6 + -1 = 5 layers"),
     ],

@@ -126,11 +126,11 @@ def test_losses_are_cut_where_the_user_says(cuts: Any) -> None:
 @pytest.mark.parametrize(
     ("cuts", "message"),
     [
-        (["block_5"], "2: one between each two of 3 stages"),
+        (["block_5"], "2 cuts, at the start of each stage but the first"),
         (["block_5", "blok_6"], "modules block_0"),
-        (["block_9", "block_2"], "each behind the one before"),
-        ([5, 5], "3: the layers of each stage"),
-        ([5, 5, 5], "the layers of the model: 24"),
+        (["block_9", "block_2"], "increasing numbers from 1"),
+        ([5, 5], "3 counts, one per stage"),
+        ([5, 5, 5], "counts from 1 with the sum 24, the number of layers"),
     ],
 )
 def test_invalid_cuts_are_refused(cuts: Any, message: str) -> None:
@@ -161,7 +161,7 @@ def test_more_slices_than_operations_are_refused() -> None:
 
 
 def test_an_empty_list_of_slices_and_other_objects_are_refused() -> None:
-    with pytest.raises(PathwaysError, match=r"PWC0112.*\n(.*\n)*.*one a stage"):
+    with pytest.raises(PathwaysError, match=r"PWC0112.*\n(.*\n)*.*one per stage"):
         pw.pipeline(unrolled, [])
     with pytest.raises(PathwaysError, match="PWC0112"):
         pw.pipeline(unrolled, [jax.devices()[0]])

@@ -186,7 +186,7 @@ def test_check_microbatches_accepts_parameters_that_are_no_arrays() -> None:
         (mean, {"microbatches": 0}, "a whole number from 1"),
         (mean, {"reduce": "median"}, "mean, sum, weighted"),
         (mean, {"aux": "first"}, "stack, mean"),
-        (mean, {"microbatches": 2, "batch_argnums": 2}, "an argument 2, by position"),
+        (mean, {"microbatches": 2, "batch_argnums": 2}, "positional argument 2, which is in batch_argnums"),
         (mean, {"microbatches": 2, "reduce": "weighted"}, "(sum, weight)"),
         (mean, {"microbatches": 2, "has_aux": True}, "(loss, aux)"),
         (lambda w, x: jnp.tanh(jnp.tanh(x @ w) @ w), {"microbatches": 2}, "a scalar"),
@@ -238,11 +238,11 @@ def test_types_are_split_as_arrays_are(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("leaf", "name", "have", "advice"),
     [
-        (np.zeros((7, 2)), "['x']", "['x'] has 7 rows: 7 mod 4 = 3", "a batch that is padded"),
-        (np.zeros(2, np.uint32), "", "it has 2 rows: 2 mod 4 = 2", "a typed key"),
-        (np.zeros(5, np.uint32), "", "it has 5 rows: 5 mod 4 = 1", "a batch that is padded"),
-        (np.zeros(2, np.int32), "", "it has 2 rows: 2 mod 4 = 2", "a batch that is padded"),
-        (np.zeros((2, 4), np.uint32), "", "it has 2 rows", "a batch that is padded"),
+        (np.zeros((7, 2)), "['x']", "['x'] has 7 rows: 7 mod 4 = 3", "a padded batch"),
+        (np.zeros(2, np.uint32), "", "the batch has 2 rows: 2 mod 4 = 2", "a typed key"),
+        (np.zeros(5, np.uint32), "", "the batch has 5 rows: 5 mod 4 = 1", "a padded batch"),
+        (np.zeros(2, np.int32), "", "the batch has 2 rows: 2 mod 4 = 2", "a padded batch"),
+        (np.zeros((2, 4), np.uint32), "", "the batch has 2 rows", "a padded batch"),
     ],
 )
 def test_rows_that_do_not_divide_are_refused(leaf: Any, name: str, have: str, advice: str) -> None:

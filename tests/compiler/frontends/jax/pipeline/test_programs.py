@@ -71,7 +71,7 @@ def _is_split(plan: Any, port: Any) -> bool:
 
 
 def test_param_specs_of_another_tree_structure_are_refused() -> None:
-    with pytest.raises(PathwaysError, match=r"PWC0112.*\n(.*\n)*.*a tree like the parameters"):
+    with pytest.raises(PathwaysError, match=r"PWC0112.*\n(.*\n)*.*a tree like an argument of the loss"):
         pw.pipeline(layers, slices(2), param_specs=[P(), P()]).stages(PARAMS, X)
     with pytest.raises(PathwaysError, match="PWC0112"):  # as many leaves in another structure
         pw.pipeline(layers, slices(2), param_specs=[P()] * 4).stages(PARAMS, X)

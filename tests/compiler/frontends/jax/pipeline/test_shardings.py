@@ -100,7 +100,7 @@ def test_specs_that_fit_no_argument_are_refused(given: Any) -> None:
     count = len(jax.tree.leaves(given, is_leaf=lambda leaf: isinstance(leaf, P)))
     with pytest.raises(PathwaysError, match=r"PWC0112(.*\n)*.*a tree of \d leaves") as caught:
         specs(given, [(0, jax.tree.structure(0))])
-    assert count in (1, 2) and "param_specs fits no argument" in str(caught.value)
+    assert count in (1, 2) and "param_specs matches no argument" in str(caught.value)
 
 
 def sliced(source: Value, *others: Value) -> Value:

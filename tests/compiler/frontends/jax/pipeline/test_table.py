@@ -55,7 +55,7 @@ def test_a_row_says_what_its_stage_costs() -> None:
     assert [r.module for r in table.rows] == ["block_0", "block_1", "block_3"]
     line = inspect.getsourcelines(block)[1] + 2
     assert all(r.begins.endswith(f"test_table.py:{line}") for r in table.rows)
-    assert (table.loss, table.microbatches, table.how) == ("loss", 1, "as cuts= says")
+    assert (table.loss, table.microbatches, table.how) == ("loss", 1, "as cuts= states")
     assert (table.distinct, table.runner_up, table.notes) == (2, "", ())
 
 
@@ -99,8 +99,8 @@ def test_the_next_best_cut_is_compared_with_the_one_taken() -> None:
     assert [r.module for r in table.rows] == ["block_0", "block_30"]
     ratio = (30 * PRODUCT + 2 * PRODUCT) / (31 * PRODUCT + 2 * PRODUCT)
     assert table.runner_up == (
-        f"next best: cuts at block_31: slowest stage {ratio:.2f} of this one's, "
-        f"{2 * ACTIVATION} B over the cuts in place of {ACTIVATION} B, 2 distinct stages"
+        f"next best: cuts at block_31: slowest stage takes {ratio:.2f} times as long, "
+        f"{2 * ACTIVATION} B over the cuts instead of {ACTIVATION} B, 2 distinct stages"
     )
 
 

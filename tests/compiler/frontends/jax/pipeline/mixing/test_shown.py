@@ -16,7 +16,7 @@ from pathways.dialect.mlir import parse_text
 from pathways.viz.pictures import picture_of_plan
 from pathways.viz.render.page_data import page_data
 
-HANDLING = "random numbers are drawn once for the whole batch, and cut"
+HANDLING = "random numbers are drawn once for the whole batch, and split"
 CAUSE = "one random key draws numbers for the whole batch"
 
 
@@ -50,4 +50,4 @@ def test_damaged_notes_are_refused(lowered: Lowered, broken: str) -> None:
     text = re.sub(r"pw\.losses = \[\[.*?\]\]", f"pw.losses = {broken}", lowered.as_text())
     with pytest.raises(PathwaysError, match="PWC0701") as caught:
         check_wellformed(parse_text(text, "dump"))
-    assert "has another pw.losses" in str(caught.value)
+    assert "has an invalid pw.losses" in str(caught.value)

@@ -47,9 +47,9 @@ def code_of(call: Any) -> str:
 def test_a_loss_that_mixes_examples_is_told_once_with_its_line() -> None:
     cut = unplaced(normalized, 1, microbatches=2)
     (text,) = warned(lambda: [cut(P, B), cut(P, B)])
-    assert text.startswith("warning[PWC0119]: normalized mixes examples: over 2 microbatches it is not normalized of")
+    assert text.startswith("warning[PWC0119]: normalized mixes examples: over 2 microbatches it differs from normalized of")
     assert f"{HERE}:{normalized.__code__.co_firstlineno + 2}" in text
-    assert "have:  a statistic of the whole batch goes back into its examples: sub" in text
+    assert "have:  a statistic of the whole batch is applied to its examples: sub" in text
     assert "try:   microbatches=1; or mixes='allow'" in text
 
 
@@ -65,7 +65,7 @@ def test_what_cannot_be_told_is_a_note(capfd: pytest.CaptureFixture[str]) -> Non
     assert warned(lambda: [cut(P, B), cut(P, B)]) == []
     (note,) = capfd.readouterr().err.splitlines()
     assert re.match(r"note: cannot tell whether calling_python mixes examples: .*test_told\.py:\d+", note)
-    assert "there is no rule for pure_callback (pure_callback); nothing is known: pw.check_microbatches" in note
+    assert "there is no rule for pure_callback (pure_callback); the analysis is undecided: pw." in note
 
 
 def test_a_loss_that_is_written_for_one_microbatch_runs_and_is_noted(capfd: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +94,7 @@ def test_a_wrong_reduce_is_refused(name: str, reduce: str, wrong: str) -> None:
         cut(P, B)
     assert wrong in str(caught.value)
     other = {"mean": "sum", "sum": "mean"}[reduce]
-    assert f"try:   reduce='{other}'; or mixes='allow', which leaves the loss as it is" in str(caught.value)
+    assert f"try:   reduce='{other}'; mixes='allow' only turns this check off" in str(caught.value)
     as_given = unplaced(CASES[name].loss, 1, microbatches=4, reduce=reduce, mixes="allow")
     factor = {"mean": 0.25, "sum": 4.0}[reduce]
     assert float(as_given(P, B)) == pytest.approx(factor * float(CASES[name].loss(P, B)), rel=1e-5)
@@ -142,7 +142,7 @@ def test_modules_and_statistics_of_a_library_are_named() -> None:
     assert {c.module.split("/")[-1] for c in found.causes} == {"BatchNorm_0", "BatchNorm_1"}
     (text,) = warned(lambda: cut(variables["params"], B))
     assert "in Net/BatchNorm_0, and in 1 more modules" in text
-    assert str(cut.stages(variables["params"], B)).count("mixes; each microbatch has statistics of its own") == 1
+    assert str(cut.stages(variables["params"], B)).count("mixes; each microbatch has its own statistics") == 1
 
 
 def test_long_lists_of_causes_are_cut() -> None:
