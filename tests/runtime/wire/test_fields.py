@@ -83,7 +83,7 @@ def test_an_id_of_another_client_is_refused(cls: Any, name: str) -> None:
         bad = message_of(cls, client, **{name: theirs if is_one else (first_id(client), theirs)})
         with pytest.raises(PathwaysError, match="client me of demo uses an array of another client") as caught:
             check_fields(bad, client, "client me of demo")
-        assert caught.value.code == "PWC0916" and f"which is of client {other}" in str(caught.value)
+        assert caught.value.code == "PWC0916" and f"which belongs to client {other}" in str(caught.value)
 
 
 def test_all_results_of_a_run_must_be_the_clients() -> None:
