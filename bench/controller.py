@@ -202,13 +202,13 @@ def measured(count: int, runs: int, tls: bool) -> tuple[float, float]:
             control = join_as(port(folder), read_keys(Path(folder) / "client.bench"), "controller")[0]
         else:
             control = Connection(come(folder, tls, ""))
-        control.post(m.ComeIn("bench", os.getpid(), VERSIONS))
+        control.post(m.ClientHello("bench", os.getpid(), VERSIONS))
         welcome = control.receive()
         assert isinstance(welcome, m.Welcome)
         first = first_id(welcome.client)
         up = sum(bool(json.loads(said)[1]) for said in welcome.hosts.values())
         while up < count:
-            up += isinstance(control.receive(), m.HostCame)
+            up += isinstance(control.receive(), m.HostConnected)
         control.post(m.Introduce(0, first, "chain", None, "digest"))
         loaded = loaded_as(b"", welcome.hosts, None, sequential=False)
         for number in range(count):

@@ -372,7 +372,7 @@ class SharedCache(Diagnostic):
 
 
 @dataclass(frozen=True)
-class SnapshotGone(Diagnostic):
+class SnapshotMissing(Diagnostic):
     code: ClassVar[str] = "PWC0517"
     title: ClassVar[str] = "{name} cannot be read back after it was suspended"
     have: ClassVar[str] = "{problem}"

@@ -30,7 +30,7 @@ from pathways.runtime import interrupts
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.client.remote.attached import Attached
-from pathways.runtime.client.remote.host_endpoints import come_in
+from pathways.runtime.client.remote.host_endpoints import register_client
 from pathways.runtime.client.remote.hosts import HostedIslands
 from pathways.runtime.client.store import Store
 from pathways.runtime.control.scheduling import STRIDE, SchedulingPolicy
@@ -229,7 +229,7 @@ def attach(address: str | None, name: str | None = None, keys: str | Path | None
     interrupts.install()
     where, folder = chosen_address(address), chosen_keys(keys)
     control = connect_to(where, folder)
-    welcome = come_in(control, name or Path(sys.argv[0]).stem or "python", where)
+    welcome = register_client(control, name or Path(sys.argv[0]).stem or "python", where)
     is_elsewhere = read_address(where) is not None  # then the Unix sockets of the hosts' machine are out of reach
 
     def connect(said: str, host: str) -> Connection:

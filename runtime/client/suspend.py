@@ -20,7 +20,7 @@ from pathways.runtime.client.remote.remote_moves import put_values
 from pathways.runtime.client.store import StoredBuffer, Suspended
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
-from pathways.runtime.errors import SnapshotGone
+from pathways.runtime.errors import SnapshotMissing
 from pathways.runtime.host.devices.islands import Keeper
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.poison import Poison, lost_among
@@ -120,7 +120,7 @@ def _back(controller: Controller, buffer: StoredBuffer, kept: Kept) -> Any:
     try:
         host = kept.read(buffer.type)
     except (OSError, ValueError) as error:  # its file is missing or truncated
-        return Poison(SnapshotGone(name=buffer.name, problem=str(error)))
+        return Poison(SnapshotMissing(name=buffer.name, problem=str(error)))
     try:
         return put_values(controller.machine, host, buffer.type, Side(buffer.sharding, kept.real, buffer.devices))
     except PathwaysError as error:  # its host is lost and cannot be restarted

@@ -53,7 +53,7 @@ REUSE_LOOK_S = 1.0
 """Interval of checks whether a client number can be reused."""
 OF_CLIENTS = (m.Submit, m.Relayed, m.Hold, m.Cancel, m.Introduce, m.Retire, m.Loaded, m.Ask, m.ChangeIslands)
 """Message types that a client may send."""
-FIRST = (m.Hello, m.ComeIn, m.Ask, m.ChangeIslands)
+FIRST = (m.Hello, m.ClientHello, m.Ask, m.ChangeIslands)
 """Message types that a process may send before it is registered as a client or a host."""
 MEMORY_CHECK_INTERVAL_S = 0.5
 """Interval of checks of runs that wait for memory."""
@@ -79,7 +79,7 @@ class ClusterController:
         """The address for members on other machines; empty if there is none."""
         self._numbers = ClientNumbers()
         self._policy = policy
-        self.members = Members(loop, launcher, topology.islands, self._came, self._gone, log)
+        self.members = Members(loop, launcher, topology.islands, self._host_connected, self._host_lost, log)
         self.dispatcher = Dispatcher(self.members.all, policy)
         self.changes = IslandChanges(loop, topology, self.members, self.dispatcher, self._tell)
         self.members.begin()
@@ -121,9 +121,9 @@ class ClusterController:
                 peer.on_end = lambda peer, reason: self.members.ended(rank, peer, reason)
                 for session in self._sessions.values():
                     rank.post(session.expected_by(rank))
-            case m.ComeIn():
+            case m.ClientHello():
                 caller.check("client", self._address)
-                self._come_in(peer, message, caller)
+                self._register_client(peer, message, caller)
             case m.Ask() if message.what == "host" and caller.member is not None:
                 caller.check("host", self._address)
                 self._tell_spec(caller.member.name, peer, message.request)
@@ -143,7 +143,7 @@ class ClusterController:
 
         self.members.tell_spec(name, peer, tell)
 
-    def _come_in(self, peer: Peer, message: m.ComeIn, caller: Caller) -> None:
+    def _register_client(self, peer: Peer, message: m.ClientHello, caller: Caller) -> None:
         """Registers a client. Raises PWC0918 for another version, or if no client number is free."""
         if other := difference(message.versions):
             raise PathwaysError(NoCluster(address=self._address, reason=f"the versions differ: {other}"))
@@ -158,7 +158,7 @@ class ClusterController:
         peer.on_end = lambda peer, reason: self._client_left(session, reason)
         self._welcome(session)
 
-    def come_in_here(self, peer: ClientPeer) -> ClientSession:
+    def register_own_client(self, peer: ClientPeer) -> ClientSession:
         """Registers the client in this process, which has started the cluster, as number 0."""
         session = ClientSession(0, "", os.getpid(), peer)
         self._welcome(session)
@@ -309,14 +309,14 @@ class ClusterController:
             session.peer.pass_on(rank.member.number, rank.member.epoch.number, rank.rank, said)
         self.dispatcher.ended(rank, said.run, said.nanoseconds)
 
-    def _came(self, member: Member) -> None:
-        self._tell(m.HostCame(member.name, member.epoch.number, member.addresses))
+    def _host_connected(self, member: Member) -> None:
+        self._tell(m.HostConnected(member.name, member.epoch.number, member.addresses))
 
-    def _gone(self, member: Member, epoch: int, cause: Diagnostic) -> None:
+    def _host_lost(self, member: Member, epoch: int, cause: Diagnostic) -> None:
         self.dispatcher.gone(member, cause)
-        self._tell(m.HostGone(member.name, epoch, write_diagnostic(cause)))
+        self._tell(m.HostDisconnected(member.name, epoch, write_diagnostic(cause)))
         if member.epoch.state == "away":
-            self._tell(m.HostCame(member.name, member.epoch.number, {}))
+            self._tell(m.HostConnected(member.name, member.epoch.number, {}))
 
     def _answer(self, peer: ClientPeer, message: m.Ask) -> None:
         def answer(value: Any) -> None:

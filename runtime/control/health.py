@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.runtime.time_limits import MAX_POLL_GAP_S, time_limit
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.errors import NothingComesThrough
+from pathways.runtime.wire.errors import NoDataArrives
 
 TIMEOUT = "PATHWAYS_HOST_TIMEOUT"
 """The environment variable for the heartbeat timeout in seconds."""
@@ -23,7 +23,7 @@ def host_timeout() -> float:
     return time_limit(TIMEOUT, "10")
 
 
-class Silence:
+class HeartbeatMonitor:
     """Detects heartbeat timeouts at each poll. Time in which this process itself was stopped does not count."""
 
     def __init__(self, timeout: float) -> None:
@@ -62,7 +62,7 @@ class Partitions:
     _mended: deque[tuple[int, str, str]] = field(default_factory=lambda: deque[tuple[int, str, str]](maxlen=MAX_MENDED))
     _anew: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def found(self, message: m.Missing, target: str, idle: Sequence[float]) -> NothingComesThrough | None:
+    def found(self, message: m.Missing, target: str, idle: Sequence[float]) -> NoDataArrives | None:
         """Returns the error if values do not reach an island; None if they may still be computed, or if already
         reported.
 
@@ -72,9 +72,9 @@ class Partitions:
         if not idle or not hangs(float(message.seconds), idle) or told in self._mended:
             return None
         self._mended.append(told)
-        return NothingComesThrough(source=message.island, target=target, seconds=message.seconds)
+        return NoDataArrives(source=message.island, target=target, seconds=message.seconds)
 
-    def mends(self, cause: NothingComesThrough) -> Mapping[str, m.Mend]:
+    def mends(self, cause: NoDataArrives) -> Mapping[str, m.Mend]:
         """Returns the message for each of the two islands, by name: fail transfers in progress, and reconnect."""
         said, anew = write_diagnostic(cause), next(self._anew)
         return {cause.source: m.Mend(cause.target, said, anew), cause.target: m.Mend(cause.source, said, anew)}

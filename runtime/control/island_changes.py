@@ -65,10 +65,10 @@ class IslandChanges:
         return replace(self._rates, islands=tuple(x.island for x in self._members.all))
 
     @property
-    def leaving(self) -> list[m.IslandLeaves]:
+    def leaving(self) -> list[m.IslandDraining]:
         """Returns the messages about islands that are being removed, for newly connected clients."""
         going = [change.member for change in self._leaving if change.member.epoch.state != "away"]
-        return [m.IslandLeaves(x.name, write_diagnostic(x.leaves)) for x in going if x.leaves is not None]
+        return [m.IslandDraining(x.name, write_diagnostic(x.leaves)) for x in going if x.leaves is not None]
 
     def change(self, message: m.ChangeIslands, answer: Answer) -> None:
         """Adds or removes an island. A refused request is answered at once."""
@@ -92,7 +92,7 @@ class IslandChanges:
             raise PathwaysError(WrongIslands(problem="the name is in use", have_=have, rule=rule))
         member = self._members.add(island)
         first = self._dispatcher.add(member)
-        self._tell(m.IslandCame(member.number, first, write_topology(replace(self._rates, islands=(island,)))))
+        self._tell(m.IslandAdded(member.number, first, write_topology(replace(self._rates, islands=(island,)))))
         self._members.start(member)
         self._coming.append(_Change(member, answer))
 
@@ -103,7 +103,7 @@ class IslandChanges:
                 raise PathwaysError(refused)
             assert member is not None
             member.leaves = IslandRemoved(island=member.name)
-            self._tell(m.IslandLeaves(member.name, write_diagnostic(member.leaves)))
+            self._tell(m.IslandDraining(member.name, write_diagnostic(member.leaves)))
         elif not any(change.member is member for change in self._leaving):
             refused = refused_removal(self.topology, message.island)
             assert refused is not None
@@ -118,7 +118,9 @@ class IslandChanges:
         """Terminates removed islands after their last runs, and answers completed requests."""
         for change in list(self._coming):
             member = change.member
-            has_ended = member.lost is not None and not (member.process is not None and member.process.comes_by_itself)
+            has_ended = member.lost is not None and not (
+                member.process is not None and member.process.is_started_externally
+            )
             if member.is_up or member.epoch.state == "away" or member.leaves is not None or has_ended:
                 self._coming.remove(change)
                 self._end_coming(change)
@@ -126,7 +128,7 @@ class IslandChanges:
             member = change.member
             if member.epoch.state != "away" and self._may_end(change):
                 self._members.end(member)
-            if member.epoch.state == "away" and (member.ending is None or member.ending.is_gone):
+            if member.epoch.state == "away" and (member.ending is None or member.ending.has_exited):
                 self._leaving.remove(change)
                 member.ending = None
                 change.answer(member.name, change.cause)
@@ -139,5 +141,5 @@ class IslandChanges:
             change.answer(member.name, cause)
             return
         member.leaves = cause
-        self._tell(m.IslandLeaves(member.name, write_diagnostic(cause)))
+        self._tell(m.IslandDraining(member.name, write_diagnostic(cause)))
         self._leaving.append(replace(change, now=True, cause=cause))

@@ -18,7 +18,7 @@ from typing import Any
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import Island
-from pathways.runtime.control.health import Partitions, Silence, hangs, host_timeout, roll_of
+from pathways.runtime.control.health import HeartbeatMonitor, Partitions, hangs, host_timeout, roll_of
 from pathways.runtime.control.member import Epoch, Member, Rank, all_ranks, member_after, members_of
 from pathways.runtime.errors import Hang
 from pathways.runtime.journal import note
@@ -48,19 +48,19 @@ def print_note(line: str) -> None:
 
 
 class Members:
-    """The hosts of a cluster. `on_came` and `on_gone` are called when an island's hosts connect or are lost."""
+    """The hosts of a cluster. `on_connected` and `on_lost` are called when an island's hosts connect or are lost."""
 
     def __init__(
         self,
         loop: Loop,
         launcher: HostLauncher,
         islands: Sequence[Island],
-        on_came: Callable[[Member], None],
-        on_gone: Callable[[Member, int, Diagnostic], None],
+        on_connected: Callable[[Member], None],
+        on_lost: Callable[[Member, int, Diagnostic], None],
         log: Callable[[str], None] = print_note,
     ) -> None:
         self._loop, self._launcher = loop, launcher
-        self._on_came, self._on_gone, self._log = on_came, on_gone, log
+        self._on_connected, self._on_lost, self._log = on_connected, on_lost, log
         self.all = members_of(islands)
         self.by_name = {rank.name: rank for rank in all_ranks(self.all)}
         """The hosts by name."""
@@ -69,7 +69,7 @@ class Members:
         self.are_meeting = False
         """Whether hosts are connecting with each other. A host that exits then makes others exit
         (host/load/peer_hosts.py)."""
-        self._silence = Silence(host_timeout())
+        self._heartbeats = HeartbeatMonitor(host_timeout())
         self._closed = False
         self._partitions = Partitions()
 
@@ -117,7 +117,7 @@ class Members:
         Raises PWC0910 if the cluster expects no such host.
         """
         rank = self.by_name.get(name)
-        if rank is None or rank.member.process is None or not rank.member.process.comes_by_itself:
+        if rank is None or rank.member.process is None or not rank.member.process.is_started_externally:
             raise PathwaysError(HostLost(island=name, reason="the cluster expects no host of this name"))
         if rank.peer is not None:
             raise PathwaysError(HostLost(island=name, reason="this host is already connected"))
@@ -148,7 +148,7 @@ class Members:
             raise PathwaysError(HostLost(island=hello.island, reason="this host is already connected"))
         if other := difference(hello.versions):
             cause = HostLost(island=rank.name, reason=f"the versions differ: {other}")
-            if not rank.member.process.comes_by_itself:
+            if not rank.member.process.is_started_externally:
                 self.lose(rank.member, cause)
             raise PathwaysError(cause)
         rank.peer, rank.address, rank.key = peer, hello.address, secrets.token_bytes(32)
@@ -208,7 +208,7 @@ class Members:
                 self.are_meeting = False
                 for member in met:
                     if not member.is_up:
-                        self._came(member)
+                        self._mark_connected(member)
 
         for name, rank in there.items():
             wanted = {other: "" for other in there if other != name}
@@ -222,11 +222,11 @@ class Members:
             self._loop.after(JOIN_RETRY_DELAY_S, self._join_soon)
         return not isinstance(answer, m.Answer) or bool(answer.error)
 
-    def _came(self, member: Member) -> None:
+    def _mark_connected(self, member: Member) -> None:
         member.epoch.settle(member.epoch.number, "join")
         member.lost = None
         note("host", member.name, f"connected, epoch {member.epoch.number}")
-        self._on_came(member)
+        self._on_connected(member)
 
     def hear(self, rank: Rank, answer: m.Answer) -> None:
         """Delivers a host's answer to its callback."""
@@ -303,13 +303,13 @@ class Members:
         for answered in asked:
             answered(cause)
         self.fence(member, cause)
-        self._on_gone(member, epoch, cause)
+        self._on_lost(member, epoch, cause)
         member.idle = 0 if member.worked else member.idle + 1
         if member.leaves is not None:
             member.epoch.settle(member.epoch.number, "stay away")
             member.lost, member.process = member.leaves, None
-            self._on_gone(member, member.epoch.number, member.leaves)
-        elif member.idle >= MAX_STARTS and (member.process is None or not member.process.comes_by_itself):
+            self._on_lost(member, member.epoch.number, member.leaves)
+        elif member.idle >= MAX_STARTS and (member.process is None or not member.process.is_started_externally):
             self._give_up(member, cause)
         else:
             self.start(member)
@@ -326,7 +326,7 @@ class Members:
         member.epoch.settle(member.epoch.number, "stay away")
         member.lost, member.process = cause, None
         print_note(f"no more hosts are started for {member.name}: {cause.text(cause.have)}")
-        self._on_gone(member, member.epoch.number, cause)
+        self._on_lost(member, member.epoch.number, cause)
 
     def _look(self) -> None:
         """Marks hosts as lost that exited before registration, start too slowly, or have a heartbeat timeout."""
@@ -337,12 +337,12 @@ class Members:
                     self.lose(member, HostLost(island=member.name, reason=f"it did not start: {said}"))
                 elif member.process.waits():
                     member.began = now
-                elif now - member.began > HOST_START_TIMEOUT_S and not member.process.comes_by_itself:
+                elif now - member.began > HOST_START_TIMEOUT_S and not member.process.is_started_externally:
                     missing = ", ".join(rank.name for rank in member.ranks if rank.peer is None)
                     reason = f"{missing} did not start in {HOST_START_TIMEOUT_S:g} seconds"
                     self.lose(member, HostLost(island=member.name, reason=reason))
         heard = {name: rank.peer.heard for name, rank in self.by_name.items() if rank.peer is not None}
-        for name, seconds in self._silence.judge(now, heard).items():
+        for name, seconds in self._heartbeats.judge(now, heard).items():
             if (rank := self.by_name[name]).peer is not None:  # otherwise its island was lost in this loop
                 reason = f"heartbeat timeout: no message for {seconds:.1f} seconds"
                 self.lose(rank.member, HostLost(island=name, reason=reason))

@@ -37,7 +37,7 @@ class OwnClient:
         self._early: list[m.Message] = []
         """Messages of the controller before `begin`. The first is `Welcome`."""
         self._is_closed = False
-        self._session = controller.come_in_here(self)
+        self._session = controller.register_own_client(self)
 
     @property
     def welcome(self) -> m.Welcome:

@@ -29,7 +29,7 @@ class JoiningHosts(Started):
         return [0] * self.count
 
     @property
-    def comes_by_itself(self) -> bool:
+    def is_started_externally(self) -> bool:
         return True
 
     def meet(self) -> str:

@@ -23,7 +23,7 @@ class Started(abc.ABC):
         return False
 
     @property
-    def comes_by_itself(self) -> bool:
+    def is_started_externally(self) -> bool:
         """Whether the hosts are started externally. Each may then connect at any time and repeatedly."""
         return False
 
@@ -43,7 +43,7 @@ class Started(abc.ABC):
         """Returns why a host has exited, with the end of its log; empty while all run or have yet to be started."""
 
     @property
-    def is_gone(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether the hosts have exited after `kill`; True if unknown."""
         return True
 

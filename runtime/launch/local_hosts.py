@@ -51,7 +51,7 @@ class LocalHosts(Started):
         return True
 
     @property
-    def is_gone(self) -> bool:
+    def has_exited(self) -> bool:
         return self.gone.is_set()
 
     def kill(self) -> None:
@@ -114,7 +114,7 @@ class LocalLauncher:
             LocalHosts(tuple(processes), tuple(logs), meeting).kill()
             raise
         made = LocalHosts(tuple(processes), tuple(logs), meeting)
-        self._started = [*(hosts for hosts in self._started if not hosts.is_gone), made]
+        self._started = [*(hosts for hosts in self._started if not hosts.has_exited), made]
         return made
 
     def wait(self, seconds: float) -> None:

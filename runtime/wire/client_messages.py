@@ -76,7 +76,7 @@ class Flush(Message, frozen=True):
     request: Int
 
 
-class HostGone(Message, frozen=True):
+class HostDisconnected(Message, frozen=True):
     """Controller to client: the hosts of an island's epoch are lost. `cause` is a diagnostic."""
 
     island: str
@@ -84,7 +84,7 @@ class HostGone(Message, frozen=True):
     cause: str
 
 
-class HostCame(Message, frozen=True):
+class HostConnected(Message, frozen=True):
     """Controller to client: the hosts of an island are connected. Without addresses, no hosts will connect."""
 
     island: str
@@ -106,7 +106,7 @@ class ChangeIslands(Message, frozen=True):
     now: bool
 
 
-class IslandCame(Message, frozen=True):
+class IslandAdded(Message, frozen=True):
     """Controller to client: an island was added, from a topology (a TOML file), with this number.
 
     `first` is the number of its first device.
@@ -117,7 +117,7 @@ class IslandCame(Message, frozen=True):
     topology: str
 
 
-class IslandLeaves(Message, frozen=True):
+class IslandDraining(Message, frozen=True):
     """Controller to client: an island is being removed (`cause`: a diagnostic), so nothing may be placed there."""
 
     island: str

@@ -155,7 +155,7 @@ class ClusterThere(Diagnostic):
 
 
 @dataclass(frozen=True)
-class NothingComesThrough(Diagnostic):
+class NoDataArrives(Diagnostic):
     code: ClassVar[str] = "PWC0924"
     exit: ClassVar[Exit] = Exit.FAILED
     title: ClassVar[str] = "values of {source} do not reach {target}"

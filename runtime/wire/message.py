@@ -30,7 +30,7 @@ class Hello(Message, frozen=True):
     """Secret that the controller gave to this host only; empty in a cluster of one client."""
 
 
-class ComeIn(Message, frozen=True):
+class ClientHello(Message, frozen=True):
     """Client to controller, once: identifies the client."""
 
     name: Name

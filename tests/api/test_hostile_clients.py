@@ -210,7 +210,7 @@ def test_absurd_claims_of_memory_are_refused(cluster: SharedCluster) -> None:
 
 def test_a_name_that_a_terminal_would_obey_is_refused(cluster: SharedCluster) -> None:
     connection = connect(str(Path(cluster.address) / CONTROLLER))
-    connection.post(m.ComeIn("evil\x1b[2J", 1, VERSIONS))
+    connection.post(m.ClientHello("evil\x1b[2J", 1, VERSIONS))
     said = connection.receive()
     assert isinstance(said, m.RunRefused) and read_diagnostic(said.cause).code == "PWC0911"
     connection.close()

@@ -226,7 +226,7 @@ def test_a_host_accepts_only_clients_with_their_own_ticket(cluster: TlsCluster, 
     bob = tmp_path / "client.bob"
     issue(keys / "authority", bob, "client", "bob", begins=datetime.now(UTC), valid=timedelta(days=1))
     control = connect_to(cluster.address, keys)
-    control.post(m.ComeIn("raw", 1, VERSIONS))
+    control.post(m.ClientHello("raw", 1, VERSIONS))
     welcome = next(said for said in iter(control.receive, None) if isinstance(said, m.Welcome))
     port = port_of(json.loads(welcome.hosts["island0"])[1]["island0"])
     assert port is not None

@@ -54,7 +54,7 @@ class HostileClient:
 
     def __post_init__(self) -> None:
         self.control = connect(str(Path(self.address) / CONTROLLER))
-        self.control.post(m.ComeIn("hostile", os.getpid(), VERSIONS))
+        self.control.post(m.ClientHello("hostile", os.getpid(), VERSIONS))
         said = self.control.receive()
         assert isinstance(said, m.Welcome), said
         self.welcome = said

@@ -31,7 +31,7 @@ from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.run_window import RunWindow
 from pathways.runtime.client.remote.submitted import MAX_KEPT, HeldBytes, are_ahead, parcels_of, submitted
 from pathways.runtime.client.remote_array import Parts, RemoteRun
-from pathways.runtime.control.health import Silence, host_timeout
+from pathways.runtime.control.health import HeartbeatMonitor, host_timeout
 from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.interrupts import uninterrupted
@@ -85,7 +85,7 @@ class Attached(HostedIslands):
         for name, place in self._places.items():
             if place.away:
                 self._stays_away(name, place)
-        self._silence = Silence(host_timeout())
+        self._heartbeats = HeartbeatMonitor(host_timeout())
         loop.call(lambda: loop.every(TEND_POLL_S, self._tend))
 
     def host(self, name: str) -> RemoteIsland:
@@ -177,7 +177,7 @@ class Attached(HostedIslands):
     def remove(self, name: str, *, now: bool) -> None:
         self._asked.ask(self._post, lambda number: m.ChangeIslands(number, "", name, named=True, now=now))
 
-    def _island_came(self, message: m.IslandCame) -> None:
+    def _island_added(self, message: m.IslandAdded) -> None:
         """Binds the devices of an added island, whose hosts may not be connected yet."""
         (island,) = topology_of(message.topology, self.address).islands
         if (old := self.named(island.name)) is not None:
@@ -306,18 +306,18 @@ class Attached(HostedIslands):
                 for host in list(self.hosts.values()):
                     host.refuse(message.run, cause)
                 self._window.drop(message.run)
-            case m.HostGone():
-                self._gone(message.island, message.epoch, read_diagnostic(message.cause))
-            case m.HostCame():
+            case m.HostDisconnected():
+                self._host_lost(message.island, message.epoch, read_diagnostic(message.cause))
+            case m.HostConnected():
                 with self._changed.lock:
                     place = self._places[message.island]
                     place.epoch, place.addresses, place.away = message.epoch, message.addresses, not message.addresses
                     self._changed.notify_all()
                 if place.away:
                     self._stays_away(message.island, place)
-            case m.IslandCame():
-                self._island_came(message)
-            case m.IslandLeaves():
+            case m.IslandAdded():
+                self._island_added(message)
+            case m.IslandDraining():
                 self.leave(message.island, read_diagnostic(message.cause))
             case m.Beat():
                 pass
@@ -334,7 +334,7 @@ class Attached(HostedIslands):
         elif isinstance(said, m.Done | m.Failed):
             self._window.end_part(said.run, self._by_number[island])
 
-    def _gone(self, name: str, epoch: int, cause: Diagnostic) -> None:
+    def _host_lost(self, name: str, epoch: int, cause: Diagnostic) -> None:
         with self._changed.lock:
             place = self._places[name]
             place.addresses, place.cause = {}, cause
@@ -353,7 +353,7 @@ class Attached(HostedIslands):
         example if it is frozen."""
         if self.ended is not None:
             return
-        for seconds in self._silence.judge(time.monotonic(), {"": self._control.heard}).values():
+        for seconds in self._heartbeats.judge(time.monotonic(), {"": self._control.heard}).values():
             return self.control_ended(f"heartbeat timeout: no message for {seconds:.1f} seconds")
         for host in list(self.hosts.values()):
             host.free_now()

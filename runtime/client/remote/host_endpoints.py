@@ -86,10 +86,10 @@ def island_endpoints(number: int, said: str) -> IslandEndpoints:
     return IslandEndpoints(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone), first)
 
 
-def come_in(control: Connection, name: str, address: str) -> m.Welcome:
+def register_client(control: Connection, name: str, address: str) -> m.Welcome:
     """Registers this client with the controller. Raises PWC0918 if the controller refuses it."""
     try:
-        control.post(m.ComeIn(named(name), os.getpid(), VERSIONS))
+        control.post(m.ClientHello(named(name), os.getpid(), VERSIONS))
         message = control.receive()
     except ConnectionEnded as error:
         raise PathwaysError(NoCluster(address=address, reason=str(error))) from None

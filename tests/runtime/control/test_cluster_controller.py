@@ -104,7 +104,7 @@ class RunningController:
 
     def client(self, versions: dict[str, str] = VERSIONS) -> tuple[Connection, m.Message]:
         connection = self.connect()
-        connection.post(m.ComeIn("test", os.getpid(), versions))
+        connection.post(m.ClientHello("test", os.getpid(), versions))
         return connection, connection.receive()
 
     def can_run(self) -> bool:
@@ -113,7 +113,7 @@ class RunningController:
         assert isinstance(welcome, m.Welcome)
         first = first_id(welcome.client)
         if not json.loads(welcome.hosts["island0"])[1]:
-            assert isinstance(next_message(connection), m.HostCame)
+            assert isinstance(next_message(connection), m.HostConnected)
         parcels = pack_parcels([(0, 0, [m.RunPlan(first, first, 0, first, ())])])
         connection.post(m.Introduce(0, first, "work", None, ""))
         connection.post(self.keys.loaded("island0", 0, welcome.client, first))
@@ -279,7 +279,7 @@ def test_a_failure_of_the_controller_fails_one_run_alone(
     assert isinstance(welcome, m.Welcome)
     first = first_id(welcome.client)
     if not json.loads(welcome.hosts["island0"])[1]:
-        assert isinstance(next_message(connection), m.HostCame)
+        assert isinstance(next_message(connection), m.HostConnected)
     connection.post(m.Introduce(0, first, "work", None, ""))
     connection.post(running.keys.loaded("island0", 0, welcome.client, first))
     said: list[m.Message] = []

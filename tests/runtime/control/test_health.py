@@ -3,35 +3,35 @@
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.control.health import TIMEOUT, Silence, host_timeout
+from pathways.runtime.control.health import TIMEOUT, HeartbeatMonitor, host_timeout
 from pathways.runtime.time_limits import MAX_POLL_GAP_S
 
 
 def test_a_host_is_lost_after_the_heartbeat_timeout() -> None:
-    silence = Silence(10.0)
-    assert silence.judge(100.0, {"a": 100.0, "b": 95.0}) == {}
+    monitor = HeartbeatMonitor(10.0)
+    assert monitor.judge(100.0, {"a": 100.0, "b": 95.0}) == {}
     for tenth in range(50):
-        assert silence.judge(100.0 + tenth / 10, {"a": 100.0, "b": 95.0}) == {}
-    assert silence.judge(105.0, {"a": 100.0, "b": 95.0}) == {}  # exactly the limit is still allowed
-    assert silence.judge(105.5, {"a": 105.0, "b": 95.0}) == {"b": 10.5}
+        assert monitor.judge(100.0 + tenth / 10, {"a": 100.0, "b": 95.0}) == {}
+    assert monitor.judge(105.0, {"a": 100.0, "b": 95.0}) == {}  # exactly the limit is still allowed
+    assert monitor.judge(105.5, {"a": 105.0, "b": 95.0}) == {"b": 10.5}
 
 
 def test_time_in_which_this_process_was_stopped_does_not_count() -> None:
-    silence = Silence(10.0)
-    silence.judge(100.0, {"a": 100.0})
-    assert silence.judge(100.0 + MAX_POLL_GAP_S + 60, {"a": 100.0}) == {}
+    monitor = HeartbeatMonitor(10.0)
+    monitor.judge(100.0, {"a": 100.0})
+    assert monitor.judge(100.0 + MAX_POLL_GAP_S + 60, {"a": 100.0}) == {}
     now = 100.0 + MAX_POLL_GAP_S + 60
     while now < 100.0 + MAX_POLL_GAP_S + 70:
         now += 0.5
-        assert silence.judge(now, {"a": 100.0}) == {}
-    assert silence.judge(now + 0.5, {"a": 100.0}) == {"a": 10.5}
+        assert monitor.judge(now, {"a": 100.0}) == {}
+    assert monitor.judge(now + 0.5, {"a": 100.0}) == {"a": 10.5}
 
 
 def test_short_pauses_between_checks_count_toward_the_timeout() -> None:
-    silence = Silence(3.0)
-    silence.judge(0.0, {"a": 0.0})
-    assert silence.judge(MAX_POLL_GAP_S, {"a": 0.0}) == {}
-    assert silence.judge(2 * MAX_POLL_GAP_S, {"a": 0.0}) == {"a": 2 * MAX_POLL_GAP_S}
+    monitor = HeartbeatMonitor(3.0)
+    monitor.judge(0.0, {"a": 0.0})
+    assert monitor.judge(MAX_POLL_GAP_S, {"a": 0.0}) == {}
+    assert monitor.judge(2 * MAX_POLL_GAP_S, {"a": 0.0}) == {"a": 2 * MAX_POLL_GAP_S}
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon", "", "nan"])

@@ -33,10 +33,10 @@ EMPTY: dict[Any, Any] = {
     int: 0, bool: False, str: "", bytes: b"", dict[str, str]: {}, dict[int, tuple[int, ...]]: {},
     dict[int, tuple[str, frozenset[str]]] | None: None,
 }  # fmt: skip
-BEHIND_RUNS = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
+AFTER_RUNS = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
 OF_CLIENTS = {
-    m.ComeIn, m.Attach, m.ChangeIslands, m.Introduce, m.Retire, m.Loaded, m.Submit, m.Relayed, m.Hold, m.Cancel, m.Ask,
-    m.RunPlan, m.Calling, m.Returned, *BEHIND_RUNS, *MAY,
+    m.ClientHello, m.Attach, m.ChangeIslands, m.Introduce, m.Retire, m.Loaded, m.Submit, m.Relayed, m.Hold, m.Cancel,
+    m.Ask, m.RunPlan, m.Calling, m.Returned, *AFTER_RUNS, *MAY,
 }  # fmt: skip
 OWNED = [(cls, n) for cls in encoding.MESSAGES for n, rule in rules_of(cls) if isinstance(rule, Owned)]
 
@@ -110,7 +110,7 @@ def test_only_an_argument_may_be_none() -> None:
         (m.Submit, "weight", (-1,)),
         (m.Record, "client", (4,)),
         (m.Record, "most", (-1,)),
-        (m.ComeIn, "name", ("a\x1b[2J", "line\nline", "x" * (MAX_NAME + 1))),
+        (m.ClientHello, "name", ("a\x1b[2J", "line\nline", "x" * (MAX_NAME + 1))),
         (m.Introduce, "name", ("\u202e",)),
         (m.LoadPlan, "path", ("x" * (MAX_TEXT + 1),)),
         (m.PutPoison, "cause", ("", "garbage", "[" * 100_000, "[]", "null", '{"class": 1}')),
@@ -177,5 +177,5 @@ def test_rules_are_listed_for_annotated_fields_alone() -> None:
 @pytest.mark.parametrize("text", ["", "plain", "two\nlines", "\x1b[2J", "x" * (MAX_NAME + 1), "\n" * MAX_NAME])
 def test_any_text_is_converted_to_a_valid_name(text: str) -> None:
     made = named(text)
-    check_fields(message_of(m.ComeIn, 3, name=made), 3, "client three")
+    check_fields(message_of(m.ClientHello, 3, name=made), 3, "client three")
     assert made == text or len(text) == MAX_NAME + 1 == len(made) + 1 or not text.isprintable()

@@ -89,13 +89,13 @@ class RunningController:
     def can_run(self) -> bool:
         """Returns whether a new client can complete a run."""
         connection = self.connect("client")
-        connection.post(m.ComeIn("test", 1, VERSIONS))
+        connection.post(m.ClientHello("test", 1, VERSIONS))
         welcome = next_message(connection)
         assert isinstance(welcome, m.Welcome)
         first = first_id(welcome.client)
         while not (epoch := json.loads(welcome.hosts["island0"]))[1]:
             came = next_message(connection)
-            if isinstance(came, m.HostCame) and came.island == "island0":
+            if isinstance(came, m.HostConnected) and came.island == "island0":
                 epoch = [came.epoch]
                 break
         connection.post(m.Introduce(0, first, "work", None, ""))
@@ -103,7 +103,7 @@ class RunningController:
         parcels = pack_parcels([(0, epoch[0], [m.RunPlan(first, first, 0, first, ())])])
         connection.post(m.Submit(first, first, 0, 1, (), parcels))
         said = next_message(connection)
-        while isinstance(said, m.HostCame):  # of the other island, which may join at any time
+        while isinstance(said, m.HostConnected):  # of the other island, which may join at any time
             said = next_message(connection)
         connection.close()
         return isinstance(said, m.Relayed)
@@ -187,7 +187,7 @@ def test_a_new_host_replaces_a_lost_host(running: RunningController) -> None:
 
 def test_members_may_act_only_in_the_role_of_their_certificates(running: RunningController) -> None:
     running.host()
-    assert refusal_code(running.connect("host", "island1"), m.ComeIn("x", 1, VERSIONS)) == "PWC0913"
+    assert refusal_code(running.connect("host", "island1"), m.ClientHello("x", 1, VERSIONS)) == "PWC0913"
     assert refusal_code(running.connect("client"), m.Hello("island1", 1, VERSIONS)) == "PWC0913"
     assert refusal_code(running.connect("client"), m.Ask(1, "host")) == "PWC0913"
     for request in ("status", "stop", "stacks"):

@@ -47,7 +47,9 @@ def code_of(call: Any) -> str:
 def test_a_loss_that_mixes_examples_is_told_once_with_its_line() -> None:
     cut = unplaced(normalized, 1, microbatches=2)
     (text,) = warned(lambda: [cut(P, B), cut(P, B)])
-    assert text.startswith("warning[PWC0119]: normalized mixes examples: over 2 microbatches it differs from normalized of")
+    assert text.startswith(
+        "warning[PWC0119]: normalized mixes examples: over 2 microbatches it differs from normalized of"
+    )
     assert f"{HERE}:{normalized.__code__.co_firstlineno + 2}" in text
     assert "have:  a statistic of the whole batch is applied to its examples: sub" in text
     assert "try:   microbatches=1; or mixes='allow'" in text
