@@ -8,7 +8,6 @@ from support.forked_python import processes_from_nothing
 from support.processes import load_file, run_python
 
 import pathways as pw
-from pathways.compiler.schedule import SCHEDULES
 from pathways.dialect.ir import pw as ops
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import make_context, parse
@@ -43,9 +42,8 @@ def test_training_equals_plain_jax(root: Path, sample: str, steps: int) -> None:
 
 
 @pytest.mark.long("training is compared with plain JAX: 5 to 40 s each")
-@pytest.mark.parametrize("scan", [False, True])
-def test_a_library_transformer_in_a_pipeline_equals_plain_jax(root: Path, scan: bool) -> None:
-    for ours, plain in load_file(root / "samples" / "pipeline_any_model.py").train(3, layers=6, stages=3, scan=scan):
+def test_a_library_transformer_in_a_pipeline_equals_plain_jax(root: Path) -> None:
+    for ours, plain in load_file(root / "samples" / "pipeline_any_model.py").train(3, layers=6, stages=3, scan=True):
         assert ours == pytest.approx(plain, rel=1e-5)
 
 
@@ -56,8 +54,8 @@ def test_a_conv_net_in_a_pipeline_equals_plain_jax(root: Path) -> None:
 
 
 @pytest.mark.long("training is compared with plain JAX: 5 to 40 s each")
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_training_equals_plain_jax_under_every_schedule(root: Path, schedule: str) -> None:
+@pytest.mark.parametrize("schedule", ("gpipe", "zero-bubble"))
+def test_training_equals_plain_jax_under_other_schedules(root: Path, schedule: str) -> None:
     for ours, plain in load_file(root / "samples" / "train_lm.py").train(3, schedule):
         assert ours == pytest.approx(plain, rel=1e-5)
 

@@ -141,8 +141,7 @@ def test_a_failing_predicate_fails_the_results_of_its_loop_or_branch() -> None:
 
 
 @pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each", keep=("9-1",))
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(("how", "which"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1)])
 def test_a_loop_fails_when_one_of_its_hosts_is_lost(
     which: int, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from pathways.runtime.client.arguments import Bound
 from pathways.runtime.host.load.steps import Preparer
 from pathways.runtime.host.run.frame import Frame
 
-MODELS = ("flax_nnx", "equinox_mlp", "haiku_resnet")
+MODELS = ("flax_nnx", "equinox_mlp")
 
 
 def analyzed(lowered: Any, topology: str, **options: Any) -> Plan:

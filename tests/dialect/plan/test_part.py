@@ -23,7 +23,7 @@ TOPOLOGY = "islands=4,devices=8"
 @pytest.fixture(scope="module")
 def random_plans(thorough: bool) -> list[Plan]:
     values = [np.zeros(SHAPE, np.float32)] * INPUTS
-    seeds = range(10 if thorough else 4)
+    seeds = range(7 if thorough else 4)
     drawn = [draw(seed)[0] for seed in seeds] + [draw_irregular(seed)[0] for seed in seeds]
     programs = [pw.program(program).lower(*values) for program in drawn]
     return [lowered.compile(TOPOLOGY, merge=merge).plan for lowered in programs for merge in (True, False)]

@@ -36,7 +36,6 @@ def both(lowered: pw.Lowered, leaves: Sequence[Any], schedule: str = PROGRAM) ->
     [
         ("figure2", "f", PROGRAM),
         ("mixture_of_experts", "moe_step", PROGRAM),
-        ("train_lm", "train_step", "1f1b"),
         ("train_lm", "train_step", "zero-bubble"),
     ],
 )

@@ -20,7 +20,7 @@ from pathways.runtime.host.load.waves import PREFETCH, defer
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import PreparedWave, drive
 
-PROGRAMS, FEW_PROGRAMS = 25, 6
+PROGRAMS, FEW_PROGRAMS = 16, 6
 
 
 @dataclass(eq=False)

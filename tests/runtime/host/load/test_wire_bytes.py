@@ -30,7 +30,7 @@ from pathways.dialect.topology import parse_topology
 from pathways.dialect.trees import Tree
 from pathways.runtime.host.between.link import EAGER_LIMIT
 
-PAIRS, FEW_PAIRS, AT_ONCE, DEVICES = 200, 60, 20, 8
+PAIRS, FEW_PAIRS, AT_ONCE, DEVICES = 120, 60, 20, 8
 TOPOLOGY = f"islands=2,devices={DEVICES}"
 DTYPES = ("bool", "int8", "uint16", "bfloat16", "float32", "int32", "complex64")
 MESHES = ((1,), (2,), (3,), (4,), (2, 2), (5,), (6,), (3, 2), (7,), (8,), (2, 4), (2, 2, 2))
