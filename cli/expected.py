@@ -29,7 +29,7 @@ class _Expected:
     line: int | None
     stands_at: int
 
-    def meets(self, diagnostic: Diagnostic, source: str) -> bool:
+    def matches(self, diagnostic: Diagnostic, source: str) -> bool:
         if self.text not in diagnostic.render():
             return False
         where = diagnostic.where
@@ -53,7 +53,7 @@ def check_expected(source: str, results: Iterable[tuple[str, Sequence[Diagnostic
     for chunk, diagnostics in results:
         left = list(diagnostics)
         for expected in _expectations(chunk):
-            met = next((d for d in left if expected.meets(d, source)), None)
+            met = next((d for d in left if expected.matches(d, source)), None)
             if met is not None:
                 left.remove(met)
                 continue

@@ -17,7 +17,7 @@ import click
 from pathways.api.progress_display import can_be_drawn_on
 from pathways.cli.errors import NoTerminal
 from pathways.cli.json_output import json_option, print_json
-from pathways.cli.top_figures import Said, TopFigures, top_figures
+from pathways.cli.top_figures import Status, TopFigures, top_figures
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.launch.reach import ask, chosen_address, chosen_keys
 
@@ -48,7 +48,7 @@ def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: 
     """
     chosen, known = chosen_address(address), chosen_keys(keys)
 
-    def look() -> Said:
+    def look() -> Status:
         return ask(chosen, "status", known)
 
     if not once and not as_json:
@@ -63,7 +63,7 @@ def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: 
             return
 
 
-def looks(look: Callable[[], Said], pause: Callable[[], object]) -> Iterator[TopFigures]:
+def looks(look: Callable[[], Status], pause: Callable[[], object]) -> Iterator[TopFigures]:
     """Yields figures forever, with the rates since the previous poll. The first comes after one pause."""
     before = look()
     while True:
@@ -90,7 +90,7 @@ def shows_live() -> bool:
     return sys.stdout is not None and can_be_drawn_on(sys.stdout)
 
 
-def show_live(look: Callable[[], Said], address: str, interval: float = INTERVAL) -> None:
+def show_live(look: Callable[[], Status], address: str, interval: float = INTERVAL) -> None:
     """Draws frames until q or Ctrl-C, and then restores the screen. Raises PWC0713 without a terminal."""
     if not shows_live():
         raise PathwaysError(NoTerminal(have_=_what_there_is()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Said: TypeAlias = Mapping[str, Any]
+Status: TypeAlias = Mapping[str, Any]
 """A status as sent by the controller of a cluster."""
 
 
@@ -57,7 +57,7 @@ class TopFigures:
     clients: tuple[ClientFigures, ...]
 
 
-def top_figures(now: Said, before: Said | None = None) -> TopFigures:
+def top_figures(now: Status, before: Status | None = None) -> TopFigures:
     """Computes the figures of a status, and the changes since the previous one."""
     passed = 0.0 if before is None else now["clock"] - before["clock"]
     islands = tuple(_island(island, _named(before, island["name"]), passed) for island in now["islands"])
@@ -66,7 +66,7 @@ def top_figures(now: Said, before: Said | None = None) -> TopFigures:
     return TopFigures(str(now["policy"]), sum(rates) if passed > 0 else None, islands, clients)
 
 
-def _named(said: Said | None, island: str) -> Said | None:
+def _named(said: Status | None, island: str) -> Status | None:
     return None if said is None else next((i for i in said["islands"] if i["name"] == island), None)
 
 
@@ -77,7 +77,7 @@ def _rate(now: float, before: float | None, passed: float) -> float | None:
     return max(0.0, now - before) / passed
 
 
-def _island(said: Said, before: Said | None, passed: float) -> IslandFigures:
+def _island(said: Status, before: Status | None, passed: float) -> IslandFigures:
     return IslandFigures(
         name=said["name"],
         kind=said["kind"],
@@ -97,13 +97,13 @@ def _pairs(runs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((str(client), str(program)) for client, program in runs)
 
 
-def _had(said: Said | None) -> dict[str, Said]:
+def _had(said: Status | None) -> dict[str, Status]:
     """Returns the time and runs that each client has had, by name."""
-    sessions: Sequence[Said] = [] if said is None else said["clients"]
+    sessions: Sequence[Status] = [] if said is None else said["clients"]
     return {name: had for session in sessions for name, had in session["had"].items()}
 
 
-def _clients(now: Said, before: Mapping[str, Said], passed: float) -> tuple[ClientFigures, ...]:
+def _clients(now: Status, before: Mapping[str, Status], passed: float) -> tuple[ClientFigures, ...]:
     """Computes the figures of clients with arrays or runs, and of connected processes without any."""
     had, islands = _had(now), now["islands"]
     held: dict[str, int] = {}
@@ -137,9 +137,9 @@ def _clients(now: Said, before: Mapping[str, Said], passed: float) -> tuple[Clie
     return tuple(found)
 
 
-_NOTHING: Said = {"runs": 0, "seconds": 0.0}
+_NOTHING: Status = {"runs": 0, "seconds": 0.0}
 
 
-def _most_on_one(islands: Sequence[Said], which: str, client: str) -> int:
+def _most_on_one(islands: Sequence[Status], which: str, client: str) -> int:
     """Returns the largest number of runs of a client on one island: a run may be on several islands."""
     return max((sum(c == client for c, _ in island[which]) for island in islands), default=0)

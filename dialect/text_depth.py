@@ -45,7 +45,7 @@ class _Scan:
     """The depth at which an affine map was opened, whose sums nest without brackets; -1 outside of affine maps."""
     operators: int = 0
 
-    def meet(self, match: "re.Match[str]") -> int:
+    def visit(self, match: "re.Match[str]") -> int:
         """Adds a token and the words before it; returns its depth."""
         here, more = len(self.open), 1
         if self.affine >= 0:
@@ -94,7 +94,7 @@ def check_nesting(source: str, name: str) -> None:
     """Raises PWC0709 for text that is nested too deep for MLIR, or whose aliases expand to far more than its length."""
     scan = _Scan()
     for match in _TOKEN.finditer(source):
-        depth = scan.meet(match)
+        depth = scan.visit(match)
         grown = (scan.defining and scan.size > LARGEST_TEXT) or scan.total > LARGEST_TEXT + MAX_GROWTH * len(source)
         if depth > DEEPEST_TEXT or grown:
             problem = "aliases that expand to far more text than the input" if grown else f"brackets {depth} deep"

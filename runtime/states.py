@@ -37,7 +37,7 @@ class Life:
         self.state = states.first
         self._events: tuple[str, ...] = ()
 
-    def turn(self, event: str) -> None:
+    def transition(self, event: str) -> None:
         """Applies an event. Raises InternalError, with the last events, if the event is not allowed in this state."""
         after = self._states.table[self.state].get(event)
         if after is None:
@@ -53,7 +53,7 @@ class Life:
         return self._states.is_end(self.state)
 
 
-TURN = States(
+QUEUE_ENTRY = States(
     "a turn",
     "new",
     {
@@ -160,4 +160,4 @@ ISLAND = States(
 )
 """The hosts of an island. Lost hosts are replaced by newly started ones until the island is given up (away)."""
 
-ALL = (RUN, TURN, EXECUTION, BUFFER, SENT, RECEIVED, ISLAND, SESSION, PEER)
+ALL = (RUN, QUEUE_ENTRY, EXECUTION, BUFFER, SENT, RECEIVED, ISLAND, SESSION, PEER)

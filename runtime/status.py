@@ -84,7 +84,7 @@ def _pairs(runs: Iterable[tuple[str, str]]) -> str:
 def status_of(controller: Controller) -> Status:
     """Returns the status of all islands, in the order in which they were bound."""
     controller.flights.drain(0.05)  # notices completed runs
-    waiting, running = controller.turns.ask(lambda s: (list(s.waiting.values()), list(s.running.values())))
+    waiting, running = controller.run_queue.ask(lambda s: (list(s.waiting.values()), list(s.running.values())))
     islands: list[IslandStatus] = []
     for island in controller.machine.islands:
         owners = [controller.store.owners_on(d) for d in island.devices]
@@ -108,7 +108,7 @@ def status_of(controller: Controller) -> Status:
     return Status(controller.policy.name, tuple(islands))
 
 
-def read_status(said: Mapping[str, Any]) -> Status:
+def read_status(fields: Mapping[str, Any]) -> Status:
     """Converts the status message of a cluster's controller."""
     islands = [
         IslandStatus(
@@ -124,6 +124,6 @@ def read_status(said: Mapping[str, Any]) -> Status:
             waits=str(island["waits"]),
             open_ports=int(island["open_ports"]),
         )
-        for island in said["islands"]
+        for island in fields["islands"]
     ]
-    return Status(str(said["policy"]), tuple(islands))
+    return Status(str(fields["policy"]), tuple(islands))

@@ -200,7 +200,7 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
         "from pathways.runtime.host.load.peer_hosts import PeerHosts\n"
         "from pathways.runtime.wire.loop import Loop\n"
         "loop, device = Loop(), jax.devices()[0]; loop.start()\n"
-        "a, b = PeerHosts(device, loop, 'a'), PeerHosts(device, loop, 'b'); b.meet({'a': a.invite('b')})\n"
+        "a, b = PeerHosts(device, loop, 'a'), PeerHosts(device, loop, 'b'); b.connect_to({'a': a.invite('b')})\n"
         "values = ArrayGroup([ArrayType((6,), 'float32')], [pjrt.on_device(device)])\n"
         "to = a.to('b'); to.offer(to.prepare(values), 7, [jax.device_put(np.ones(6, np.float32))], [device]).send()\n"
         "(came,) = b.sources['a'].fetch(7, values); came.block_until_ready(); print(np.asarray(came.array()))\n"
@@ -310,7 +310,7 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
             )
         },
         "from pathways.runtime.states import PEER, Life\n"
-        "life = Life(PEER); life.turn('rest'); life.turn('end'); print(life.state)",
+        "life = Life(PEER); life.transition('rest'); life.transition('end'); print(life.state)",
         "ended",
     ),
     "command": (

@@ -22,7 +22,7 @@ from pathways.runtime import interrupts
 from pathways.runtime.client.remote_array import RemoteRun
 from pathways.runtime.client.store import Store, closed
 from pathways.runtime.client_state import ClientState
-from pathways.runtime.control.admission import NoTurns, Ticket, Turns
+from pathways.runtime.control.admission import PassThroughQueue, RunQueue, Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import DEPTH, Scheduler
@@ -77,7 +77,9 @@ class Controller:
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.flights, self.machine.row.on_host, self.end_hang)
         scheduler = Scheduler(self.policy, self.ledger, self.depth)
-        self.turns = Turns(scheduler, self._why_waits) if self.machine.schedules_here else NoTurns(scheduler)
+        self.run_queue = (
+            RunQueue(scheduler, self._why_waits) if self.machine.schedules_here else PassThroughQueue(scheduler)
+        )
         self.store.changed = self._held
         self.machine.devices_in_use = self._devices_in_use
         if hasattr(os, "register_at_fork"):
@@ -94,7 +96,7 @@ class Controller:
     def eager(self) -> bool:
         """Whether run completions must be detected at once: a run waits for a slot or memory, or an observer exists."""
         has_limits = bool(self.ledger.limits) and self.machine.schedules_here
-        return self.turns.contended or has_limits or bool(self.observers)
+        return self.run_queue.contended or has_limits or bool(self.observers)
 
     @contextlib.contextmanager
     def observed_by(self, observer: Observer) -> Generator[None]:
@@ -113,7 +115,7 @@ class Controller:
 
     def _held(self, devices: tuple[Hashable, ...], size: int, client: str, run: int) -> None:
         if self.ledger.limits:
-            self.turns.post(lambda scheduler: scheduler.hold(devices, size))
+            self.run_queue.post(lambda scheduler: scheduler.hold(devices, size))
 
     def _devices_in_use(self) -> set[Hashable]:
         """Returns the devices that hold arrays or have runs in flight."""
@@ -130,14 +132,14 @@ class Controller:
         if request.bytes:
             self.check_fits(request)
         if promise is None:
-            return self.turns.enter(request, lambda ticket: self.patience(ticket, client))
+            return self.run_queue.enter(request, lambda ticket: self.patience(ticket, client))
         promise.check()
 
         def patience(ticket: Ticket) -> None:
             promise.check()
             self.patience(ticket, client)
 
-        return self.turns.enter(request, patience)
+        return self.run_queue.enter(request, patience)
 
     def check_fits(self, request: Request) -> None:
         """Raises PWC0506 if a run needs more memory than a device's limit."""
@@ -157,14 +159,14 @@ class Controller:
         self.flights.hurry()
         self._check_there(client)
         request = ticket.request
-        if not request.bytes or self.turns.ask(lambda s: s.lacks_memory(request.number)) is None:
+        if not request.bytes or self.run_queue.ask(lambda s: s.lacks_memory(request.number)) is None:
             return
         gc.collect()  # handles in reference cycles hold memory, too
-        device = self.turns.ask(lambda s: s.lacks_memory(request.number))
+        device = self.run_queue.ask(lambda s: s.lacks_memory(request.number))
         if device is None:
             return
         owners = self.store.owners_on(device)
-        if self.turns.ask(lambda s: s.lacks_memory(request.number)) != device or not any(owners.values()):
+        if self.run_queue.ask(lambda s: s.lacks_memory(request.number)) != device or not any(owners.values()):
             return  # memory was freed in the meantime
         if set(owners) <= {request.client}:
             raise PathwaysError(self._memory_held(request, device, self.ledger.free(device), sum(owners.values())))
@@ -194,7 +196,7 @@ class Controller:
     def _why_waits(self, request: Request) -> str:
         """Describes what a run waits for: memory and the clients that hold it, or the runs that go first."""
         number = request.number
-        short, before = self.turns.ask(lambda s: (s.ledger.short_of(request.bytes), s.goes_before(number)))
+        short, before = self.run_queue.ask(lambda s: (s.ledger.short_of(request.bytes), s.goes_before(number)))
         if short is None:
             return before_it(before)
         return lacking(
@@ -203,7 +205,7 @@ class Controller:
 
     def limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         """Sets the memory limits of devices to the values in a plan's topology."""
-        self.turns.ask(lambda _: self._limit(plan, islands))
+        self.run_queue.ask(lambda _: self._limit(plan, islands))
 
     def _limit(self, plan: Plan, islands: Mapping[str, PhysicalIsland]) -> None:
         ledger = self.ledger
@@ -270,8 +272,8 @@ class Controller:
         Returns False if no run can be cancelled. `where` is the user's line.
         """
         parts = [(flight, part) for flight in flights for part in flight.tokens if isinstance(part, RemoteRun)]
-        told = [part.cancel(RunCancelled(program=f.plan.name, run=f.number, where=where)) for f, part in parts]
-        return any(told)
+        are_cancelled = [part.cancel(RunCancelled(program=f.plan.name, run=f.number, where=where)) for f, part in parts]
+        return any(are_cancelled)
 
     def wait_for_callbacks(self, client: ClientState) -> None:
         """Waits until all runs of a client that have host callbacks are complete."""

@@ -41,7 +41,7 @@ class Engine(Protocol):
     @property
     def sides(self) -> Sides: ...
     @property
-    def turns(self) -> float:
+    def times_scheduled(self) -> float:
         """Returns the number of slots a run uses while other runs wait; a moving average if it depends on data."""
         ...
 

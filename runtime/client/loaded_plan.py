@@ -182,7 +182,7 @@ class LoadedPlan:
         try:
             ticket = controller.enter(self._request(number, client, handles), client, promise)
             for observer in controller.observers:
-                observer.turn(number)
+                observer.scheduled(number)
             flight = self._take_off(ticket, frame)
             self._bind(bound, frame.values, arguments, handles)
             launched = True
@@ -300,7 +300,7 @@ class LoadedPlan:
             for wanted, handle in zip(self._inputs, handles, strict=True):
                 if handle is not None and wanted is not None and wanted.is_in_place(handle.buffer):
                     _less(bytes_, handle.buffer)
-        seconds = self._seconds / self._engine.turns
+        seconds = self._seconds / self._engine.times_scheduled
         return Request(number, client.label, self.plan.name, self._keys, client.weight, seconds, bytes_)
 
     def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
@@ -311,7 +311,7 @@ class LoadedPlan:
             self._seconds += (seconds - self._seconds) / 8
             for observer in controller.observers:
                 observer.done(request.number)
-            controller.turns.finished(ticket)
+            controller.run_queue.finished(ticket)
 
         flight = Flight(request.number, self.plan, self._queues, frame.tokens, request.client, done)
         flight.thread = threading.get_ident()
@@ -339,7 +339,7 @@ class LoadedPlan:
         try:
             done = self._is_done(values)
             if not done:
-                controller.turns.enqueued(ticket, dict(self._peaks) if self._peaks else None)
+                controller.run_queue.enqueued(ticket, dict(self._peaks) if self._peaks else None)
             for observer in controller.observers:
                 observer.enqueued(ticket.request.number)
         finally:
@@ -349,7 +349,7 @@ class LoadedPlan:
                 elif self._line is not None and flight is not None and flight.tokens and not flight.abandoned:
                     self._line.put(flight, eager=controller.eager)
                 else:
-                    controller.turns.finished(ticket)
+                    controller.run_queue.finished(ticket)
             finally:
                 controller.flights.enqueuing.pop(ticket.request.number, None)
 

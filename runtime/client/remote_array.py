@@ -78,9 +78,9 @@ class RemoteRun:
 class Parts:
     """The futures of one run with data-dependent loops, one per host. The run is cancelled as a whole."""
 
-    def __init__(self, tell: Callable[[Diagnostic], None]) -> None:
+    def __init__(self, notify: Callable[[Diagnostic], None]) -> None:
         """`tell` ends the run's loops on all hosts. It may be called repeatedly."""
-        self._tell = tell
+        self._notify = notify
         self._parts: list[RemoteRun] = []
 
     def add(self) -> RemoteRun:
@@ -93,7 +93,7 @@ class Parts:
         for part in running:
             part.cancelled = cause
         if running:
-            self._tell(cause)
+            self._notify(cause)
         return bool(running)
 
 

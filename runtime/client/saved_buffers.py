@@ -95,7 +95,7 @@ def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, pla
         )  # fmt: skip
         return controller.store.hold(buffer, array)
     finally:
-        controller.turns.finished(ticket)
+        controller.run_queue.finished(ticket)
 
 
 def _read(machine: Machine, folder: Path, file: ArrayFile, sharding: Sharding, devices: Sequence[Any]) -> Any:

@@ -92,7 +92,7 @@ class Store:
             if buffer.array is None:
                 buffer.array = array
             if buffer.life.state in ("new", "freed"):
-                buffer.life.turn(_event_of(buffer.array))
+                buffer.life.transition(_event_of(buffer.array))
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
@@ -117,7 +117,7 @@ class Store:
         with self._lock:
             if buffer.array is not was:
                 return False
-            buffer.life.turn(_event_of(now))
+            buffer.life.transition(_event_of(now))
             buffer.array = now
             self.count(buffer, held)
             return True
@@ -141,7 +141,7 @@ class Store:
         with self._lock:
             if handle.buffer.is_shared or handle.taken_by is not None:
                 return False
-            handle.buffer.life.turn("claim")
+            handle.buffer.life.transition("claim")
             claims.append(handle)
             handle.taken_by = taker
             return True
@@ -150,7 +150,7 @@ class Store:
     def unclaim(self, handle: "Handle") -> None:
         """Cancels a claim because the run that made it was not enqueued. The handle is valid again."""
         with self._lock:
-            handle.buffer.life.turn("unclaim")
+            handle.buffer.life.transition("unclaim")
             handle.taken_by = None
 
     @uninterrupted
@@ -179,7 +179,7 @@ class Store:
         """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""
         gone = self.buffers.pop(id(buffer), None) is not None
         if gone:
-            buffer.life.turn("free")
+            buffer.life.transition("free")
         if gone and not buffer.pinned:
             buffer.array = None
         return gone
@@ -215,7 +215,7 @@ class Store:
         with self._lock:
             for buffer in self._all():
                 if device in buffer.devices:
-                    buffer.life.turn("fail")
+                    buffer.life.transition("fail")
                     buffer.array = cause
 
     def resolve(self, promise: Promise, cause: Poison) -> None:
@@ -223,7 +223,7 @@ class Store:
         with self._lock:
             for buffer in self._all():
                 if buffer.array is promise:
-                    buffer.life.turn("fail")
+                    buffer.life.transition("fail")
                     buffer.array = cause
         promise.resolve()
 

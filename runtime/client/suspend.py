@@ -109,7 +109,7 @@ def resume(controller: Controller, client: ClientState) -> None:
         client.forget_kept()
         client.suspended = False
     finally:
-        controller.turns.finished(ticket)
+        controller.run_queue.finished(ticket)
 
 
 def _back(controller: Controller, buffer: StoredBuffer, kept: Kept) -> Any:

@@ -43,7 +43,7 @@ class Ticket:
             raise self.error
 
 
-class Turns:
+class RunQueue:
     """The scheduler of this process, and the tickets of waiting runs."""
 
     def __init__(self, scheduler: Scheduler, why: Callable[[Request], str] = lambda request: "") -> None:
@@ -78,9 +78,9 @@ class Turns:
         note("run", ticket.request.number, "was queued")
         self.post(lambda scheduler: scheduler.submit(ticket.request), ticket)
 
-    def step_aside(self, ticket: Ticket) -> None:
+    def yield_slot(self, ticket: Ticket) -> None:
         """Yields the slot to other runs while this run waits for data. `pause` makes the run wait for a slot again."""
-        self.post(lambda scheduler: scheduler.step_aside(ticket.request.number), ticket)
+        self.post(lambda scheduler: scheduler.yield_slot(ticket.request.number), ticket)
 
     def pause(self, ticket: Ticket, patience: Callable[[Ticket], None]) -> None:
         """Yields to runs that rank before this run; returns when this run has a slot again."""
@@ -160,7 +160,7 @@ class Turns:
         self.contended = self.scheduler.contended
 
 
-class NoTurns(Turns):
+class PassThroughQueue(RunQueue):
     """Admission in a process whose runs are scheduled by a controller: each run may be submitted at once."""
 
     def line_up(self, ticket: Ticket) -> None:

@@ -46,7 +46,7 @@ class CheckedParcel(NamedTuple):
     """The plans that the parcel unloads."""
 
 
-def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, transfers: int) -> CheckedParcel:
+def checked_parcel(epoch: int, frames: bytes, submitted: m.Submit, client: int, transfers: int) -> CheckedParcel:
     """Checks a client's parcel for one island, and sets the run's first transfer number to one chosen by the
     controller.
 
@@ -55,7 +55,7 @@ def checked_parcel(epoch: int, frames: bytes, told: m.Submit, client: int, trans
     """
     messages = read_frames(frames, (*BEFORE, m.RunPlan))
     before, run = messages[:-1], messages[-1] if messages else None
-    if not isinstance(run, m.RunPlan) or (run.plan, run.run) != (told.plan, told.run):
+    if not isinstance(run, m.RunPlan) or (run.plan, run.run) != (submitted.plan, submitted.run):
         raise _bad("a parcel without its run", "the submitted run, as the last message")
     if any(isinstance(message, m.RunPlan) for message in before):
         raise _bad("a parcel with two runs", "only the submitted run")
@@ -84,7 +84,7 @@ def own_parcels(parcels: Iterable[Parcel]) -> tuple[dict[int, IslandParcel], int
         assert isinstance(run, m.RunPlan)
         first = run.results
         found[island] = IslandParcel(epoch, b"".join(map(frame_bytes, before)), _run_frame(run))
-        unloaded += [said.plan for said in before if isinstance(said, m.UnloadPlan)]
+        unloaded += [each.plan for each in before if isinstance(each, m.UnloadPlan)]
     return found, first, unloaded
 
 

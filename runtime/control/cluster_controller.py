@@ -81,7 +81,7 @@ class ClusterController:
         self._policy = policy
         self.members = Members(loop, launcher, topology.islands, self._host_connected, self._host_lost, log)
         self.dispatcher = Dispatcher(self.members.all, policy)
-        self.changes = IslandChanges(loop, topology, self.members, self.dispatcher, self._tell)
+        self.changes = IslandChanges(loop, topology, self.members, self.dispatcher, self._broadcast)
         self.members.begin()
         loop.every(MEMORY_CHECK_INTERVAL_S, lambda: refuse_hopeless(self.dispatcher, self._sessions.values()))
         loop.every(HEARTBEAT_INTERVAL_S, self._beat)
@@ -100,18 +100,18 @@ class ClusterController:
 
     def _let_in(self, stream: Transport, caller: Caller) -> None:
         """Waits for the first message of a process; disconnects a process that sends none."""
-        meet = self._meeting(caller)
+        first = self._receiver(caller)
         peer = Peer(self._loop, stream, FrameReader(lambda kind: min(MAX_FRAME_BYTES, most_bytes(kind))))
         peer.max_unread_bytes = MAX_UNREAD_BYTES
-        peer.begin(meet, lambda _, reason: self._log(f"a process disconnected before it registered: {reason}"))
+        peer.begin(first, lambda _, reason: self._log(f"a process disconnected before it registered: {reason}"))
         late = f"it has sent no message in {FIRST_MESSAGE_TIMEOUT_S:g} seconds"
-        self._loop.after(FIRST_MESSAGE_TIMEOUT_S, lambda: peer.end(late) if peer.receive is meet else None)
+        self._loop.after(FIRST_MESSAGE_TIMEOUT_S, lambda: peer.end(late) if peer.receive is first else None)
 
-    def _meeting(self, caller: Caller) -> Receive:
-        return _told(lambda peer, kind, payload: self._meet(peer, read_expected(kind, payload, FIRST), caller))
+    def _receiver(self, caller: Caller) -> Receive:
+        return _guarded(lambda peer, kind, data: self._receive_first(peer, read_expected(kind, data, FIRST), caller))
 
-    def _meet(self, peer: Peer, message: m.Message, caller: Caller) -> None:
-        peer.receive = self._meeting(caller)  # it has sent its first message, and may send more requests
+    def _receive_first(self, peer: Peer, message: m.Message, caller: Caller) -> None:
+        peer.receive = self._receiver(caller)  # it has sent its first message, and may send more requests
         match message:
             case m.Hello():
                 caller.check("host", self._address)
@@ -126,7 +126,7 @@ class ClusterController:
                 self._register_client(peer, message, caller)
             case m.Ask() if message.what == "host" and caller.member is not None:
                 caller.check("host", self._address)
-                self._tell_spec(caller.member.name, peer, message.request)
+                self._send_spec(caller.member.name, peer, message.request)
             case m.Ask():  # from a process that is not a client
                 caller.check("client", self._address)
                 peer.on_end = lambda peer, reason: None  # it disconnects after its answer
@@ -137,11 +137,11 @@ class ClusterController:
             case _:
                 raise _unknown(message)
 
-    def _tell_spec(self, name: str, peer: Peer, request: int) -> None:
-        def tell(spec: dict[str, Any]) -> None:
+    def _send_spec(self, name: str, peer: Peer, request: int) -> None:
+        def send(spec: dict[str, Any]) -> None:
             peer.send(m.Answer(request, value=json.dumps(spec | {"platform": self._platform})))
 
-        self.members.tell_spec(name, peer, tell)
+        self.members.send_spec(name, peer, send)
 
     def _register_client(self, peer: Peer, message: m.ClientHello, caller: Caller) -> None:
         """Registers a client. Raises PWC0918 for another version, or if no client number is free."""
@@ -154,7 +154,7 @@ class ClusterController:
         member = "" if caller.member is None else caller.member.name
         name = f"{message.name} of {member}" if member else message.name
         session = ClientSession(number, name, caller.pid or message.pid, peer, member)
-        peer.receive = _told(lambda _, kind, payload: self._from_client(session, kind, payload))
+        peer.receive = _guarded(lambda _, kind, payload: self._from_client(session, kind, payload))
         peer.on_end = lambda peer, reason: self._client_left(session, reason)
         self._welcome(session)
 
@@ -172,17 +172,17 @@ class ClusterController:
         topology, policy = write_topology(self.changes.numbered), self._policy.name
         hosts = spec_of(self.members.all)
         session.peer.send(m.Welcome(session.number, session.ticket, self._platform, topology, policy, hosts))
-        for said in self.changes.leaving:
-            session.peer.send(said)
+        for message in self.changes.leaving:
+            session.peer.send(message)
 
-    def _tell(self, message: m.Message) -> None:
+    def _broadcast(self, message: m.Message) -> None:
         """Sends a message to all clients."""
         for session in self._sessions.values():
             session.peer.send(message)
 
     def _beat(self) -> None:
         """Sends a heartbeat to all clients."""
-        self._tell(m.Beat(0, 0))
+        self._broadcast(m.Beat(0, 0))
 
     def _change(self, peer: ClientPeer, message: m.ChangeIslands) -> None:
         def answer(name: str, cause: Diagnostic | None) -> None:
@@ -192,7 +192,7 @@ class ClusterController:
         self.changes.change(message, answer)
 
     def _client_left(self, session: ClientSession, reason: str) -> None:
-        session.life.turn("leave")
+        session.life.transition("leave")
         del self._sessions[session.number]
         self.dispatcher.left_by(session, ClientClosed(client=session.label(0), have_=reason))
         left = {rank for rank in all_ranks(self.members.all) if rank.peer is not None}
@@ -212,7 +212,7 @@ class ClusterController:
         if any(client_of(run) == session.number for run in self.dispatcher.runs):
             self._loop.after(REUSE_LOOK_S, lambda: self._reuse(session))
         else:
-            session.life.turn("be forgotten")
+            session.life.transition("be forgotten")
             self._numbers.give_back(session.number)
 
     def _from_client(self, session: ClientSession, kind: int, payload: bytes | bytearray) -> None:
@@ -302,21 +302,21 @@ class ClusterController:
             case _:
                 raise _unknown(message)
 
-    def _run_ended(self, rank: Rank, said: m.Done | m.Failed) -> None:
+    def _run_ended(self, rank: Rank, message: m.Done | m.Failed) -> None:
         """Notifies the client that a run completed on a host, unless the host already has, and starts waiting runs."""
-        session = self._sessions.get(client_of(said.run))
-        if session is not None and not said.is_told:
-            session.peer.pass_on(rank.member.number, rank.member.epoch.number, rank.rank, said)
-        self.dispatcher.ended(rank, said.run, said.nanoseconds)
+        session = self._sessions.get(client_of(message.run))
+        if session is not None and not message.is_reported:
+            session.peer.pass_on(rank.member.number, rank.member.epoch.number, rank.rank, message)
+        self.dispatcher.ended(rank, message.run, message.nanoseconds)
 
     def _host_connected(self, member: Member) -> None:
-        self._tell(m.HostConnected(member.name, member.epoch.number, member.addresses))
+        self._broadcast(m.HostConnected(member.name, member.epoch.number, member.addresses))
 
     def _host_lost(self, member: Member, epoch: int, cause: Diagnostic) -> None:
         self.dispatcher.gone(member, cause)
-        self._tell(m.HostDisconnected(member.name, epoch, write_diagnostic(cause)))
+        self._broadcast(m.HostDisconnected(member.name, epoch, write_diagnostic(cause)))
         if member.epoch.state == "away":
-            self._tell(m.HostConnected(member.name, member.epoch.number, {}))
+            self._broadcast(m.HostConnected(member.name, member.epoch.number, {}))
 
     def _answer(self, peer: ClientPeer, message: m.Ask) -> None:
         def answer(value: Any) -> None:
@@ -336,25 +336,26 @@ class ClusterController:
     def _stacks(self, answer: Callable[[Any], None]) -> None:
         """Answers with the stacks of all hosts when all have replied, or after two seconds."""
         ranks = list(all_ranks(self.members.all))
-        said = {rank.name: NO_ANSWER for rank in ranks}
+        stacks = {rank.name: NO_ANSWER for rank in ranks}
         missing = {rank.name for rank in ranks if rank.peer is not None}
-        told: list[bool] = []
+        is_answered = False
 
-        def tell() -> None:
-            if not told:
-                told.append(True)
-                answer({"hosts": said, "controller": last_events()})
+        def finish() -> None:
+            nonlocal is_answered
+            if not is_answered:
+                is_answered = True
+                answer({"hosts": stacks, "controller": last_events()})
 
-        def hear(name: str, found: m.Answer | Diagnostic) -> None:
-            said[name] = found.value if isinstance(found, m.Answer) else found.text(found.have)
+        def receive(name: str, found: m.Answer | Diagnostic) -> None:
+            stacks[name] = found.value if isinstance(found, m.Answer) else found.text(found.have)
             missing.discard(name)
             if not missing:
-                tell()
+                finish()
 
         for rank in ranks:
             if rank.peer is not None:
-                self.members.ask(rank, m.TellStacks, lambda a, name=rank.name: hear(name, a))
-        self._loop.after(2.0 if missing else 0.0, tell)
+                self.members.ask(rank, m.ReportStacks, lambda a, name=rank.name: receive(name, a))
+        self._loop.after(2.0 if missing else 0.0, finish)
 
     def _status(self) -> dict[str, Any]:
         known = {"policy": self._policy.name, "pid": os.getpid(), "bind": self.bind, "clock": time.monotonic()}
@@ -366,7 +367,7 @@ class ClusterController:
         self._loop.end()
 
 
-def _told(receive: Receive) -> Receive:
+def _guarded(receive: Receive) -> Receive:
     """Wraps a receiver: sends a process the error of its message before its stream is closed."""
 
     def take(peer: Peer, kind: int, payload: bytes | bytearray) -> None:

@@ -50,11 +50,11 @@ def status_of_cluster(
         )
     runs = Counter(run.session.number for run in dispatcher.runs.values())
     why = reasons_to_wait(dispatcher, sessions)
-    clients = [_said_of(s, runs[s.number], why.get(s.number, "")) for s in sessions]
+    clients = [_client_status(s, runs[s.number], why.get(s.number, "")) for s in sessions]
     return {"islands": islands, "clients": clients}
 
 
-def _said_of(session: ClientSession, runs: int, why: str) -> dict[str, Any]:
+def _client_status(session: ClientSession, runs: int, why: str) -> dict[str, Any]:
     """Returns a client's status for `pwc status`: its runs, why they wait, and the usage of the clients inside it."""
     had = {k: {"weight": h.weight, "runs": h.runs, "seconds": h.seconds} for k, h in session.had.items()}
     return {"name": session.name, "number": session.number, "pid": session.pid, "runs": runs, "why": why, "had": had}

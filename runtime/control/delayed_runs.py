@@ -14,12 +14,12 @@ from pathways.runtime.errors import MemoryHeld
 
 def reasons_to_wait(dispatcher: Dispatcher, sessions: Collection[ClientSession]) -> dict[int, str]:
     """Returns why each client's first queued run waits, by client number."""
-    said: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for number in list(dispatcher.scheduler.waiting):
         run = dispatcher.runs.get(number)
-        if run is not None and run.session.number not in said:
-            said[run.session.number] = _why_waits(dispatcher, run.request, sessions)
-    return said
+        if run is not None and run.session.number not in reasons:
+            reasons[run.session.number] = _why_waits(dispatcher, run.request, sessions)
+    return reasons
 
 
 def _why_waits(dispatcher: Dispatcher, request: Request, sessions: Collection[ClientSession]) -> str:

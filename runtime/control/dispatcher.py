@@ -221,7 +221,7 @@ class Dispatcher:
 
     def _line_up(self, session: ClientSession, run: ClusterRun) -> None:
         if run.life.state == "behind" and session.is_next(run):
-            run.life.turn("line up")
+            run.life.transition("line up")
             self._begin(self.scheduler.submit(run.request))
 
     def _begin(self, numbers: Iterable[int]) -> None:
@@ -248,7 +248,7 @@ class Dispatcher:
             cause = gone.lost or HostLost(island=gone.name, reason="another host has replaced it")
             following = self._drop(run, cause)
         else:
-            run.life.turn("begin")
+            run.life.transition("begin")
             run.left = {rank.number for member in members.values() for rank in member.ranks}
             if run.plan.branches is not None:
                 run.relay = relay_of(run.request.number, members.values(), run.plan.branches)
@@ -292,13 +292,13 @@ class Dispatcher:
 
     def _refuse(self, run: ClusterRun, cause: Diagnostic) -> None:
         """Notifies the client and the connected hosts of a refused run: later runs may read its results."""
-        run.life.turn("be refused")
-        said = write_diagnostic(cause)
+        run.life.transition("be refused")
+        text = write_diagnostic(cause)
         for island, parcel in run.parcels.items():
             member = self._members[island]
             if member.epoch.number == parcel.epoch:
-                member.post(m.RefuseRun(*run.refusal, said))
-        run.session.peer.send(m.RunRefused(run.request.number, said))
+                member.post(m.RefuseRun(*run.refusal, text))
+        run.session.peer.send(m.RunRefused(run.request.number, text))
 
     def hosts_at(self, number: int) -> list[Rank]:
         """Returns the hosts that have not completed their partition of a run."""
@@ -319,7 +319,7 @@ class Dispatcher:
     def _part_ended(self, run: ClusterRun, host: int) -> None:
         run.left.discard(host)
         if not run.left:
-            run.life.turn("end")
+            run.life.transition("end")
             run.session.had[run.request.client].count(run)
             self._remove(run)
             self.ended_on.update(list(run.parcels))
@@ -369,7 +369,7 @@ class Dispatcher:
         following: list[int] = []
         for run in [run for run in self.runs.values() if run.session is session]:
             if run.life.state != "on hosts":
-                run.life.turn("be refused")
+                run.life.transition("be refused")
                 del self.runs[run.request.number]
                 following += self.scheduler.cancel(run.request.number)
             elif run.relay is not None:

@@ -36,8 +36,8 @@ class HeartbeatMonitor:
         if self._last is not None and now - self._last > MAX_POLL_GAP_S:
             self._excused = now
         self._last = now
-        silent = {name: now - max(when, self._excused) for name, when in heard.items()}
-        return {name: seconds for name, seconds in silent.items() if seconds > self._timeout}
+        elapsed = {name: now - max(when, self._excused) for name, when in heard.items()}
+        return {name: seconds for name, seconds in elapsed.items() if seconds > self._timeout}
 
 
 def hangs(limit: float, idle: Sequence[float]) -> bool:
@@ -68,13 +68,13 @@ class Partitions:
 
         `idle`: the seconds for which each host of the run has computed nothing.
         """
-        told = message.run, min(message.island, target), max(message.island, target)
-        if not idle or not hangs(float(message.seconds), idle) or told in self._mended:
+        edge = message.run, min(message.island, target), max(message.island, target)
+        if not idle or not hangs(float(message.seconds), idle) or edge in self._mended:
             return None
-        self._mended.append(told)
+        self._mended.append(edge)
         return NoDataArrives(source=message.island, target=target, seconds=message.seconds)
 
     def mends(self, cause: NoDataArrives) -> Mapping[str, m.Mend]:
         """Returns the message for each of the two islands, by name: fail transfers in progress, and reconnect."""
-        said, anew = write_diagnostic(cause), next(self._anew)
-        return {cause.source: m.Mend(cause.target, said, anew), cause.target: m.Mend(cause.source, said, anew)}
+        text, anew = write_diagnostic(cause), next(self._anew)
+        return {cause.source: m.Mend(cause.target, text, anew), cause.target: m.Mend(cause.source, text, anew)}

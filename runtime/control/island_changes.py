@@ -45,9 +45,9 @@ class IslandChanges:
         topology: Topology,
         members: Members,
         dispatcher: Dispatcher,
-        tell: Callable[[m.Message], None],
+        send: Callable[[m.Message], None],
     ) -> None:
-        self._members, self._dispatcher, self._tell = members, dispatcher, tell
+        self._members, self._dispatcher, self._broadcast = members, dispatcher, send
         self._rates = replace(topology, islands=())
         self._ranks = ranks_in(topology)
         self._coming: list[_Change] = []
@@ -92,7 +92,7 @@ class IslandChanges:
             raise PathwaysError(WrongIslands(problem="the name is in use", have_=have, rule=rule))
         member = self._members.add(island)
         first = self._dispatcher.add(member)
-        self._tell(m.IslandAdded(member.number, first, write_topology(replace(self._rates, islands=(island,)))))
+        self._broadcast(m.IslandAdded(member.number, first, write_topology(replace(self._rates, islands=(island,)))))
         self._members.start(member)
         self._coming.append(_Change(member, answer))
 
@@ -103,7 +103,7 @@ class IslandChanges:
                 raise PathwaysError(refused)
             assert member is not None
             member.leaves = IslandRemoved(island=member.name)
-            self._tell(m.IslandDraining(member.name, write_diagnostic(member.leaves)))
+            self._broadcast(m.IslandDraining(member.name, write_diagnostic(member.leaves)))
         elif not any(change.member is member for change in self._leaving):
             refused = refused_removal(self.topology, message.island)
             assert refused is not None
@@ -141,5 +141,5 @@ class IslandChanges:
             change.answer(member.name, cause)
             return
         member.leaves = cause
-        self._tell(m.IslandDraining(member.name, write_diagnostic(cause)))
+        self._broadcast(m.IslandDraining(member.name, write_diagnostic(cause)))
         self._leaving.append(replace(change, now=True, cause=cause))

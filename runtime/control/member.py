@@ -32,13 +32,13 @@ class Epoch:
 
     def go(self) -> None:
         """Records that the hosts are lost. Their replacements belong to the next epoch."""
-        self.life.turn("go")
+        self.life.transition("go")
         self.number += 1
 
     def settle(self, number: int, event: str) -> None:
         """Applies an event to an epoch. Ignores the event if the epoch has already ended."""
         if number == self.number:
-            self.life.turn(event)
+            self.life.transition(event)
 
 
 @dataclass(eq=False)
@@ -144,7 +144,7 @@ class EpochOfRank:
     def __init__(self, rank: Rank) -> None:
         self._rank, self._epoch = rank, rank.member.epoch.number
 
-    def tell(self, message: m.Decided | m.Undecided) -> None:
+    def send(self, message: m.Decided | m.Undecided) -> None:
         if self._rank.member.epoch.number == self._epoch:
             self._rank.post(message)
 
@@ -186,6 +186,6 @@ def spec_of(members: Iterable[Member]) -> dict[str, str]:
 def relay_of(run: int, members: Iterable[Member], branches: Mapping[int, tuple[str, frozenset[str]]]) -> Relay:
     """Creates the relay that forwards one host's decisions to all hosts of a run."""
     members = list(members)
-    told = {rank.name: EpochOfRank(rank) for member in members for rank in member.ranks}
+    recipients = {rank.name: EpochOfRank(rank) for member in members for rank in member.ranks}
     islands = {rank.name: member.name for member in members if len(member.ranks) > 1 for rank in member.ranks}
-    return Relay(run, told, branches, islands)
+    return Relay(run, recipients, branches, islands)

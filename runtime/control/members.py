@@ -111,7 +111,7 @@ class Members:
         except OSError as error:
             self._give_up(member, HostLost(island=member.name, reason=str(error)))
 
-    def tell_spec(self, name: str, peer: Peer, tell: Callable[[dict[str, Any]], None]) -> None:
+    def send_spec(self, name: str, peer: Peer, send: Callable[[dict[str, Any]], None]) -> None:
         """Sends an externally started host its configuration, once all hosts of its island have requested it.
 
         Raises PWC0910 if the cluster expects no such host.
@@ -125,12 +125,12 @@ class Members:
             rank.coming[0].end("another process has connected as this host")
         if any(each.peer is not None for each in rank.member.ranks):  # it exited after its island was configured
             self.lose(rank.member, HostLost(island=name, reason="it connected again after its island had started"))
-        rank.coming = peer, tell
+        rank.coming = peer, send
         member, hosts = rank.member, {each.name: each.island.hosts for each in self.all if each.island.hosts > 1}
         if any(each.coming is None or each.coming[0].ended for each in member.ranks):
             return
         try:
-            group = rank.member.process.meet()
+            group = rank.member.process.start_group()
         except OSError as error:
             raise PathwaysError(HostLost(island=name, reason=f"its group service did not start: {error}")) from None
         for each, ticket in zip(member.ranks, member.give_tickets(), strict=True):
@@ -184,7 +184,7 @@ class Members:
         self.are_meeting = bool(met)
         there = {rank.name: rank for rank in all_ranks(met)}
         given: dict[str, Mapping[str, str]] = {}
-        told: set[str] = set()
+        connected: set[str] = set()
 
         def found(name: str, answer: m.Answer | Diagnostic) -> None:
             if joining != self._joining or self._must_ask_again(answer):
@@ -203,8 +203,8 @@ class Members:
         def done(name: str, answer: m.Answer | Diagnostic) -> None:
             if joining != self._joining or self._must_ask_again(answer):
                 return
-            told.add(name)
-            if len(told) == len(there):
+            connected.add(name)
+            if len(connected) == len(there):
                 self.are_meeting = False
                 for member in met:
                     if not member.is_up:
@@ -237,8 +237,8 @@ class Members:
         """Handles the end of a host's stream."""
         if rank.peer is peer:
             process = rank.member.process
-            said = process.ended() if process is not None else ""
-            self.lose(rank.member, HostLost(island=rank.name, reason=f"its connection has ended: {said or reason}"))
+            ended = process.ended() if process is not None else ""
+            self.lose(rank.member, HostLost(island=rank.name, reason=f"its connection has ended: {ended or reason}"))
 
     def hangs(self, rank: Rank, message: m.Hangs) -> None:
         """Handles a hang report of a host. With several hosts, another one may be the cause, so all are queried."""
@@ -246,26 +246,26 @@ class Members:
         if len(member.ranks) == 1 or not isinstance(cause, Hang):
             self.lose(member, cause)
             return
-        said: dict[str, m.Answer] = {}
+        received: dict[str, m.Answer] = {}
 
-        def hear(name: str, answer: m.Answer | Diagnostic) -> None:
+        def receive(name: str, answer: m.Answer | Diagnostic) -> None:
             if not isinstance(answer, m.Answer) or answer.error:
                 return  # one host is lost, and so is the island
-            said[name] = answer
-            if len(said) == len(member.ranks):
-                answers = {r.name: json.loads(said[r.name].value) for r in member.ranks}
+            received[name] = answer
+            if len(received) == len(member.ranks):
+                answers = {r.name: json.loads(received[r.name].value) for r in member.ranks}
                 if hangs(float(cause.seconds), [a["idle"] for a in answers.values()]):
                     calls = roll_of({name: a["calls"] for name, a in answers.items()})
                     self.lose(member, replace(cause, calls=calls))
 
         for each in member.ranks:
-            self.ask(each, m.CallRoll, lambda a, name=each.name: hear(name, a))
+            self.ask(each, m.CallRoll, lambda a, name=each.name: receive(name, a))
 
     def missing(self, rank: Rank, message: m.Missing, hosts: Sequence[Rank]) -> None:
         """Handles a report that values do not reach a host. Asks the run's hosts whether they still compute them."""
         named, idle = {each.name: each for each in self.all}, dict[str, float]()
 
-        def hear(name: str, answer: m.Answer | Diagnostic) -> None:
+        def receive(name: str, answer: m.Answer | Diagnostic) -> None:
             if message.island not in named or not isinstance(answer, m.Answer) or answer.error:
                 return
             idle[name] = json.loads(answer.value)["idle"]
@@ -278,7 +278,7 @@ class Members:
                     named[island].post(mend)
 
         for each in hosts:
-            self.ask(each, m.CallRoll, lambda a, name=each.name: hear(name, a))
+            self.ask(each, m.CallRoll, lambda a, name=each.name: receive(name, a))
 
     def lose(self, member: Member, cause: Diagnostic) -> None:
         """Kills the remaining hosts of an island, notifies all other hosts, and starts new hosts."""
@@ -333,8 +333,8 @@ class Members:
         now = time.monotonic()
         for member in self.all:
             if not member.is_met and member.process is not None:
-                if said := member.process.ended():
-                    self.lose(member, HostLost(island=member.name, reason=f"it did not start: {said}"))
+                if reason := member.process.ended():
+                    self.lose(member, HostLost(island=member.name, reason=f"it did not start: {reason}"))
                 elif member.process.waits():
                     member.began = now
                 elif now - member.began > HOST_START_TIMEOUT_S and not member.process.is_started_externally:

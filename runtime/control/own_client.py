@@ -17,7 +17,7 @@ from pathways.runtime.wire.loop import Loop
 OnEndOfRun: TypeAlias = Callable[[int, int, int, m.Done | m.Failed], None]
 
 
-def _ignore(island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
+def _ignore(island: int, epoch: int, rank: int, outcome: m.Done | m.Failed) -> None:
     """Does nothing."""
 
 
@@ -41,9 +41,9 @@ class OwnClient:
 
     @property
     def welcome(self) -> m.Welcome:
-        said = self._early[0]
-        assert isinstance(said, m.Welcome)
-        return said
+        welcome = self._early[0]
+        assert isinstance(welcome, m.Welcome)
+        return welcome
 
     def begin(self, receive: Callable[[m.Message], None]) -> None:
         """Makes the loop's thread call `receive` with the controller's messages after `Welcome`."""
@@ -58,9 +58,9 @@ class OwnClient:
         else:
             self._loop.on_thread(lambda: receive(message))
 
-    def pass_on(self, island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
+    def pass_on(self, island: int, epoch: int, rank: int, outcome: m.Done | m.Failed) -> None:
         """Notifies the client of a run's completion, on the loop's thread. It needs no lock that this thread holds."""
-        self.on_end_of_run(island, epoch, rank, said)
+        self.on_end_of_run(island, epoch, rank, outcome)
 
     @property
     def heard(self) -> float:

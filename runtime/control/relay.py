@@ -21,13 +21,13 @@ from pathways.dialect.ahead import AHEAD
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.decided import ENDED, Said, doom
+from pathways.runtime.wire.decided import ENDED, Outcome, doom
 
 
-class Told(Protocol):
+class Recipient(Protocol):
     """A host that participates in a run."""
 
-    def tell(self, message: Said) -> None:
+    def send(self, message: Outcome) -> None:
         """Sends a message asynchronously; never blocks."""
         ...
 
@@ -38,17 +38,17 @@ class _Loop:
 
     branch: int
     reached: dict[str, int]
-    told: int = 0
-    held: deque[Said] = field(default_factory=deque[Said])
+    sent: int = 0
+    held: deque[Outcome] = field(default_factory=deque[Outcome])
     ended: bool = False
 
     @property
     def is_over(self) -> bool:
         """Whether no more messages about the loop will arrive."""
-        return self.ended and all(count == self.told for count in self.reached.values())
+        return self.ended and all(count == self.sent for count in self.reached.values())
 
 
-_ALONE: Mapping[str, str] = MappingProxyType({})
+_SINGLE_HOSTS: Mapping[str, str] = MappingProxyType({})
 
 
 class Relay:
@@ -61,9 +61,9 @@ class Relay:
     def __init__(
         self,
         run: int,
-        hosts: Mapping[str, Told],
+        hosts: Mapping[str, Recipient],
         branches: Mapping[int, tuple[str, frozenset[str]]],
-        islands: Mapping[str, str] = _ALONE,
+        islands: Mapping[str, str] = _SINGLE_HOSTS,
     ) -> None:
         self._run = run
         self._hosts = hosts
@@ -74,7 +74,7 @@ class Relay:
         self._cause: Diagnostic | None = None
         self._loops: dict[int, _Loop] = {}
         self._lock = threading.Lock()
-        self._early: list[tuple[Said, Iterable[str]]] | None = []
+        self._early: list[tuple[Outcome, Iterable[str]]] | None = []
         self._doomed = self._cancelled = False
 
     @property
@@ -93,41 +93,41 @@ class Relay:
         """Sends the queued messages, since all hosts have received the run."""
         with self._lock:
             early, self._early = self._early or [], None
-            for said, hosts in early:
-                self._say(said, hosts)
+            for outcome, hosts in early:
+                self._send(outcome, hosts)
 
-    def hear(self, host: str, said: Said | m.Reached) -> None:
+    def hear(self, host: str, outcome: Outcome | m.Reached) -> None:
         """Handles a host's decision or vote, or its notice that it waits for a decision."""
         with self._lock:
-            if said.branch not in self._branches:
+            if outcome.branch not in self._branches:
                 return
-            kind, hosts = self._branches[said.branch]
+            kind, hosts = self._branches[outcome.branch]
             if host not in hosts:  # the client has described its plan incorrectly
                 return
             if kind != "vote" and self._is_doomed(hosts):
-                self._end_loop(said.branch, said.loop)
+                self._end_loop(outcome.branch, outcome.loop)
                 return
-            loop = self._loops.setdefault(said.loop, _Loop(said.branch, dict.fromkeys(hosts, 0)))
+            loop = self._loops.setdefault(outcome.loop, _Loop(outcome.branch, dict.fromkeys(hosts, 0)))
             loop.reached[host] += 1
-            if not isinstance(said, m.Reached):
-                loop.held.append(said)
+            if not isinstance(outcome, m.Reached):
+                loop.held.append(outcome)
             if kind == "vote":
-                self._count(loop, said.loop)
+                self._count(loop, outcome.loop)
                 return
-            while loop.held and min(loop.reached.values()) > loop.told - AHEAD:
-                told = loop.held.popleft()
-                loop.told += 1
-                loop.ended = kind == "cond" or isinstance(told, m.Undecided) or not told.value
-                self._say(told, hosts)
+            while loop.held and min(loop.reached.values()) > loop.sent - AHEAD:
+                sent = loop.held.popleft()
+                loop.sent += 1
+                loop.ended = kind == "cond" or isinstance(sent, m.Undecided) or not sent.value
+                self._send(sent, hosts)
             if loop.is_over:
-                del self._loops[said.loop]
+                del self._loops[outcome.loop]
 
     def _count(self, votes: _Loop, name: int) -> None:
         """Sends the outcome of a vote after all hosts have voted: the first bad vote, or good."""
         if all(votes.reached.values()):
             del self._loops[name]
-            bad = next((said for said in votes.held if isinstance(said, m.Undecided)), None)
-            self._say(bad or votes.held[0], votes.reached)
+            bad = next((outcome for outcome in votes.held if isinstance(outcome, m.Undecided)), None)
+            self._send(bad or votes.held[0], votes.reached)
 
     def _is_doomed(self, hosts: Iterable[str]) -> bool:
         """Whether decisions of these hosts are cancelled. The loss of one island does not end loops within another."""
@@ -141,7 +141,7 @@ class Relay:
         in_step = [host for host in hosts if host in self._islands]
         if in_step and loop not in self._over:
             self._over.add(loop)
-            self._say(m.Undecided(self._run, branch, loop, ENDED, write_diagnostic(self._cause)), in_step)
+            self._send(m.Undecided(self._run, branch, loop, ENDED, write_diagnostic(self._cause)), in_step)
 
     def doom(self, cause: Diagnostic) -> None:
         """Ends the loops because a host is lost."""
@@ -158,11 +158,11 @@ class Relay:
                 del self._loops[name]
                 if not loop.ended:
                     self._end_loop(loop.branch, name)
-        self._say(doom(self._run, cause, cancelled=self._cancelled), self._hosts)
+        self._send(doom(self._run, cause, cancelled=self._cancelled), self._hosts)
 
-    def _say(self, said: Said, hosts: Iterable[str]) -> None:
+    def _send(self, outcome: Outcome, hosts: Iterable[str]) -> None:
         if self._early is not None:
-            self._early.append((said, hosts))
+            self._early.append((outcome, hosts))
             return
         for name in hosts:
-            self._hosts[name].tell(said)
+            self._hosts[name].send(outcome)

@@ -36,7 +36,7 @@ class ClientPeer(Protocol):
 
     def send(self, message: m.Message) -> None: ...
 
-    def pass_on(self, island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
+    def pass_on(self, island: int, epoch: int, rank: int, outcome: m.Done | m.Failed) -> None:
         """Forwards a message that a host has sent to the controller for the client."""
         ...
 

@@ -26,5 +26,5 @@ def before_it(runs: Sequence[Request]) -> str:
 def lacking(island: str, size: int, held: Mapping[str, int]) -> str:
     """Returns the missing memory and the clients that hold it: `lacks 2.0 GiB on island0; main holds 5.0 GiB`."""
     owners = sorted(((size, client) for client, size in held.items() if size), reverse=True)[:_MAX_NAMED_CLIENTS]
-    said = ", ".join(f"{client} holds {readable(size)}" for size, client in owners)
-    return f"lacks {readable(size)} on {island}" + (f"; {said}" if said else "")
+    holders = ", ".join(f"{client} holds {readable(size)}" for size, client in owners)
+    return f"lacks {readable(size)} on {island}" + (f"; {holders}" if holders else "")

@@ -36,7 +36,7 @@ because the controller sends the ticket on another stream."""
 MAX_ATTACH_BYTES = 1 << 16
 """Maximum size of a message from a process that is not admitted yet."""
 MAY = (
-    m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.TellTime, m.Flush, m.Inject,
+    m.LoadPlan, m.CountCosts, m.PutArray, m.FetchArray, m.WriteArray, m.ReadArray, m.ReportTime, m.Flush, m.Inject,
     m.Record,
 )  # fmt: skip
 """Messages that a client may send to a host directly."""
@@ -109,13 +109,13 @@ class Clients:
         peer = Peer(self.loop, transport, reader)
         peer.is_known = False
         coming = self._coming[peer] = _Coming(peer, reader, member)
-        peer.begin(lambda _, kind, payload: self._meet(coming, kind, payload), self._leave)
+        peer.begin(lambda _, kind, payload: self._handle_first(coming, kind, payload), self._leave)
         self.loop.after(TICKET_S, lambda: self._refuse(peer, _no_ticket(coming)) if peer in self._coming else None)
 
     def _leave(self, peer: Peer, reason: str) -> None:
         self._coming.pop(peer, None)
 
-    def _meet(self, coming: _Coming, kind: int, payload: bytes | bytearray) -> None:
+    def _handle_first(self, coming: _Coming, kind: int, payload: bytes | bytearray) -> None:
         try:
             message = decode(kind, payload)
         except PathwaysError as error:

@@ -44,7 +44,7 @@ from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import drive
 from pathways.runtime.host.run.runs_in_flight import Flights
 from pathways.runtime.host.run.waiting_flight import WaitingFlight
-from pathways.runtime.host.run_ends import PostAll, end_of_run, is_done, told_directly
+from pathways.runtime.host.run_ends import PostAll, end_of_run, is_done, report_directly
 from pathways.runtime.host.snapshots import Snapshots
 from pathways.runtime.journal import note
 from pathways.runtime.threads import start_thread
@@ -129,9 +129,9 @@ class Host:
     def _fail(self, message: m.Message, post: Post, cause: Diagnostic) -> None:
         """Reports a failed message: answers its request, and stores the error in place of its results."""
         if isinstance(message, m.RunPlan):
-            results, said = self._refuse(message.plan, message.results, cause), write_diagnostic(cause)
+            results, error = self._refuse(message.plan, message.results, cause), write_diagnostic(cause)
             self.decisions.end(message.run)
-            self._post(m.Failed(message.run, 0, {str(number): said for number in results}))
+            self._post(m.Failed(message.run, 0, {str(number): error for number in results}))
         elif isinstance(message, m.CopyArray):
             self._arrays[message.target] = Poison(cause)
         elif isinstance(message, m.PutArray | m.PutPoison | m.ReadArray):
@@ -246,10 +246,10 @@ class Host:
                 self._snapshots.read(message, self._plans, self._arrays, post)
                 return False
             case m.CallRoll():  # must not wait for a run, which may hang
-                idle, calls = self._watchdog.tell()
+                idle, calls = self._watchdog.report_progress()
                 self._post(m.Answer(message.request, value=json.dumps({"idle": idle, "calls": calls})))
                 return False
-            case m.TellTime():  # the time from request to answer bounds the error of the clock
+            case m.ReportTime():  # the time from request to answer bounds the error of the clock
                 post(m.Answer(message.request, value=str(time.perf_counter_ns())))
                 return False
             case m.Flush():  # earlier messages of the same stream are enqueued
@@ -258,7 +258,7 @@ class Host:
             case m.Calling() | m.Returned():  # a device waits for it
                 self.calls.hear(0, message)
                 return False
-            case m.TellStacks():
+            case m.ReportStacks():
                 post(m.Answer(message.request, value=stacks()))
                 return False
             case _:
@@ -272,9 +272,9 @@ class Host:
         if isinstance(message, m.Record):
             return self._observers.record(message.client, 0 if message.client in self._forgotten else message.most)
         if isinstance(message, m.Connect):
-            if met := {host: said for host, said in message.invitations.items() if said}:
-                self.peer_hosts.meet(met)
-            return json.dumps({n: self.peer_hosts.invite(n) for n, said in message.invitations.items() if not said})
+            if given := {host: text for host, text in message.invitations.items() if text}:
+                self.peer_hosts.connect_to(given)
+            return json.dumps({n: self.peer_hosts.invite(n) for n, text in message.invitations.items() if not text})
         plan = read_plan(message.blob, message.path)
         validate(plan, message.path)
         proving = self._proven.check(message, plan, self.peer_hosts.ranks)
@@ -325,8 +325,8 @@ class Host:
             numbers.alone = not self.peer_hosts.in_step
 
         def done(seconds: float) -> None:
-            said = end_of_run(message.run, seconds, results, numbers)
-            self._post(told_directly(said, part.plan, self.clients))
+            outcome = end_of_run(message.run, seconds, results, numbers)
+            self._post(report_directly(outcome, part.plan, self.clients))
 
         note("run", message.run, "began")
         observers = self._observers.of_run(message.run, numbers)
@@ -367,9 +367,9 @@ class Host:
         have, rule = f"a run with {len(message.arguments)} arguments", f"the {len(part.inputs)} of its plan"
         return [Poison(BadMessage(have_=have, rule=rule))] * len(part.inputs)
 
-    def _hang(self, said: Hang, _: Mapping[Hashable, DeviceQueue] = NOTHING_LOST) -> None:
+    def _hang(self, hang: Hang, _: Mapping[Hashable, DeviceQueue] = NOTHING_LOST) -> None:
         """Reports a proven or suspected hang to the controller, which may replace this process."""
-        self._post(m.Hangs(write_diagnostic(said), self._observers.faults))
+        self._post(m.Hangs(write_diagnostic(hang), self._observers.faults))
 
     def _beat(self) -> None:
         self._post(m.Beat(self._runs, len(self._arrays), self.peer_hosts.open_ports))

@@ -52,7 +52,7 @@ def post_answer(request: int, work: MakeAnswer, post: Post, island: str, what: s
     try:
         done = work()
         value, blob = done if isinstance(done, tuple) else (done, b"") if isinstance(done, str) else ("", done)
-        said = m.Answer(request, value=value, blob=blob)
+        answer = m.Answer(request, value=value, blob=blob)
     except Exception as error:
-        said = m.Answer(request, error=write_diagnostic(why_not(what, island, error)))
-    post(said)
+        answer = m.Answer(request, error=write_diagnostic(why_not(what, island, error)))
+    post(answer)

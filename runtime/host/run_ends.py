@@ -44,17 +44,17 @@ def end_of_run(
     return m.Failed(number, spent, causes) if causes else m.Done(number, spent)
 
 
-def told_directly(said: m.Done | m.Failed, plan: Plan, clients: Mapping[int, ClientPost]) -> m.Done | m.Failed:
+def report_directly(message: m.Done | m.Failed, plan: Plan, clients: Mapping[int, ClientPost]) -> m.Done | m.Failed:
     """Sends the end of a run to its client, which saves two wakeups; returns the message for the controller.
 
     The controller notifies the client of a run on many hosts, so that the client reads only one stream. The controller
     also does so if the client is not connected here or has unread messages, or for the client in its own process (0).
     """
-    number = client_of(said.run)
+    number = client_of(message.run)
     client = clients.get(number) if len(plan.streams) <= MAX_ISLANDS_TELLING else None
-    if client is None or not number or not client.post_if_taken(said):
-        return said
-    return msgspec.structs.replace(said, is_told=True)
+    if client is None or not number or not client.post_if_taken(message):
+        return message
+    return msgspec.structs.replace(message, is_reported=True)
 
 
 def is_done(part: HostPart, results: Sequence[tuple[PartResult, Any]]) -> bool:

@@ -46,7 +46,7 @@ from pathways.runtime.wire.tls_ports import join_as
 
 CONTROLLER_CHECKS, CHECK_INTERVAL_S = 20, 0.05
 """Number of checks, and their interval, whether the controller has exited after its stream has ended."""
-MEET_TIMEOUT_S = 100
+GROUP_TIMEOUT_S = 100
 """Time limit for the hosts of an island to connect to their process group."""
 
 
@@ -79,9 +79,9 @@ def serve() -> None:
     try:
         if chosen.group:  # before it connects to the controller: until then, its launcher detects its exit
             machine.join(
-                island, ProcessGroup(chosen.group, island.hosts, rank, MEET_TIMEOUT_S, chosen.ip or LOOPBACK), name
+                island, ProcessGroup(chosen.group, island.hosts, rank, GROUP_TIMEOUT_S, chosen.ip or LOOPBACK), name
             )
-        host = _host_of(island, machine, lambda *said: control.post(*said), rank, ranks, chosen.ip or LOOPBACK, loop)
+        host = _host_of(island, machine, lambda *sent: control.post(*sent), rank, ranks, chosen.ip or LOOPBACK, loop)
         connection = _connected(chosen)  # after the devices: the first message must follow soon
         todo: Todo = queue.SimpleQueue()
         clients = Clients(host, todo, loop)

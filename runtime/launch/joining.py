@@ -22,7 +22,7 @@ class JoiningHosts(Started):
     count: int
     log: Path
     ip: str
-    _meeting: GroupService | None = None
+    _group: GroupService | None = None
 
     @property
     def pids(self) -> Sequence[int]:
@@ -32,12 +32,12 @@ class JoiningHosts(Started):
     def is_started_externally(self) -> bool:
         return True
 
-    def meet(self) -> str:
+    def start_group(self) -> str:
         """Starts a new group service each time; an old service would take a restarted host for its old process."""
         self.kill()
         if self.count > 1:
-            self._meeting = start_group_service(self.count, self.log, self.ip)
-        return self._meeting.address if self._meeting is not None else ""
+            self._group = start_group_service(self.count, self.log, self.ip)
+        return self._group.address if self._group is not None else ""
 
     def waits(self) -> str:
         return "its hosts to connect"
@@ -48,10 +48,10 @@ class JoiningHosts(Started):
 
     def kill(self) -> None:
         """Kills the group service, which is not reused. The hosts exit when their streams end."""
-        if (meeting := self._meeting) is not None:
-            meeting.kill()
-            start_thread("pathways-reaper", meeting.end)
-        self._meeting = None
+        if (group := self._group) is not None:
+            group.kill()
+            start_thread("pathways-reaper", group.end)
+        self._group = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Started(abc.ABC):
         """Whether the hosts are started externally. Each may then connect at any time and repeatedly."""
         return False
 
-    def meet(self) -> str:
+    def start_group(self) -> str:
         """Starts the group service of externally started hosts after all have connected; returns "" for a single host.
 
         Other hosts received the address of their service at start. Raises OSError.

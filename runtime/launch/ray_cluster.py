@@ -78,14 +78,14 @@ def start_controller_by_ray(address: str, request: RayRequest, topology: Topolog
     process = spawn("pathways.runtime.launch.ray_start", arguments, log)
     until = time.monotonic() + START_TIMEOUT_S
     try:
-        while not (said := ray_of(folder)):
+        while not (settings := ray_of(folder)):
             if process.poll() is not None or time.monotonic() > until:
-                said = ray_of(folder)  # written just before its exit
+                settings = ray_of(folder)  # written just before its exit
                 break
             time.sleep(0.02)
-        if "error" in said:
-            raise PathwaysError(read_diagnostic(said["error"]))
-        if not said:
+        if "error" in settings:
+            raise PathwaysError(read_diagnostic(settings["error"]))
+        if not settings:
             raise PathwaysError(RayFailed(address=request.address, reason=last_words(log) or "the start timed out"))
     except BaseException:
         process.terminate()
@@ -103,13 +103,13 @@ def ray_of(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def ray_settings(said: dict[str, Any]) -> str:
+def ray_settings(settings: dict[str, Any]) -> str:
     """Returns the environment variables to reach a private Ray; empty for an existing Ray."""
-    return f"{AUTH}=token {TOKEN}={said['token']}" if "token" in said else ""
+    return f"{AUTH}=token {TOKEN}={settings['token']}" if "token" in settings else ""
 
 
-def await_end_of_ray(said: dict[str, Any]) -> None:
+def await_end_of_ray(settings: dict[str, Any]) -> None:
     """Waits for the exit of a private Ray after its cluster is stopped."""
-    if keeper := said.get("keeper"):
+    if keeper := settings.get("keeper"):
         with contextlib.suppress(OSError):  # it has exited
             await_end(keeper, EXIT_TIMEOUT_S)

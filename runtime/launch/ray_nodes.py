@@ -115,7 +115,7 @@ def topology_of_nodes(
     sizes = sorted((int(n.resources[resource]) for n in having if SLICE not in n.labels), reverse=True)
     islands += [Island(f"island{len(islands) + number}", devices=size) for number, size in enumerate(sizes)]
     if not islands:
-        raise PathwaysError(RayLacks(have_=_said(nodes, resource), needs=str(at_least)))
+        raise PathwaysError(RayLacks(have_=_describe_nodes(nodes, resource), needs=str(at_least)))
     return Topology(tuple(islands)), found
 
 
@@ -127,7 +127,7 @@ def check_gangs(gangs: Sequence[HostGang], nodes: Sequence[RayNode]) -> None:
     for gang in gangs:
         fitting = [node for node in nodes if gang.fits(node)]
         if len(fitting) < gang.hosts:
-            have = f"{len(fitting)} such nodes of {_said(nodes, gang.resource)}"
+            have = f"{len(fitting)} such nodes of {_describe_nodes(nodes, gang.resource)}"
             raise PathwaysError(RayLacks(have_=have, needs=f"{gang}, for {gang.island}"))
     needed: Counter[str] = Counter()
     for gang in gangs:
@@ -136,13 +136,13 @@ def check_gangs(gangs: Sequence[HostGang], nodes: Sequence[RayNode]) -> None:
         at_all = [node for node in nodes if any(g.resource == resource and g.fits(node) for g in gangs)]
         if sum(node.resources.get(resource, 0.0) for node in at_all) < amount:
             needs = f"{amount} {resource} for {len(gangs)} islands in total"
-            raise PathwaysError(RayLacks(have_=_said(at_all, resource), needs=needs))
+            raise PathwaysError(RayLacks(have_=_describe_nodes(at_all, resource), needs=needs))
 
 
-def _said(nodes: Sequence[RayNode], resource: str) -> str:
+def _describe_nodes(nodes: Sequence[RayNode], resource: str) -> str:
     counts = Counter(int(node.resources.get(resource, 0)) for node in nodes)
-    said = ", ".join(f"{n} with {size} {resource}" for size, n in sorted(counts.items(), reverse=True))
-    return f"{len(nodes)} nodes: {said}" if nodes else "no nodes"
+    described = ", ".join(f"{n} with {size} {resource}" for size, n in sorted(counts.items(), reverse=True))
+    return f"{len(nodes)} nodes: {described}" if nodes else "no nodes"
 
 
 def is_loopback(address: str) -> bool:

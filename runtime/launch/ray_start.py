@@ -68,21 +68,23 @@ def serve_start() -> None:
             return
         with trial_cluster(*_size(topology, chosen.nodes)) as trial:
             ray = connect_to_ray(trial.address)
-            said = {"address": trial.address, "token": str(trial.token), "keeper": os.getpid()}
-            pid = start_controller_in(ray, chosen, topology, said)
+            settings = {"address": trial.address, "token": str(trial.token), "keeper": os.getpid()}
+            pid = start_controller_in(ray, chosen, topology, settings)
             with contextlib.suppress(OSError):  # it has already exited
                 await_end(pid)
             ray.shutdown()
     except PathwaysError as error:
-        _say(folder, {"error": write_diagnostic(error.diagnostic)})
+        _publish(folder, {"error": write_diagnostic(error.diagnostic)})
         sys.exit(str(error))
     except Exception as error:  # Ray raises many classes
         address = chosen.ray or "127.0.0.1"
-        _say(folder, {"error": write_diagnostic(RayFailed(address=address, reason=last_line(error)))})
+        _publish(folder, {"error": write_diagnostic(RayFailed(address=address, reason=last_line(error)))})
         raise
 
 
-def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology | None, said: dict[str, Any]) -> int:
+def start_controller_in(
+    ray: Any, chosen: argparse.Namespace, topology: Topology | None, settings: dict[str, Any]
+) -> int:
     """Starts the controller, which starts its hosts, if the nodes have the resources; returns its process id."""
     nodes = nodes_of(ray)
     for node in nodes:
@@ -99,7 +101,7 @@ def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology
     write_private(folder / TOPOLOGY, write_topology(topology).encode())
     arguments = [
         "--folder", str(folder), "--topology", str(folder / TOPOLOGY), "--platform", platform.name,
-        "--policy", chosen.policy, "--ray", said["address"], "--labels", json.dumps(labels),
+        "--policy", chosen.policy, "--ray", settings["address"], "--labels", json.dumps(labels),
     ]  # fmt: skip
     if chosen.bind:
         arguments += ["--bind", chosen.bind, "--keys", chosen.keys]
@@ -114,7 +116,7 @@ def start_controller_in(ray: Any, chosen: argparse.Namespace, topology: Topology
             reason = f"its controller did not start: {last_words(log)}"
             raise PathwaysError(NoCluster(address=str(folder), reason=reason))
         time.sleep(0.02)
-    _say(folder, said)
+    _publish(folder, settings)
     return pid
 
 
@@ -135,10 +137,10 @@ def _size(topology: Topology | None, nodes: int) -> tuple[int, int]:
     return nodes, max(taken)
 
 
-def _say(folder: Path, said: dict[str, Any]) -> None:
+def _publish(folder: Path, settings: dict[str, Any]) -> None:
     """Writes the outcome for the process that waits for it."""
     with contextlib.suppress(OSError):  # the folder and the waiting process are gone
-        write_private(folder / RAY, json.dumps(said).encode())
+        write_private(folder / RAY, json.dumps(settings).encode())
 
 
 if __name__ == "__main__":

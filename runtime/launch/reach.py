@@ -52,12 +52,12 @@ def connect_to(address: str, keys: Path | None = None) -> Connection:
     return join_as(port, keys_of(keys, "client", address=port), "controller")[0]
 
 
-def connect_to_host(said: str, name: str, keys: Path | None, *, elsewhere: bool) -> Connection:
+def connect_to_host(endpoints: str, name: str, keys: Path | None, *, elsewhere: bool) -> Connection:
     """Connects to a host at its reported address (`addresses.both`). `elsewhere`: does not use a Unix socket.
 
     Raises OSError if it is lost, PWC0913 if it cannot be reached or is another host.
     """
-    path, port = path_of(said), port_of(said)
+    path, port = path_of(endpoints), port_of(endpoints)
     if port is None or (path and not elsewhere):
         sock = socket.socket(socket.AF_UNIX)
         try:

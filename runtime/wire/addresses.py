@@ -31,14 +31,14 @@ def both(port: Address | None, path: str) -> str:
     return " ".join([*([show_address(port)] if port else []), *([path] if path else [])])
 
 
-def port_of(said: str) -> Address | None:
+def port_of(endpoints: str) -> Address | None:
     """Returns the port in a text written by `both`, or None if the text has no port."""
-    return None if said.startswith(os.sep) else read_address(said.partition(" ")[0])
+    return None if endpoints.startswith(os.sep) else read_address(endpoints.partition(" ")[0])
 
 
-def path_of(said: str) -> str:
+def path_of(endpoints: str) -> str:
     """Returns the path of the Unix socket in a text written by `both`, or an empty string."""
-    return said if port_of(said) is None else said.partition(" ")[2]
+    return endpoints if port_of(endpoints) is None else endpoints.partition(" ")[2]
 
 
 BACKLOG = 1024

@@ -234,7 +234,7 @@ class Returned(Message, frozen=True):
     blob: bytes
 
 
-class TellStacks(Message, frozen=True):
+class ReportStacks(Message, frozen=True):
     """Controller to host: report the stack of every thread. The answer's value is text."""
 
     request: Int

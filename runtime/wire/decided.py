@@ -6,7 +6,7 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
 from pathways.runtime.wire import messages as m
 
-Said = m.Decided | m.Undecided
+Outcome = m.Decided | m.Undecided
 """A decision of a run, identified by its name: a value, or the reason why there will be none."""
 DOOMED, CANCELLED = -1, -2
 """Names that stand for all open decisions of a run: those between hosts, or also those of loops on one host."""

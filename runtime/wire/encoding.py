@@ -134,8 +134,8 @@ def read_expected(kind: int, payload: bytes | bytearray, expected: Collection[ty
 
 def _check_kind(kind: int, expected: Collection[type[Message]]) -> None:
     if not 0 <= kind < len(MESSAGES) or MESSAGES[kind] not in expected:
-        said = MESSAGES[kind].__name__ if 0 <= kind < len(MESSAGES) else f"message of kind {kind}"
-        raise _bad(f"a {said}", f"one of {', '.join(cls.__name__ for cls in expected)}")
+        name = MESSAGES[kind].__name__ if 0 <= kind < len(MESSAGES) else f"message of kind {kind}"
+        raise _bad(f"a {name}", f"one of {', '.join(cls.__name__ for cls in expected)}")
 
 
 def most_bytes(kind: int) -> int:

@@ -93,11 +93,11 @@ class RefuseRun(Message, frozen=True):
 
 
 class Done(Message, frozen=True):
-    """A run completed on this host; it took `nanoseconds`. If `is_told`, the host has also notified the client."""
+    """A run completed on this host; it took `nanoseconds`. If `is_reported`, the host has also notified the client."""
 
     run: Int
     nanoseconds: Int
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class Failed(Message, frozen=True):
@@ -111,7 +111,7 @@ class Failed(Message, frozen=True):
     causes: dict[str, str]
     found: str = ""
     step: Int = 0
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class CopyArray(Message, frozen=True):
@@ -207,7 +207,7 @@ class Record(Message, frozen=True):
     most: Count
 
 
-class TellTime(Message, frozen=True):
+class ReportTime(Message, frozen=True):
     """Send the current time at once. The answer's value is in nanoseconds of a clock of the host."""
 
     request: Int

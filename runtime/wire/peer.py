@@ -49,7 +49,7 @@ def _beginning(data: bytes | memoryview) -> memoryview:
     return memoryview(data)[:MAX_WRITTEN_BYTES]
 
 
-def _ignore(*said: object) -> None:
+def _ignore(*_arguments: object) -> None:
     """Does nothing."""
 
 
@@ -171,9 +171,9 @@ class Peer:
         for data in frame_of(*encode(message)):
             self.write(data)
 
-    def pass_on(self, island: int, epoch: int, rank: int, said: m.Done | m.Failed) -> None:
+    def pass_on(self, island: int, epoch: int, rank: int, outcome: m.Done | m.Failed) -> None:
         """Forwards to a client the completion of a run that a host has reported to the controller."""
-        self.send(m.Relayed(island, epoch, rank, frame_bytes(said)))
+        self.send(m.Relayed(island, epoch, rank, frame_bytes(outcome)))
 
     def write(self, data: bytes | memoryview) -> None:
         """Queues bytes, which are written after the current callback: one write for many messages.
@@ -226,7 +226,7 @@ class Peer:
                 break
         is_full = bool(self._waiting)
         if is_full != (self.life.state == "full"):
-            self.life.turn("fill" if is_full else "drain")
+            self.life.transition("fill" if is_full else "drain")
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if is_full else 0)
             self._loop.selector.modify(self._transport, events, self)
         if self._is_awaited and self._size <= ROOM_BYTES:
@@ -299,7 +299,7 @@ class Peer:
         """Closes the stream, which the other end notices at once. The caller holds the lock of the loop."""
         if self.ended:
             return
-        self.life.turn("end")
+        self.life.transition("end")
         with contextlib.suppress(OSError):
             while self._waiting and self._transport.send(data := self._first_chunk()) == len(data):
                 self._waiting.popleft()  # for example, the reason of the end

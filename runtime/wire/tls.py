@@ -79,11 +79,11 @@ def checked_keys(folder: Path, role: Role, name: str = "") -> Keys:
     return keys
 
 
-def member_at(said: Sequence[str], keys: Keys, wanted: Collection[Role]) -> Identity:
+def member_at(names: Sequence[str], keys: Keys, wanted: Collection[Role]) -> Identity:
     """Returns the identity in the URIs of a certificate. Raises ConnectionEnded unless its cluster and role match."""
-    peer = read_identity(said[0]) if len(said) == 1 else None
+    peer = read_identity(names[0]) if len(names) == 1 else None
     if peer is None or peer.cluster != keys.cluster or peer.role not in wanted:
-        raise ConnectionEnded(f"its certificate belongs to {peer or said}")
+        raise ConnectionEnded(f"its certificate belongs to {peer or names}")
     return peer
 
 

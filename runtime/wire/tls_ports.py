@@ -109,9 +109,9 @@ class LoopListener:
         if self._refused == 1:
             refusal = no_peer(coming.address, error, " or ".join(self._wanted), self._seconds).diagnostic
             print(f"note: {refusal.code}: {refusal.brief}", file=sys.stderr)
-            self._loop.after(REFUSALS_NOTE_INTERVAL_S, self._tell_others)
+            self._loop.after(REFUSALS_NOTE_INTERVAL_S, self._note_other_refusals)
 
-    def _tell_others(self) -> None:
+    def _note_other_refusals(self) -> None:
         if self._refused > 1:
             print(f"note: {self._refused - 1} more connections were refused", file=sys.stderr, flush=True)
         self._refused = 0

@@ -11,7 +11,7 @@ from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.journal import MAX_KEPT, last_events, note
-from pathways.runtime.states import ALL, BUFFER, RECEIVED, SENT, TURN, Life, States
+from pathways.runtime.states import ALL, BUFFER, QUEUE_ENTRY, RECEIVED, SENT, Life, States
 
 EVENTS = sorted({event for states in ALL for row in states.table.values() for event in row} | {"explode"})
 
@@ -27,7 +27,7 @@ def test_every_state_of_a_table_is_reachable(states: States) -> None:
     assert reached == set(states.table)
 
 
-@pytest.mark.parametrize("states", (TURN, SENT, RECEIVED), ids=lambda s: s.what)
+@pytest.mark.parametrize("states", (QUEUE_ENTRY, SENT, RECEIVED), ids=lambda s: s.what)
 def test_every_state_can_reach_an_end_state(states: States) -> None:
     def reaches_end(state: str, seen: frozenset[str]) -> bool:
         following = set(states.table[state].values()) - seen
@@ -43,19 +43,19 @@ def test_every_event_in_every_state_is_taken_or_refused_with_the_events_before(s
             life = Life(states)
             life.state = state
             if event in row:
-                life.turn(event)
+                life.transition(event)
                 assert life.state == row[event] and life.is_over == (not states.table[row[event]])
             else:
                 with pytest.raises(
                     InternalError, match=f"{states.what} that is {state} cannot {event}; before: nothing"
                 ):
-                    life.turn(event)
+                    life.transition(event)
                 assert life.state == state
     life = Life(states)
     event = next(iter(states.table[states.first]))
-    life.turn(event)
+    life.transition(event)
     with pytest.raises(InternalError, match=f"cannot explode; before: {event}"):
-        life.turn("explode")
+        life.transition("explode")
 
 
 @pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)
@@ -64,11 +64,11 @@ def test_an_event_that_a_state_does_not_allow_raises_an_error(states: States) ->
     for _ in range(2000):
         event, state = rng.choice(EVENTS), life.state
         if event in states.table[state]:
-            life.turn(event)
+            life.transition(event)
             assert life.state == states.table[state][event]
         else:
             with pytest.raises(InternalError, match=f"{states.what} that is {state} cannot {event}"):
-                life.turn(event)
+                life.transition(event)
             assert life.state == state
         if life.is_over:
             life = Life(states)
@@ -76,11 +76,11 @@ def test_an_event_that_a_state_does_not_allow_raises_an_error(states: States) ->
 
 def test_objects_keep_their_state_when_an_event_is_refused() -> None:
     frame = Frame(0, ())
-    frame.turn_edge(SENT, 3, "be offered")
+    frame.transition_edge(SENT, 3, "be offered")
     with pytest.raises(InternalError):
-        frame.turn_edge(SENT, 3, "be offered")
+        frame.transition_edge(SENT, 3, "be offered")
     with pytest.raises(InternalError):
-        frame.turn_edge(RECEIVED, 4, "arrive")
+        frame.transition_edge(RECEIVED, 4, "arrive")
     assert {number: life.state for number, life in frame.edges.items()} == {3: "offered", 4: "idle"}
     epoch = Epoch()
     epoch.settle(0, "join")
@@ -93,7 +93,7 @@ def test_objects_keep_their_state_when_an_event_is_refused() -> None:
     buffer = StoredBuffer.__new__(StoredBuffer)
     buffer.life = Life(BUFFER)
     with pytest.raises(InternalError):
-        buffer.life.turn("claim")
+        buffer.life.transition("claim")
     assert buffer.life.state == "new"
 
 
@@ -113,22 +113,22 @@ def test_the_scheduler_refuses_wrong_events_and_ends_all_runs(policy: str, seed:
 
     def snapshot() -> object:
         counts = {i: dict(c) for i, c in scheduler.in_flight.items()}
-        states = {number: life.state for number, life in scheduler.turns.items()}
+        states = {number: life.state for number, life in scheduler.entries.items()}
         return states, dict(scheduler.waiting), dict(scheduler.running), dict(scheduler.active), counts
 
     for number in range(300):
         before = snapshot()
-        which = rng.choice([*scheduler.turns, number])
-        event = rng.choice(("submit", "pause", "step_aside", "enqueued", "finished", "cancel"))
+        which = rng.choice([*scheduler.entries, number])
+        event = rng.choice(("submit", "pause", "yield_slot", "enqueued", "finished", "cancel"))
         try:
             begun += scheduler.submit(request(which, rng)) if event == "submit" else getattr(scheduler, event)(which)
         except InternalError:
             assert snapshot() == before
             refused += 1
-        assert set(scheduler.turns) == {*scheduler.waiting, *scheduler.running}
+        assert set(scheduler.entries) == {*scheduler.waiting, *scheduler.running}
     assert refused > 10 and begun
-    while scheduler.turns:
-        for which in list(scheduler.turns):
+    while scheduler.entries:
+        for which in list(scheduler.entries):
             scheduler.cancel(which)
     assert not scheduler.waiting and not scheduler.running and not scheduler.active
     assert not any(scheduler.in_flight.values())

@@ -76,7 +76,7 @@ class ClientEnd(EncodedEnd):
         self._outbox.put(None)
         self._inbox.put(None)
 
-    def tell(self, message: m.Decided | m.Undecided) -> None:
+    def send(self, message: m.Decided | m.Undecided) -> None:
         self.post(message)
 
     def _read(self, receive: Receive, on_end: OnEnd) -> None:

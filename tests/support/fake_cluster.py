@@ -136,7 +136,7 @@ class FakeCluster:
             self.dispatcher.runs
             or scheduler.waiting
             or scheduler.running
-            or scheduler.turns
+            or scheduler.entries
             or any(any(counts.values()) for counts in scheduler.in_flight.values())
             or any(self.dispatcher.ledger.reserved.values())
             or any(line for session in self.sessions for line in session.lines.values())

@@ -71,10 +71,10 @@ step = make_step()
 def wait_for_turn() -> None:
     """Calls the program while another client's run occupies the islands; a line from stdin completes that run."""
     step(X)
-    turns = process().controller.turns
+    run_queue = process().controller.run_queue
     islands = frozenset(island.key for island in process().controller.machine.islands)
-    ticket = turns.enter(Request(-1, "trainer", "fit", islands), lambda ticket: None)
-    let_go(lambda: turns.finished(ticket))
+    ticket = run_queue.enter(Request(-1, "trainer", "fit", islands), lambda ticket: None)
+    let_go(lambda: run_queue.finished(ticket))
 
 
 def wait_for_memory() -> None:

@@ -64,7 +64,7 @@ class Attached(HostedIslands):
         `connect` connects to a host."""
         self._loop, self.address, self._control, self._connect = loop, address, control, connect
         self._places = {
-            name: island_endpoints(number, said) for number, (name, said) in enumerate(welcome.hosts.items())
+            name: island_endpoints(number, text) for number, (name, text) in enumerate(welcome.hosts.items())
         }
         first = {name: place.first for name, place in self._places.items()}
         super().__init__(topology_of(welcome.topology, address), welcome.platform, welcome.client, first)
@@ -232,11 +232,11 @@ class Attached(HostedIslands):
 
     def _submit(self, run: m.Submit, parcels: Sequence[Parcel], hosts: Sequence[RemoteIsland]) -> None:
         """Sends a run and all pending reports to the controller in one write, since each write wakes the controller."""
-        said = [*self._held_for_run(), replace_field(run, blob=pack_parcels(parcels))]
+        messages = [*self._held_for_run(), replace_field(run, blob=pack_parcels(parcels))]
         if self._control.kept >= MAX_KEPT or not are_ahead(hosts):
-            self._control.post(*said)
+            self._control.post(*messages)
             return
-        self._control.keep(*said)
+        self._control.keep(*messages)
         if not are_ahead(hosts):  # all have completed meanwhile, so no event may follow
             self._control.flush_kept()
 
@@ -247,10 +247,10 @@ class Attached(HostedIslands):
         return RunParcel(host, kept, parcel.message)
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
-        said = None if branches is None else dict(branches)
-        self._post(m.Introduce(0, plan, named(name), said, digest_of(raw)))
+        shared = None if branches is None else dict(branches)
+        self._post(m.Introduce(0, plan, named(name), shared, digest_of(raw)))
 
-    def tell_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
+    def report_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
         self._post(m.Loaded(plan, self._places[host.island].number, b" ".join(proofs).decode()))
 
     def retire(self, client: str) -> None:
@@ -297,8 +297,8 @@ class Attached(HostedIslands):
     def _take(self, message: m.Message) -> None:
         match message:
             case m.Relayed():
-                for said in read_frames(message.blob):
-                    self._from_host(message.island, message.epoch, message.rank, said)
+                for relayed in read_frames(message.blob):
+                    self._from_host(message.island, message.epoch, message.rank, relayed)
             case m.RunRefused(run=0):  # an error of the connection, not of one run
                 raise PathwaysError(read_diagnostic(message.cause))
             case m.RunRefused():
@@ -326,13 +326,13 @@ class Attached(HostedIslands):
             case _:
                 raise ValueError(f"a {type(message).__name__} message from a controller")
 
-    def _from_host(self, island: int, epoch: int, rank: int, said: m.Message) -> None:
+    def _from_host(self, island: int, epoch: int, rank: int, message: m.Message) -> None:
         """Handles a host's message to this client that the controller forwarded."""
         host = self.hosts.get(self._by_number[island])
         if host is not None and host.epoch == epoch:
-            host.members[rank].receive(said)
-        elif isinstance(said, m.Done | m.Failed):
-            self._window.end_part(said.run, self._by_number[island])
+            host.members[rank].receive(message)
+        elif isinstance(message, m.Done | m.Failed):
+            self._window.end_part(message.run, self._by_number[island])
 
     def _host_lost(self, name: str, epoch: int, cause: Diagnostic) -> None:
         with self._changed.lock:
@@ -361,7 +361,7 @@ class Attached(HostedIslands):
         closed = self._inside.take_closed()  # before the bytes, so that none of theirs is reported later
         if held := self._held_since():
             self._post(*held)
-        self._inside.tell_retired(closed)
+        self._inside.report_retired(closed)
 
     def _held_for_run(self) -> list[m.Message]:
         """Returns `_held_since` if runs may wait for memory; otherwise `_tend` reports the bytes a little later."""

@@ -123,5 +123,5 @@ class Cluster(Attached):
             self._made.close()
 
 
-def _connect(said: str, name: str) -> Connection:
-    return connect_to_host(said, name, None, elsewhere=False)
+def _connect(endpoints: str, name: str) -> Connection:
+    return connect_to_host(endpoints, name, None, elsewhere=False)

@@ -24,7 +24,7 @@ class Ping:
     """A round trip to a host. `sent` and `back` are local times; `told` is the host's time between them."""
 
     sent: int
-    told: int
+    reported: int
     back: int
 
 
@@ -33,10 +33,10 @@ def ahead(pings: Sequence[Ping]) -> int:
 
     Returns 0 if both may be the same clock, as on one machine: every reply time is between sending and receipt.
     """
-    if all(p.sent <= p.told <= p.back for p in pings):
+    if all(p.sent <= p.reported <= p.back for p in pings):
         return 0
     best = min(pings, key=lambda p: p.back - p.sent)
-    return best.told - (best.sent + best.back) // 2
+    return best.reported - (best.sent + best.back) // 2
 
 
 class ClusterRecorder(RunRecorder):
@@ -96,7 +96,7 @@ class ClusterRecorder(RunRecorder):
 
 def _ping(host: RemoteHost) -> Ping:
     sent = time.perf_counter_ns()
-    answer = host.ask(m.TellTime)
+    answer = host.ask(m.ReportTime)
     return Ping(sent, int(answer.value), time.perf_counter_ns())
 
 

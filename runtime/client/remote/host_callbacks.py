@@ -16,7 +16,7 @@ import numpy as np
 
 from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.host_callbacks import find
-from pathways.runtime.host.devices.callbacks import Inside, running, said_of
+from pathways.runtime.host.devices.callbacks import Inside, describe_exception, running
 from pathways.runtime.host.observe.cpu_time import of_thread
 from pathways.runtime.threads import started
 from pathways.runtime.time_limits import time_limit
@@ -35,7 +35,7 @@ class _GoingOn:
     native: int
     over: threading.Event
 
-    def say(self) -> None:
+    def report(self) -> None:
         before: float | None = None
         tick = min(MAX_PROGRESS_INTERVAL_S, time_limit("PATHWAYS_HOST_TIMEOUT", "10") / 4)
         while not self.over.wait(tick):
@@ -57,14 +57,14 @@ def _call(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
         post(m.Returned(message.call, "the client process no longer has the function", b""))
         return
     goes_on = _GoingOn(message, post, threading.get_native_id(), over)
-    started(threading.Thread(target=goes_on.say, name="pathways-callback-tick", daemon=True))
+    started(threading.Thread(target=goes_on.report, name="pathways-callback-tick", daemon=True))
     try:
         with running(Inside(message.computation, message.computation, threading.get_ident())):
             returned: Any = function(*_arguments(message))
             blob = b"".join(np.asarray(value).tobytes() for value in returned)
         answer = m.Returned(message.call, "", blob)
     except BaseException as error:  # SystemExit too: otherwise a device waits forever
-        answer = m.Returned(message.call, said_of(error), b"")
+        answer = m.Returned(message.call, describe_exception(error), b"")
         if message.alone:
             note = f"note: a host callback of {message.computation} failed: {answer.cause}"
             print(note, file=sys.stderr, flush=True)

@@ -80,9 +80,9 @@ class IslandEndpoints:
     """Number of the island's first device."""
 
 
-def island_endpoints(number: int, said: str) -> IslandEndpoints:
+def island_endpoints(number: int, text: str) -> IslandEndpoints:
     """Decodes an island's entry of a `Welcome` message."""
-    epoch, addresses, gone, first = json.loads(said)
+    epoch, addresses, gone, first = json.loads(text)
     return IslandEndpoints(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone), first)
 
 

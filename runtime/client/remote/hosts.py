@@ -118,7 +118,7 @@ class Hosts(Machine, abc.ABC):
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         """Sends a plan's description to a shared controller before the plan's first run."""
 
-    def tell_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
+    def report_loaded(self, host: RemoteIsland, plan: int, proofs: Sequence[bytes]) -> None:
         """Notifies a shared controller that an island has loaded a plan, with proofs of its hosts."""
 
     def known(self) -> Sequence[str]:

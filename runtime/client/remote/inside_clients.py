@@ -37,10 +37,10 @@ class InsideClients:
         self._closed.append(label)
 
     def take_closed(self) -> list[str]:
-        """Takes the clients that were closed. What they held must be reported before `tell_retired`."""
+        """Takes the clients that were closed. What they held must be reported before `report_retired`."""
         return [self._closed.popleft() for _ in range(len(self._closed))]
 
-    def tell_retired(self, closed: Sequence[str]) -> None:
+    def report_retired(self, closed: Sequence[str]) -> None:
         """Notifies the controller of closed clients."""
         for label in closed:
             with self._telling:

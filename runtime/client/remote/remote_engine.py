@@ -69,7 +69,7 @@ class RemoteEngine:
     """A plan loaded on hosts. Raises PWC0912 for operations that hosts do not support, and any error of a host."""
 
     constants: Sequence[tuple[int, Any]] = ()
-    turns: float = 1.0
+    times_scheduled: float = 1.0
     awaits: bool = False
     is_quick: bool = False
     pauses: bool = False
@@ -90,7 +90,7 @@ class RemoteEngine:
         self.bytes_between = bytes_between(plan, PREFETCH, hosts.host_of, hosts.ranks)
         shares = {s.island: hosts.host_of(s.island) for s in plan.streams}
         self._shares = {name: self._share(name, [i for i in shares if shares[i] == name]) for name in shares.values()}
-        self._meets = len(self._shares) > 1 or any(map(hosts.ranks.are_several, shares.values()))
+        self._spans_hosts = len(self._shares) > 1 or any(map(hosts.ranks.are_several, shares.values()))
         """Whether values may be sent between hosts. Such transfers use numbers that no other process can guess."""
         self._of_input = [shares[p.island] if p.island else "" for p in plan.inputs]
         returned = {(result.island, result.slot) for result in plan.results}
@@ -128,7 +128,7 @@ class RemoteEngine:
             called = {at: c.callbacks for at, c in enumerate(self.plan.computations) if c.callbacks}
             answers = host.ask_each(lambda request: m.LoadPlan(request, number, path, sequential, called, raw))
             _check_alike(self.plan, {n.name: a.value for n, a in zip(host.members, answers, strict=True)})
-            self._hosts.tell_loaded(host, number, [answer.blob for answer in answers])
+            self._hosts.report_loaded(host, number, [answer.blob for answer in answers])
             share.host = host
         return host
 
@@ -187,7 +187,10 @@ class RemoteEngine:
 
         `wanted` selects values in results that are errors (client/debugging.py). Raises PWC0211 if a result has one.
         """
-        first, transfers = self._hosts.numbers.take(max(self._results, 1)), secrets.randbits(62) if self._meets else 0
+        first, transfers = (
+            self._hosts.numbers.take(max(self._results, 1)),
+            secrets.randbits(62) if self._spans_hosts else 0,
+        )
         hosts = {share.name: self._host(share) for share in self._shares.values()}
         self._limit_carried(frame)
         for host in hosts.values():
@@ -257,9 +260,9 @@ class RemoteEngine:
         for run in runs:
             run.block_until_ready()
         if found := [run.found for run in runs if run.found is not None]:
-            step, said = min(found, key=lambda one: one[0])
-            here = (r.where for r in self.plan.runs() if r.step == step and _is_at(r.where, said.where))
-            raise NumberError(replace(said, where=next(here, said.where)))
+            step, error = min(found, key=lambda one: one[0])
+            here = (r.where for r in self.plan.runs() if r.step == step and _is_at(r.where, error.where))
+            raise NumberError(replace(error, where=next(here, error.where)))
 
     def costs(self) -> dict[str, IslandCost]:
         """Returns the costs that XLA counts, by island. Raises PWC0910 if a host is lost and not replaced."""
@@ -289,9 +292,9 @@ def _cause(host: RemoteIsland, value: Any) -> Diagnostic | None:
     return None if value.store is host else value.store.lost
 
 
-def _is_at(where: Where | None, told: Where | None) -> bool:
+def _is_at(where: Where | None, named: Where | None) -> bool:
     """Whether a plan's source line matches a line that a host reported. Hosts do not know the file's folder."""
-    return where is not None and told is not None and (where.file, where.line) == (told.file, told.line)
+    return where is not None and named is not None and (where.file, where.line) == (named.file, named.line)
 
 
 def _unload(hosts: Hosts, names: Sequence[str], number: int) -> None:

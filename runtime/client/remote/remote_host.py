@@ -36,7 +36,7 @@ class OfIsland(Protocol):
         """Returns why the island's hosts are lost, None while they are connected."""
         ...
 
-    def end_run(self, said: m.Done | m.Failed) -> None:
+    def end_run(self, outcome: m.Done | m.Failed) -> None:
         """Records that a host has completed its partition of a run."""
         ...
 

@@ -117,17 +117,17 @@ class RemoteIsland:
         if (run := self._runs.pop(number, None)) is not None:
             run.end({}, cause)
 
-    def end_run(self, said: m.Done | m.Failed) -> None:
+    def end_run(self, outcome: m.Done | m.Failed) -> None:
         """Records that a host has completed its partition of a run."""
         causes: dict[int, Diagnostic] = {}
         found = None
-        if isinstance(said, m.Failed):
-            causes = {int(number): read_diagnostic(text) for number, text in said.causes.items()}
-            found = (said.step, read_diagnostic(said.found)) if said.found else None
-        run = self._runs.get(said.run)
+        if isinstance(outcome, m.Failed):
+            causes = {int(number): read_diagnostic(text) for number, text in outcome.causes.items()}
+            found = (outcome.step, read_diagnostic(outcome.found)) if outcome.found else None
+        run = self._runs.get(outcome.run)
         if run is not None and run.end(causes, found=found):
-            self._runs.pop(said.run, None)
-        self._on_end(said.run)
+            self._runs.pop(outcome.run, None)
+        self._on_end(outcome.run)
 
     def fetch(self, number: int, shard: int) -> tuple[tuple[int, ...], bytes]:
         """Copies an array or one shard from the hosts. Each of several hosts sends a disjoint part of the array."""
@@ -219,9 +219,9 @@ def _joined(parts: Sequence[tuple[Any, bytes]]) -> tuple[tuple[int, ...], bytes]
     """Returns the shape and values of an array, joined from the boxes that each host has sent."""
     shape, size = tuple(parts[0][0]["shape"]), parts[0][0]["itemsize"]
     whole: np.ndarray[Any, Any] = np.empty(shape, f"V{size}")
-    for said, raw in parts:
+    for header, raw in parts:
         start = 0
-        for box in said["boxes"]:
+        for box in header["boxes"]:
             lengths = [q - p for p, q in box]
             count = int(np.prod(lengths, dtype=np.int64)) * size
             piece = np.frombuffer(raw[start : start + count], whole.dtype).reshape(lengths)

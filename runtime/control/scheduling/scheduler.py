@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.request import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.waiting_lines import Place, WaitingLines, Wanted
-from pathways.runtime.states import TURN, Life
+from pathways.runtime.states import QUEUE_ENTRY, Life
 
 DEPTH = 4
 """Maximum runs in flight on an island while clients compete for it. Fewer leave gaps; more delay other clients."""
@@ -34,7 +34,7 @@ class Scheduler:
         self.policy = policy
         self.ledger = ledger or Ledger()
         self.depth = depth
-        self.turns: dict[int, Life] = {}
+        self.entries: dict[int, Life] = {}
         """States of all incomplete runs (runtime/states.py)."""
         self._fresh, self._paused = WaitingLines(), WaitingLines()
         """Runs that wait to start, and runs that have started and wait for another slot."""
@@ -48,12 +48,12 @@ class Scheduler:
 
     def _move(self, number: int, event: str) -> bool:
         """Applies an event to a run; returns False if the run is already complete, which its thread may learn late."""
-        life = self.turns.get(number)
+        life = self.entries.get(number)
         if life is None:
             return False
-        life.turn(event)
+        life.transition(event)
         if life.is_over:
-            del self.turns[number]
+            del self.entries[number]
         return True
 
     @property
@@ -67,7 +67,7 @@ class Scheduler:
         return bool(self._fresh.requests or self._paused.requests)
 
     def submit(self, request: Request) -> list[int]:
-        self.turns.setdefault(request.number, Life(TURN)).turn("line up")
+        self.entries.setdefault(request.number, Life(QUEUE_ENTRY)).transition("line up")
         self.policy.submitted(request)
         changed = self._rank_again(request.client)
         return self._line_up(request, self._fresh, changed)
@@ -80,7 +80,7 @@ class Scheduler:
         self._leave(request)
         return self._line_up(request, self._paused)
 
-    def step_aside(self, number: int) -> list[int]:
+    def yield_slot(self, number: int) -> list[int]:
         """Releases the slot of a run while it waits for data. `pause` enqueues the run again."""
         if not self._move(number, "step aside"):
             return []

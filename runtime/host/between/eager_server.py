@@ -63,7 +63,7 @@ class EagerServer:
         peer = Peer(self._loop, sock, FrameReader(_max_bytes))
         peer.is_known = False
         self._strangers[peer] = None
-        peer.begin(self._meet, self._leave)
+        peer.begin(self._handle_first, self._leave)
         self._loop.after(CONNECT_TIMEOUT_S, lambda: self._drop(peer))
         if len(self._strangers) > MAX_STRANGERS:
             self._drop(next(iter(self._strangers)))
@@ -75,7 +75,7 @@ class EagerServer:
         if peer in self._strangers:
             peer.end("it has not sent its key")
 
-    def _meet(self, peer: Peer, kind: int, payload: bytes | bytearray) -> None:
+    def _handle_first(self, peer: Peer, kind: int, payload: bytes | bytearray) -> None:
         """Assigns a stream to the outbox whose key it shows; ends a stream without such a key."""
         if kind != HELLO or len(payload) != KEY_AND_TIME.size or peer not in self._strangers:
             peer.end("it has sent no valid key")
@@ -86,8 +86,8 @@ class EagerServer:
             peer.end("its key is unknown")
             return
         del self._strangers[peer]
-        meeting = threading.Thread(target=outbox.take, args=(peer, number), name="pathways-meet", daemon=True)
-        if not started(meeting):  # it may ask JAX's transfer server for its address: not on the loop's thread
+        connecting = threading.Thread(target=outbox.take, args=(peer, number), name="pathways-meet", daemon=True)
+        if not started(connecting):  # it may ask JAX's transfer server for its address: not on the loop's thread
             peer.end("no thread could be started")
 
 
@@ -134,16 +134,16 @@ class Outbox:
         """Sends a failure in place of a value. `anew` is as for `send`."""
         self.send(number, why.encode(errors="replace")[:MAX_FAILURE_BYTES], FAILURE, anew=anew)
 
-    def say_where(self, transport: int, said: Callable[[], str]) -> None:
+    def publish_address(self, transport: int, address: Callable[[], str]) -> None:
         """Sends the address of a transport, now and on each new stream."""
         with self._lock:
-            self._where[transport] = said
+            self._where[transport] = address
             with contextlib.suppress(ConnectionEnded):  # as above
                 self._post_where(transport)
 
     def _post_where(self, transport: int) -> None:
-        if self._peer is not None and (said := self._where[transport]()):
-            self._peer.post_pieces(frame_of(WHERE, NUMBER.pack(transport), said.encode()))
+        if self._peer is not None and (address := self._where[transport]()):
+            self._peer.post_pieces(frame_of(WHERE, NUMBER.pack(transport), address.encode()))
 
     def take(self, peer: Peer, anew: int) -> None:
         """Takes a stream of the other host, in place of an earlier stream with the same reconnect count."""

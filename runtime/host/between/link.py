@@ -92,7 +92,7 @@ class Outbound:
                 for plane in self.planes:
                     plane.begin(self._outbox)
                 for number in self._open:
-                    self._outbox.say_where(number, self.planes[number].where)
+                    self._outbox.publish_address(number, self.planes[number].where)
             return Invitation(self._outbox.eager_address, self._max_eager_bytes)
 
     def prepare(self, values: ArrayGroup) -> int:
@@ -103,7 +103,7 @@ class Outbound:
                 self.planes[number].open()
                 self._open.add(number)
                 if self._outbox is not None:
-                    self._outbox.say_where(number, self.planes[number].where)
+                    self._outbox.publish_address(number, self.planes[number].where)
         return number
 
     def offer(

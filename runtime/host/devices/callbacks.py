@@ -79,10 +79,10 @@ class RaisedElsewhere(Exception):
 MAX_REMEMBERED_TYPES = 256
 """Maximum number of exception classes that are kept by their texts."""
 _types_raised: OrderedDict[str, type[Exception]] = OrderedDict()
-"""Classes of exceptions that callbacks of this process raised, by the text that `said_of` returned."""
+"""Classes of exceptions that callbacks of this process raised, by the text that `describe_exception` returned."""
 
 
-def said_of(raised: BaseException) -> str:
+def describe_exception(raised: BaseException) -> str:
     """Formats an exception of a callback and its source line. `type_raised` finds the class by this text."""
     if isinstance(raised, RaisedElsewhere):
         return str(raised)

@@ -35,14 +35,14 @@ def local_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
             return "", b""
         values = pjrt.to_host(pjrt.shard(array, here.index(shard)))
         box = [(0, length) for length in values.shape]
-        return _said(values.shape, values.dtype.itemsize, [tuple(box)]), values.tobytes()
+        return _header(values.shape, values.dtype.itemsize, [tuple(box)]), values.tobytes()
     wanted = [p for p in here if boxes.index(boxes[p]) == p]
     shards = [pjrt.to_host(pjrt.shard(array, here.index(p))) for p in wanted]
     if not shards:
         pjrt.to_host(pjrt.shard(array, 0))  # raises if its computation failed
         return "", b""
-    said = _said(array.shape, shards[0].dtype.itemsize, [boxes[p] for p in wanted])
-    return said, b"".join(values.tobytes() for values in shards)
+    header = _header(array.shape, shards[0].dtype.itemsize, [boxes[p] for p in wanted])
+    return header, b"".join(values.tobytes() for values in shards)
 
 
 def _boxes(array: Any) -> list[Box]:
@@ -54,5 +54,5 @@ def _boxes(array: Any) -> list[Box]:
     ]
 
 
-def _said(shape: tuple[int, ...], itemsize: int, boxes: list[Box]) -> str:
+def _header(shape: tuple[int, ...], itemsize: int, boxes: list[Box]) -> str:
     return json.dumps({"shape": shape, "itemsize": itemsize, "boxes": boxes})

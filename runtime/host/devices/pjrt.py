@@ -104,8 +104,8 @@ def lowering_platform(platform: str) -> str:
     if len(names) == 1:
         return names[0]
     device: Any = jax.devices()[0]
-    said = str(device.client.platform_version).lower()
-    return next((name for name in names if name in said), names[0])
+    version = str(device.client.platform_version).lower()
+    return next((name for name in names if name in version), names[0])
 
 
 def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> NamedSharding:

@@ -27,7 +27,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards, Side
 from pathways.runtime.host.devices.transfers import Compile, prepare_cut, prepare_join
 from pathways.runtime.host.load.peer_hosts import PeerHosts
-from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
+from pathways.runtime.host.run.decisions import Deciding, RunDecisions, iteration_name
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.poison import Poison
@@ -93,8 +93,8 @@ class Edges:
                 offers.append(_Offer(to, to.prepare(values), ranks.pair(number, source, target), which, values))
 
         def enqueue(frame: Frame) -> None:
-            frame.turn_edge(SENT, state, "be offered")
-            value, told = frame.values[slot], 0
+            frame.transition_edge(SENT, state, "be offered")
+            value, offered = frame.values[slot], 0
             try:
                 if not isinstance(value, Poison):
                     arrays = cut(value)
@@ -106,14 +106,14 @@ class Edges:
                             frame.unsent.append((bit, unsent))
                         elif unsent is not None:
                             unsent.leave()
-                        told += 1
+                        offered += 1
                     if stays >= 0:
                         frame.values[stays] = [arrays[i] for i in kept]
                     return
                 why, poison = _MARK.format(write_diagnostic(value.cause)), value
             except Exception as error:  # the other end must be notified of any error
                 why, poison = str(error), Poison(_failure(edge, error, None))
-            for to, transport, pair, _, values in offers[told:]:
+            for to, transport, pair, _, values in offers[offered:]:
                 to.fail(transport, frame.transfers + pair, why, values)
             if stays >= 0:
                 frame.values[stays] = poison
@@ -146,7 +146,7 @@ class Edges:
         peer_hosts, number, count = self.peer_hosts, edge.number, len(set(place.values()))
 
         def enqueue(frame: Frame) -> None:
-            frame.turn_edge(RECEIVED, number, "be pulled")
+            frame.transition_edge(RECEIVED, number, "be pulled")
             arrays: list[Any] = [None] * count
             bad: Poison | None = None
             for name, pair, wanted, places in asked:  # even after an error, or some offers would stay
@@ -241,7 +241,7 @@ class Arrival:
     def _alone(self, frame: Frame) -> Work:
         pulled = frame.values[self.slot]
         if isinstance(pulled, Poison):
-            frame.turn_edge(RECEIVED, self.edge.number, "fail")
+            frame.transition_edge(RECEIVED, self.edge.number, "fail")
             return
         yield from self._awaited(Pulled(pulled, frame, self.coming))
         self._join(frame, pulled)
@@ -256,7 +256,7 @@ class Arrival:
 
     def _voted(self, frame: Frame, decisions: RunDecisions) -> Work:
         pulled = found = frame.values[self.slot]
-        name = name_of_turn(frame.transfers, self.edge.number, -1)
+        name = iteration_name(frame.transfers, self.edge.number, -1)
         decisions.expect(name, name)
         if not isinstance(pulled, Poison):
             yield from self._awaited(Pulled(pulled))
@@ -265,12 +265,12 @@ class Arrival:
                 pulled = Shards(landed(pulled))  # may fail, so it is done before the vote
             except Exception as error:  # any error is voted on, too
                 found = Poison(_cause(self.peer_hosts, self.edge, frame, error, self.where))
-        decisions.say(self.votes, name, name, found if isinstance(found, Poison) else 1)
+        decisions.report(self.votes, name, name, found if isinstance(found, Poison) else 1)
         yield (Deciding(decisions, name),)
-        told = decisions.take(name)
-        if isinstance(told, Poison) or isinstance(pulled, Poison):
-            frame.values[self.slot] = told if isinstance(told, Poison) else pulled
-            frame.turn_edge(RECEIVED, self.edge.number, "fail")
+        offered = decisions.take(name)
+        if isinstance(offered, Poison) or isinstance(pulled, Poison):
+            frame.values[self.slot] = offered if isinstance(offered, Poison) else pulled
+            frame.transition_edge(RECEIVED, self.edge.number, "fail")
         else:
             self._join(frame, pulled)
 
@@ -279,9 +279,9 @@ class Arrival:
         try:
             pulled.block_until_ready()
             frame.values[self.slot] = self.join(landed(pulled))
-            frame.turn_edge(RECEIVED, number, "arrive")
+            frame.transition_edge(RECEIVED, number, "arrive")
         except Exception as error:  # any error must reach dependents; other values go on
-            frame.turn_edge(RECEIVED, number, "fail")
+            frame.transition_edge(RECEIVED, number, "fail")
             note("a value from", self.edge.source, "was not received")
             frame.values[self.slot] = Poison(_cause(self.peer_hosts, self.edge, frame, error, self.where))
 
@@ -297,8 +297,8 @@ def _cause(peer_hosts: PeerHosts, edge: Edge, frame: Frame, error: Exception, wh
     sources = [frame.sources[host] for host in peer_hosts.ranks.names(edge.source) if host in frame.sources]
     if not sources:
         return _failure(edge, error, where)
-    told = _MARKED.search(str(error)) is not None  # else the controller may soon send the cause
-    return peer_hosts.first_loss(sources, 0.0 if told else LOSS_NOTICE_TIMEOUT_S) or _failure(edge, error, where)
+    offered = _MARKED.search(str(error)) is not None  # else the controller may soon send the cause
+    return peer_hosts.first_loss(sources, 0.0 if offered else LOSS_NOTICE_TIMEOUT_S) or _failure(edge, error, where)
 
 
 def _failure(edge: Edge, error: Exception, where: Where | None) -> Diagnostic:

@@ -46,10 +46,10 @@ class LocalEngine:
         prepared, self._waves = loaded.prepared, loaded.waves
         self.sides, self.offsets, self.types, self.size = loaded.sides, prepared.offsets, prepared.types, prepared.size
         self._launches, self._queues = prepared.launches, loaded.queues
-        self.turns = float(max(1, sum(len(w.parts) for w in self._waves)))
+        self.times_scheduled = float(max(1, sum(len(w.parts) for w in self._waves)))
         tasks = any(w.tasks for w in self._waves)
         self.awaits = len(self._waves) > 1 or tasks
-        self.pauses = self.turns > 1 or tasks
+        self.pauses = self.times_scheduled > 1 or tasks
         awaited = [task for wave in self._waves for _, task in wave.tasks]
         only_callbacks = len(self._waves) == 1 and all(isinstance(t, Awaited) for t in awaited)
         self._alone = prepared.alone if only_callbacks else []
@@ -97,7 +97,7 @@ class LocalEngine:
                 frame.tokens[:0] = unfinished(frame.early, self._queues)
             if self.awaits:
                 frame.tokens.extend(run.ends.tokens())
-                self.turns += (run.turns - self.turns) / 8
+                self.times_scheduled += (run.times_scheduled - self.times_scheduled) / 8
 
     def costs(self) -> dict[str, IslandCost]:
         return costs_of(self._loaded.plan, self.sides, self._executables)

@@ -93,12 +93,12 @@ class PeerHosts:
         return self._senders.get(key) or self._senders.setdefault(key, Sender())
 
     def invite(self, host: str) -> str:
-        """Returns the invitation that another host needs to `meet` this one: the address for eager messages."""
+        """Returns the invitation that another host needs to `connect_to` this one: the address for eager messages."""
         return str(self.to(host).invite())
 
-    def meet(self, invitations: Mapping[str, str]) -> None:
+    def connect_to(self, invitations: Mapping[str, str]) -> None:
         """Connects to hosts by their invitations. Waits until both ends are ready or one is lost."""
-        sources = [self._connected(host, Invitation.read(said)) for host, said in invitations.items()]
+        sources = [self._connected(host, Invitation.read(text)) for host, text in invitations.items()]
         wait_at_most([source.ready for source in sources], MEETING_S)
 
     def _connected(self, host: str, invitation: Invitation) -> Inbound:

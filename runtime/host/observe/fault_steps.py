@@ -35,7 +35,7 @@ class FaultSteps(Observer):
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
         """Injects a fault at the step; returns poison for its whole gang if the fault makes the step fail."""
         run, fault = step.instruction, self.fault
-        if not isinstance(run, Run) or not fault.meets(flight.plan, run, flight.client) or not fault.take():
+        if not isinstance(run, Run) or not fault.matches(flight.plan, run, flight.client) or not fault.take():
             return None
         if fault.kind == "lose":
             return self._lose(fault, step, frame)

@@ -66,7 +66,7 @@ class Fault:
     happened: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def meets(self, plan: Plan, run: Run, client: str) -> bool:
+    def matches(self, plan: Plan, run: Run, client: str) -> bool:
         named = {run.name, *(read_part(p).name for p in run.parts)}
         wanted = (
             (self.program, {plan.name}),

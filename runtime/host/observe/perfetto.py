@@ -30,7 +30,7 @@ class RunSpan:
     program: str
     client: str
     submitted: int
-    turn: int = 0
+    scheduled: int = 0
     enqueued: int = 0
     done: int = 0
 
@@ -172,7 +172,7 @@ class _Writer:
     def runs(self) -> Iterator[dict[str, Any]]:
         for run in self.found.runs:
             thread, name = 1 + self.clients.index(run.client), f"{run.program} {run.number}"
-            stages = ("waits in the queue", run.submitted, run.turn), ("enqueues", run.turn, run.enqueued)
+            stages = ("waits in the queue", run.submitted, run.scheduled), ("enqueues", run.scheduled, run.enqueued)
             for what, begin, end in (*stages, ("on devices", run.enqueued, run.done)):
                 if begin and end:
                     arguments = {"run": run.number, "client": run.client}

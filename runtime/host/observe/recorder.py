@@ -35,9 +35,9 @@ class RunRecorder(Observer):
         self.plans[number] = plan
         self.runs[number] = RunSpan(number, plan.name, client, time.perf_counter_ns())
 
-    def turn(self, number: int) -> None:
+    def scheduled(self, number: int) -> None:
         if number in self.runs:
-            self.runs[number].turn = time.perf_counter_ns()
+            self.runs[number].scheduled = time.perf_counter_ns()
 
     def enqueued(self, number: int) -> None:
         if number in self.runs:

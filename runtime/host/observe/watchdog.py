@@ -67,7 +67,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._period = min(MAX_POLL_INTERVAL_S, self.timeout / 4)
         self._stillness = Stillness(2 * self._period)
-        self._told = Doubling(self.timeout)
+        self._reported = Doubling(self.timeout)
         self._cpu = CpuTime()
         self.ends_process = False
         """Whether the process exits if a hang blocks a thread that cannot be freed, as `pwc run` requires."""
@@ -83,7 +83,7 @@ class Watchdog:
                 if started(thread):  # else the next run tries again
                     self._thread = thread
 
-    def tell(self) -> tuple[float, list[str]]:
+    def report_progress(self) -> tuple[float, list[str]]:
         """Returns the seconds for which this process has computed nothing, and the launches of its runs, as lines."""
         flights = self._flights.all()
         lines = [line for f in flights for line in hang_report.perhaps(f, 0, 0).calls.splitlines()]
@@ -120,7 +120,7 @@ class Watchdog:
         devices = self._stillness.of("devices", self._cpu.devices)
         inline = self._inline({f.thread for f in flights if f.thread}) if slow else {}
         self._stillness.keep({*still, *waiting, "process", "devices", *(("thread", t) for t in inline)})
-        self._told.keep(set(still))
+        self._reported.keep(set(still))
         self._doomed &= set(still)
         for flight in flights if slow or self._doomed else ():
             calls = {call.launch: waiting[call] for call in waiting if _waits_in(flight, call)}
@@ -135,7 +135,7 @@ class Watchdog:
                 seen, min(DOOMED_RUN_TIMEOUT_S, self.timeout) if flight.number in self._doomed else self.timeout
             )
             if verdict is Verdict.HUNG and self._suspect is not None:
-                if self._told.is_due(flight.number, seen.still):
+                if self._reported.is_due(flight.number, seen.still):
                     self._suspect(
                         hang_report.hang(flight, len(flights) - 1, self.timeout, hang_report.not_done(flight))
                     )
@@ -146,8 +146,8 @@ class Watchdog:
                 named = {name for name, seconds in calls.items() if seconds >= self.timeout}
                 self._lose(flight, flights, named)
                 break  # the other runs may continue now
-            if verdict is Verdict.SUSPECTED and self._told.is_due(flight.number, seen.still):
-                _tell(hang_report.perhaps(flight, len(flights) - 1, seen.still))
+            if verdict is Verdict.SUSPECTED and self._reported.is_due(flight.number, seen.still):
+                _print_report(hang_report.perhaps(flight, len(flights) - 1, seen.still))
         return len(flights)
 
     def _inline(self, threads: set[int]) -> dict[int, float]:
@@ -162,7 +162,7 @@ class Watchdog:
             os._exit(Exit.HANG)
         if flight.number not in self._given_up:
             self._given_up.add(flight.number)
-            _tell(hang_report.unreachable(flight))
+            _print_report(hang_report.unreachable(flight))
 
     def _devices_idle(self, devices: float, inline: float | None) -> float | None:
         """Returns the idle time of the devices. Small computations run on the enqueuing thread (`inline`)."""
@@ -181,20 +181,20 @@ class Watchdog:
 
         self._doomed = {f.number for f in flights if self._stillness.of(f.number, f.mark) >= self.timeout}
         done = give_up_run(flight, flights, hangs)
-        said = hang_report.hang(flight, len(flights) - 1, self.timeout, done.stuck)
+        report = hang_report.hang(flight, len(flights) - 1, self.timeout, done.stuck)
         try:
-            self._end(said, done.lost)
+            self._end(report, done.lost)
         finally:
-            done.say(said)
-        _tell(said)
+            done.publish(report)
+        _print_report(report)
         self._stillness = Stillness(2 * self._period)
 
 
-def _tell(said: Diagnostic) -> None:
+def _print_report(report: Diagnostic) -> None:
     """Prints a report. A closed or full stderr must not stop the watchdog."""
     with contextlib.suppress(Exception):
         happened = "\n  ".join(["last events:", *last_events()])
-        print(PathwaysError(said), happened, sep="\n", file=sys.stderr, flush=True)
+        print(PathwaysError(report), happened, sep="\n", file=sys.stderr, flush=True)
 
 
 def _waits_in(flight: Flight, call: Inside) -> bool:

@@ -26,7 +26,7 @@ class AwaitedValues:
     """The run that is being enqueued."""
     _waits: dict[int, tuple[int, str, float]] = field(default_factory=dict[int, tuple[int, str, float]])
     """By number of the wait: its run, its island and its start."""
-    _told: dict[int, float] = field(default_factory=dict[int, float])
+    _reported: dict[int, float] = field(default_factory=dict[int, float])
     """By the same number: the time of the last report. Used only by the polling thread."""
     _following: int = 0
 
@@ -42,10 +42,10 @@ class AwaitedValues:
     def late(self, now: float) -> list[tuple[int, str]]:
         """Returns runs and the islands whose values are late for them. Each is reported again after the same time."""
         waits = self._waits.copy() if self.limit else {}
-        self._told = {number: at for number, at in self._told.items() if number in waits}
+        self._reported = {number: at for number, at in self._reported.items() if number in waits}
         found: list[tuple[int, str]] = []
         for number, (run, island, since) in waits.items():
-            if now - self._told.get(number, since) > self.limit:
+            if now - self._reported.get(number, since) > self.limit:
                 found.append((run, island))
-                self._told[number] = now
+                self._reported[number] = now
         return found

@@ -148,10 +148,10 @@ class ClientFunction:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         arrays = [np.asarray(a, order="C") for a in args]
-        said = json.dumps([(str(a.dtype), a.shape) for a in arrays])
+        described = json.dumps([(str(a.dtype), a.shape) for a in arrays])
         blob = b"".join(a.tobytes() for a in arrays)
         raw = self.calls.call(
-            self.client, lambda call: m.CallBack(call, self.number, self.computation, self.alone, said, blob)
+            self.client, lambda call: m.CallBack(call, self.number, self.computation, self.alone, described, blob)
         )
         if len(raw) != (size := sum(_size(t) for t in self.results)):
             raise RaisedElsewhere(f"the callback returned {len(raw):,} bytes instead of {size:,}")

@@ -13,7 +13,7 @@ from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan.instructions import Branch
 from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.run.decisions import Deciding, RunDecisions, name_of_turn
+from pathways.runtime.host.run.decisions import Deciding, RunDecisions, iteration_name
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_behind
@@ -146,7 +146,7 @@ class Choice:
         name = shared.next_name()
         shared.decisions.expect(name, shared.loop)
         if array is not None and self.decides:
-            shared.decisions.say(self.number, shared.loop, name, (yield from self._read(array)))
+            shared.decisions.report(self.number, shared.loop, name, (yield from self._read(array)))
         else:
             shared.decisions.reach(self.number, shared.loop)
         yield (Deciding(shared.decisions, name),)
@@ -185,14 +185,14 @@ class _Shared:
         self.frame = frame
         self.decisions = decisions
         self.away = away
-        self._step, self._turn = step, 0
-        self.loop = name_of_turn(frame.transfers, step, 0) if away else 0
+        self._step, self._iteration = step, 0
+        self.loop = iteration_name(frame.transfers, step, 0) if away else 0
 
     def next_name(self) -> int:
         if not self.away:
             return 0
-        self._turn += 1
-        return name_of_turn(self.frame.transfers, self._step, self._turn)
+        self._iteration += 1
+        return iteration_name(self.frame.transfers, self._step, self._iteration)
 
 
 def _run(body: LoadedBody, operands: Values, run: Enqueuer, shared: _Shared | None) -> Working:

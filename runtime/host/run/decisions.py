@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED, Said
+from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED, Outcome
 
 
-def name_of_turn(outer: int, step: int, turn: int) -> int:
+def iteration_name(outer: int, step: int, iteration: int) -> int:
     """Returns the name of one run of a body, the same on all hosts: from the enclosing run, its branch and a count."""
-    digest = hashlib.blake2b(f"{outer} {step} {turn}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{outer} {step} {iteration}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 2
 
 
@@ -32,7 +32,7 @@ class RunDecisions:
     """The decisions of one run, which another thread receives."""
 
     run: int
-    post: Callable[[Said | m.Reached], None]
+    post: Callable[[Outcome | m.Reached], None]
     _heard: dict[int, int | Poison] = field(default_factory=dict[int, int | Poison])
     _doomed: Poison | None = None
     """The reason for which no more decisions are made between hosts."""
@@ -40,7 +40,7 @@ class RunDecisions:
     _changed: threading.Condition = field(default_factory=threading.Condition)
     """Guards the fields above. Notified when a decision is received."""
 
-    def say(self, branch: int, loop: int, name: int, value: int | Poison) -> None:
+    def report(self, branch: int, loop: int, name: int, value: int | Poison) -> None:
         """Sends this host's decision to the controller. This host receives it back, as all other hosts do."""
         if isinstance(value, Poison):
             self.post(m.Undecided(self.run, branch, loop, name, write_diagnostic(value.cause)))
@@ -51,16 +51,16 @@ class RunDecisions:
         """Notifies the controller that this host waits for a decision of another host."""
         self.post(m.Reached(self.run, branch, loop))
 
-    def hear(self, said: Said) -> None:
+    def hear(self, outcome: Outcome) -> None:
         with self._changed:
-            if isinstance(said, m.Decided):
-                self._heard[said.name] = said.value
-            elif said.name in (DOOMED, CANCELLED):
-                self._doomed = Poison(read_diagnostic(said.cause))
-                if said.name == CANCELLED:
+            if isinstance(outcome, m.Decided):
+                self._heard[outcome.name] = outcome.value
+            elif outcome.name in (DOOMED, CANCELLED):
+                self._doomed = Poison(read_diagnostic(outcome.cause))
+                if outcome.name == CANCELLED:
                     self._cancelled = self._doomed
             else:
-                self._heard[said.name] = Poison(read_diagnostic(said.cause))
+                self._heard[outcome.name] = Poison(read_diagnostic(outcome.cause))
             self._changed.notify_all()
 
     def expect(self, name: int, loop: int) -> None:
@@ -99,15 +99,15 @@ class InStep(RunDecisions):
     (control/relay.py).
     """
 
-    _order: list[Said] = field(default_factory=list[Said])
+    _order: list[Outcome] = field(default_factory=list[Outcome])
     _expected: dict[int, int] = field(default_factory=dict[int, int])
     """The loops of expected decisions, by name."""
     _may_take: bool = True
 
-    def hear(self, said: Said) -> None:
+    def hear(self, outcome: Outcome) -> None:
         with self._changed:
-            if said.name not in (DOOMED, CANCELLED):
-                self._order.append(said)
+            if outcome.name not in (DOOMED, CANCELLED):
+                self._order.append(outcome)
                 self._changed.notify_all()
 
     def expect(self, name: int, loop: int) -> None:
@@ -125,21 +125,21 @@ class InStep(RunDecisions):
 
     def take(self, name: int) -> int | Poison:
         with self._changed:
-            said = self._first(name)
-            assert said is not None and self._may_take
-            self._order.remove(said)
+            outcome = self._first(name)
+            assert outcome is not None and self._may_take
+            self._order.remove(outcome)
             del self._expected[name]
             self._may_take = False
-        return said.value if isinstance(said, m.Decided) else Poison(read_diagnostic(said.cause))
+        return outcome.value if isinstance(outcome, m.Decided) else Poison(read_diagnostic(outcome.cause))
 
-    def _first(self, name: int) -> Said | None:
+    def _first(self, name: int) -> Outcome | None:
         """Returns the message for a name, if it is the first received message that is expected."""
         loops = set(self._expected.values())
-        for said in self._order:
-            if said.name in self._expected:
-                return said if said.name == name else None
-            if said.name == ENDED and said.loop in loops:
-                return said if self._expected.get(name) == said.loop else None
+        for outcome in self._order:
+            if outcome.name in self._expected:
+                return outcome if outcome.name == name else None
+            if outcome.name == ENDED and outcome.loop in loops:
+                return outcome if self._expected.get(name) == outcome.loop else None
         return None
 
 
@@ -160,7 +160,7 @@ class Deciding:
 class Decisions:
     """The decisions of all active runs of a host. Runs begin, and decisions are received, in message order."""
 
-    def __init__(self, post: Callable[[Said | m.Reached], None], *, in_step: bool = False) -> None:
+    def __init__(self, post: Callable[[Outcome | m.Reached], None], *, in_step: bool = False) -> None:
         """`in_step`: other hosts share the island."""
         self._post = post
         self._kind = InStep if in_step else RunDecisions
@@ -172,10 +172,10 @@ class Decisions:
     def of(self, run: int) -> RunDecisions:
         return self._runs[run]
 
-    def hear(self, said: Said) -> None:
+    def hear(self, outcome: Outcome) -> None:
         """Passes a decision to its run. Ignores runs that have ended here."""
-        if (decisions := self._runs.get(said.run)) is not None:
-            decisions.hear(said)
+        if (decisions := self._runs.get(outcome.run)) is not None:
+            decisions.hear(outcome)
 
     def end(self, run: int) -> None:
         self._runs.pop(run, None)

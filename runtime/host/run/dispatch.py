@@ -16,7 +16,7 @@ from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.progress import Pending, wait_any
 
 
-class TurnGiver(Protocol):
+class AdmissionControl(Protocol):
     """Schedules runs on islands. A run holds a ticket (control/admission.py)."""
 
     @property
@@ -24,7 +24,7 @@ class TurnGiver(Protocol):
         """Whether another run waits to be scheduled."""
         ...
 
-    def step_aside(self, ticket: Any) -> None:
+    def yield_slot(self, ticket: Any) -> None:
         """Yields to other runs while a run waits for a value."""
         ...
 
@@ -39,7 +39,7 @@ class Control(Protocol):
     @property
     def machine(self) -> Machine: ...
     @property
-    def turns(self) -> TurnGiver: ...
+    def run_queue(self) -> AdmissionControl: ...
     @property
     def observers(self) -> Sequence[Observer]: ...
     def patience(self, ticket: Any, client: ClientState) -> None:
@@ -56,13 +56,13 @@ class Dispatch(Enqueuer):
     client: ClientState
     promise: Promise | None = None
     """The promise that its results hold if it is enqueued in the background."""
-    turns: int = 1
+    times_scheduled: int = 1
     """The number of times that it was scheduled."""
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
         seen = self.control.observers
         self.enqueue_steps(part, frame, (*seen, *self.observers) if self.observers else seen)
-        if self.control.turns.contended and not last:
+        if self.control.run_queue.contended and not last:
             self._pause()
 
     def wait(self, pendings: Sequence[Pending]) -> None:
@@ -71,18 +71,18 @@ class Dispatch(Enqueuer):
         Raises PWC0509 if the client is closed, PWC0518 if the run is cancelled.
         """
         if not any(p.is_known() for p in pendings):
-            self.control.turns.step_aside(self.ticket)
+            self.control.run_queue.yield_slot(self.ticket)
             wait_any(pendings)
             self.flight.moved = time.monotonic()
             self._pause()
-        elif self.control.turns.contended:
+        elif self.control.run_queue.contended:
             self._pause()
         if self.client.closed or (self.promise is not None and self.promise.cancelled):
             self._patience(self.ticket)
 
     def _pause(self) -> None:
-        self.turns += 1
-        self.control.turns.pause(self.ticket, self._patience)
+        self.times_scheduled += 1
+        self.control.run_queue.pause(self.ticket, self._patience)
 
     def _patience(self, ticket: Any) -> None:
         if self.promise is not None:

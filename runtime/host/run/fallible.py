@@ -14,7 +14,7 @@ from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Computation
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.callbacks import CallbackRecord, Watched, result_types, said_of
+from pathways.runtime.host.devices.callbacks import CallbackRecord, Watched, describe_exception, result_types
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, QueueLost
 from pathways.runtime.host.devices.waits import until_done
 from pathways.runtime.host.run.enqueuer import Enqueuer
@@ -119,7 +119,7 @@ def failed(run: Run, island: str, error: BaseException, raised: BaseException | 
     """Returns the error that users see of a failure: the hang that it follows from, or the exception of a callback."""
     if (hang := hang_behind(error)) is not None:
         return hang
-    cause = str(error) if raised is None else said_of(raised)
+    cause = str(error) if raised is None else describe_exception(raised)
     return failure_of(run.name, island, cause, run.where)
 
 

@@ -56,11 +56,11 @@ class Frame:
         for slot, array in constants:
             self.values[slot] = array
 
-    def turn_edge(self, states: States, number: int, event: str) -> None:
+    def transition_edge(self, states: States, number: int, event: str) -> None:
         """Notes an event of a value that goes between hosts. Raises InternalError if its state does not allow it."""
         if (life := self.edges.get(number)) is None:
             life = self.edges[number] = Life(states)
-        life.turn(event)
+        life.transition(event)
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,17 +37,17 @@ class GivenUp:
     lost: dict[Any, DeviceQueue] = field(default_factory=dict[Any, DeviceQueue])
     hang: Hang | None = None
     """The report of the hang. Threads that receive its errors wait for the report."""
-    _said: threading.Event = field(default_factory=threading.Event)
+    _published: threading.Event = field(default_factory=threading.Event)
 
     def lose(self, launch: Launch) -> None:
         self.lost |= zip(launch.devices, launch.queues, strict=True)
 
-    def say(self, hang: Hang) -> None:
+    def publish(self, hang: Hang) -> None:
         self.hang = hang
-        self._said.set()
+        self._published.set()
 
     def wait(self) -> Hang | None:
-        self._said.wait()
+        self._published.wait()
         return self.hang
 
 

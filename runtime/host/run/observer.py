@@ -19,7 +19,7 @@ class Observer:
     def submitted(self, number: int, plan: Plan, client: str) -> None:
         """Is called when a client calls a plan."""
 
-    def turn(self, number: int) -> None:
+    def scheduled(self, number: int) -> None:
         """Is called when the run is scheduled."""
 
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:

@@ -70,7 +70,7 @@ class Flight:
 
     def end(self, seconds: float | None = None) -> None:
         """Ends a run that is done. `seconds` is its device time; None: the time since it began."""
-        self.life.turn("end")
+        self.life.transition("end")
         self.done(time.monotonic() - self.since if seconds is None else seconds)
 
     @property
@@ -103,7 +103,7 @@ class Line:
 
     @uninterrupted
     def put(self, flight: Flight, *, eager: bool) -> None:
-        flight.life.turn("be enqueued")
+        flight.life.transition("be enqueued")
         with self._lock:
             self.flights.append(flight)
         if flight.abandoned:  # another thread has just abandoned it
@@ -212,7 +212,7 @@ class Flights:
         """Abandons all runs with launches on any of these devices: those launches will never be done."""
         found = [f for f in self.all() if any(d in devices for _, part in f.parts() for d in part.devices)]
         for flight in found:
-            flight.life.turn("be abandoned")
+            flight.life.transition("be abandoned")
         for line in list(self.lines.values()):
             if ours := [f for f in found if f in line.flights]:
                 line.abandon(ours)

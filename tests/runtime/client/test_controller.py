@@ -70,7 +70,7 @@ class World:
         request = Request(next(self.numbers), client.label, "program", keys, client.weight, bytes=wanted)
         run = Run(Ticket(request), client, islands, size)
         self.runs.append(run)
-        self.controller.turns.line_up(run.ticket)
+        self.controller.run_queue.line_up(run.ticket)
 
     def poll(self) -> None:
         """Starts the runs whose slots have come, and checks the invariants."""
@@ -107,7 +107,7 @@ class World:
             run.results.append(self.controller.store.hold(buffer))
         current_client.reset(token)
         run.outcome = "flying"
-        self.controller.turns.enqueued(run.ticket, dict(run.ticket.request.bytes))
+        self.controller.run_queue.enqueued(run.ticket, dict(run.ticket.request.bytes))
 
     def step(self) -> None:
         choice, r = self.random.random(), self.random
@@ -124,13 +124,13 @@ class World:
         elif choice < 0.85 and flying:
             run = r.choice(flying)
             run.outcome = "done"
-            self.controller.turns.finished(run.ticket)
+            self.controller.run_queue.finished(run.ticket)
         elif choice < 0.92 and done:
             r.choice(done).results.clear()  # frees the handles
         elif choice < 0.95 and (waiting := [x for x in self.of("") if not x.began] + enqueuing):
             run = r.choice(waiting)
             run.outcome = "cancelled"
-            self.controller.turns.cancel(run.ticket)
+            self.controller.run_queue.cancel(run.ticket)
         elif choice < 0.98:
             self._change_health()
         else:
@@ -138,7 +138,7 @@ class World:
         self.poll()
 
     def _pause(self, run: Run) -> None:
-        self.controller.turns.post(lambda scheduler: scheduler.pause(run.ticket.request.number))
+        self.controller.run_queue.post(lambda scheduler: scheduler.pause(run.ticket.request.number))
 
     def _change_health(self) -> None:
         island = self.random.choice(self.islands)
@@ -179,7 +179,7 @@ class World:
                 self.enqueue(run)
             for run in self.of("flying"):
                 run.outcome = "done"
-                self.controller.turns.finished(run.ticket)
+                self.controller.run_queue.finished(run.ticket)
             self.poll()
             if not self.of("", "enqueuing", "flying"):
                 return
@@ -205,7 +205,7 @@ def test_random_runs_and_losses_leave_no_state_and_keep_one_order(policy: str, s
     controller, ledger = world.controller, world.controller.ledger
     assert not controller.store.buffers and controller.store.bytes == 0
     assert set(ledger.held.values()) == {0} and set(ledger.reserved.values()) == {0}
-    scheduler = controller.turns.scheduler
+    scheduler = controller.run_queue.scheduler
     assert not scheduler.waiting and not scheduler.running and not scheduler.active
     assert not any(scheduler.in_flight.values())
     for first, second in itertools.combinations(world.order.values(), 2):  # runs on several islands have one order

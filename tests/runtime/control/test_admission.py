@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pathways.dialect.diagnostics import InternalError
-from pathways.runtime.control.admission import NoTurns, Ticket, Turns
+from pathways.runtime.control.admission import PassThroughQueue, RunQueue, Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 
@@ -32,38 +32,38 @@ def finishes(work: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize("event", ["submit", "pause"])
 def test_a_run_whose_event_fails_raises_and_others_go_on(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = Turns(scheduler())
-    first = turns.enter(request(1), ignore)
-    real = getattr(turns.scheduler, event)
+    run_queue = RunQueue(scheduler())
+    first = run_queue.enter(request(1), ignore)
+    real = getattr(run_queue.scheduler, event)
 
     def fails(of: object) -> list[int]:
         if of in (1, request(2)):
             raise InternalError("a test says so")
         return real(of)
 
-    monkeypatch.setattr(turns.scheduler, event, fails)
+    monkeypatch.setattr(run_queue.scheduler, event, fails)
     raised: list[Exception] = []
 
     def work() -> None:
         try:
             if event == "submit":
-                turns.enter(request(2), ignore)
+                run_queue.enter(request(2), ignore)
             else:
-                turns.pause(first, ignore)
+                run_queue.pause(first, ignore)
         except InternalError as error:
             raised.append(error)
 
     assert finishes(work) and "a test says so" in str(raised[0])
     if event == "submit":
-        turns.finished(first)
-    assert finishes(lambda: turns.finished(turns.enter(request(3), ignore)))
-    assert not turns.scheduler.turns
+        run_queue.finished(first)
+    assert finishes(lambda: run_queue.finished(run_queue.enter(request(3), ignore)))
+    assert not run_queue.scheduler.entries
 
 
 def test_a_run_that_a_controller_schedules_never_waits_here() -> None:
-    turns = NoTurns(scheduler())
-    tickets = [turns.enter(request(number), ignore) for number in range(3)]
-    assert not turns.contended and not turns.scheduler.turns
+    run_queue = PassThroughQueue(scheduler())
+    tickets = [run_queue.enter(request(number), ignore) for number in range(3)]
+    assert not run_queue.contended and not run_queue.scheduler.entries
     for ticket in tickets:
-        turns.enqueued(ticket, None)
-        turns.finished(ticket)
+        run_queue.enqueued(ticket, None)
+        run_queue.finished(ticket)

@@ -97,7 +97,7 @@ def test_many_clients_share_devices() -> None:
         thread.join(timeout=120)
         assert not thread.is_alive()
     assert not wrong and settled()
-    scheduler = process().controller.turns.scheduler
+    scheduler = process().controller.run_queue.scheduler
     assert not scheduler.waiting and not scheduler.running and not scheduler.active
 
 

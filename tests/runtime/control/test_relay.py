@@ -7,10 +7,10 @@ from functools import partial
 
 from pathways.runtime.client.remote_array import Parts
 from pathways.runtime.control.relay import Relay
-from pathways.runtime.host.run.decisions import Decisions, name_of_turn
+from pathways.runtime.host.run.decisions import Decisions, iteration_name
 from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.decided import CANCELLED, DOOMED, Said, doom
+from pathways.runtime.wire.decided import CANCELLED, DOOMED, Outcome, doom
 from pathways.runtime.wire.errors import HostLost
 
 HOST_LOST = HostLost(island="island0", reason="killed")
@@ -18,9 +18,9 @@ HOST_LOST = HostLost(island="island0", reason="killed")
 
 class Host:
     def __init__(self) -> None:
-        self.received: list[Said] = []
+        self.received: list[Outcome] = []
 
-    def tell(self, message: Said) -> None:
+    def send(self, message: Outcome) -> None:
         self.received.append(message)
 
 
@@ -58,7 +58,7 @@ def test_decisions_are_not_sent_after_a_loss() -> None:
     relay.begin()
     relay.hear("a", choice(2))
     for host in hosts.values():
-        assert [(type(said), said.name) for said in host.received] == [(m.Undecided, DOOMED)]
+        assert [(type(outcome), outcome.name) for outcome in host.received] == [(m.Undecided, DOOMED)]
 
 
 def test_decisions_reach_only_hosts_of_the_loop_and_wait_for_the_slowest() -> None:
@@ -102,7 +102,7 @@ def test_cancelling_a_run_fails_only_its_unfinished_partitions() -> None:
     ended.end({})
     assert ended.cancel(HOST_LOST)
     assert ended.cause(0) is None and running.cause(0) == HOST_LOST and running.is_ready()
-    assert [[said.name for said in host.received] for host in hosts.values()] == [[CANCELLED]] * 3
+    assert [[outcome.name for outcome in host.received] for host in hosts.values()] == [[CANCELLED]] * 3
     running.end({})
     assert not running.cancel(HOST_LOST)
 
@@ -129,16 +129,16 @@ def _call_all(work: list[Callable[[], None]]) -> None:
 
 
 def test_a_host_takes_the_decisions_of_its_runs() -> None:
-    said: list[Said | m.Reached] = []
-    decisions = Decisions(said.append)
+    outcome: list[Outcome | m.Reached] = []
+    decisions = Decisions(outcome.append)
     decisions.hear(turn(1))  # of an unknown run: ignored
     decisions.begin(7)
     run = decisions.of(7)
-    run.say(LOOP, 100, 1, 0)
-    run.say(LOOP, 100, 2, Poison(HOST_LOST))
+    run.report(LOOP, 100, 1, 0)
+    run.report(LOOP, 100, 2, Poison(HOST_LOST))
     run.reach(LOOP, 100)
-    assert not run.is_known(1) and said[2] == m.Reached(7, LOOP, 100)
-    for one in said[:2]:
+    assert not run.is_known(1) and outcome[2] == m.Reached(7, LOOP, 100)
+    for one in outcome[:2]:
         assert not isinstance(one, m.Reached)
         decisions.hear(one)
     assert run.take(1) == 0
@@ -155,9 +155,9 @@ def test_a_host_takes_the_decisions_of_its_runs() -> None:
 
 
 def test_names_of_turns_are_unique_62_bit_numbers() -> None:
-    names = {name_of_turn(outer, step, turn) for outer in (0, 5, 1 << 61) for step in range(20) for turn in range(50)}
+    names = {iteration_name(outer, step, turn) for outer in (0, 5, 1 << 61) for step in range(20) for turn in range(50)}
     assert len(names) == 3000 and all(0 <= n < 1 << 62 for n in names)
-    assert name_of_turn(5, 1, 2) == name_of_turn(5, 1, 2)
+    assert iteration_name(5, 1, 2) == iteration_name(5, 1, 2)
 
 
 def test_decisions_of_a_host_outside_the_loop_are_ignored() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pathways.runtime.control.relay import Relay
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED, Said
+from pathways.runtime.wire.decided import CANCELLED, DOOMED, ENDED, Outcome
 from pathways.runtime.wire.errors import HostLost
 
 HOST_LOST = HostLost(island="island1", reason="killed")
@@ -15,9 +15,9 @@ BRANCHES = {VOTE: ("vote", RANKS), OWN: ("while", RANKS), SHARED: ("while", RANK
 
 class Host:
     def __init__(self) -> None:
-        self.received: list[Said] = []
+        self.received: list[Outcome] = []
 
-    def tell(self, message: Said) -> None:
+    def send(self, message: Outcome) -> None:
         self.received.append(message)
 
 
@@ -36,8 +36,8 @@ def bad(name: int) -> m.Undecided:
     return m.Undecided(7, VOTE, name, name, "why")
 
 
-def ended(said: Said, loop: int) -> bool:
-    return said.name == ENDED and said.loop == loop
+def ended(outcome: Outcome, loop: int) -> bool:
+    return outcome.name == ENDED and outcome.loop == loop
 
 
 def test_a_vote_is_good_if_all_hosts_have_the_value() -> None:
@@ -80,7 +80,7 @@ def test_the_loss_of_another_island_ends_only_loops_shared_with_it() -> None:
     found = hosts["a/0"].received[before:]
     assert found == hosts["a/1"].received[before:] and len(found) == 4
     assert ended(found[0], 20) and found[1].name == DOOMED and ended(found[2], 30) and found[3].name == 12
-    assert [said.name for said in hosts["b"].received[-1:]] == [DOOMED]
+    assert [outcome.name for outcome in hosts["b"].received[-1:]] == [DOOMED]
 
 
 def test_a_cancelled_run_ends_all_loops() -> None:
@@ -89,7 +89,7 @@ def test_a_cancelled_run_ends_all_loops() -> None:
     relay.doom(HOST_LOST)
     relay.cancel(HOST_LOST)
     relay.hear("a/1", m.Reached(7, OWN, 10))
-    names = [(said.name, said.loop) for said in hosts["a/1"].received]
+    names = [(outcome.name, outcome.loop) for outcome in hosts["a/1"].received]
     assert names == [(11, 10), (DOOMED, 0), (ENDED, 10), (CANCELLED, 0)]
 
 
@@ -101,5 +101,5 @@ def test_the_loss_of_an_island_ends_loops_that_two_islands_of_several_hosts_shar
     relay.hear("a/0", m.Decided(7, SHARED, 20, 21, 1))
     relay.doom(HOST_LOST)
     for host in hosts.values():
-        assert [(said.name, said.loop) for said in host.received] == [(21, 20), (ENDED, 20), (DOOMED, 0)]
+        assert [(outcome.name, outcome.loop) for outcome in host.received] == [(21, 20), (ENDED, 20), (DOOMED, 0)]
     assert relay.loops == 0

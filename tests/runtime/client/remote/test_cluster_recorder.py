@@ -35,7 +35,7 @@ class FakeHost:
 
     def ask(self, make: Callable[[int], m.Message]) -> m.Answer:
         message = make(1)
-        if isinstance(message, m.TellTime):
+        if isinstance(message, m.ReportTime):
             return m.Answer(1, value=self.time)
         self.asked.append(message)
         if isinstance(self.answer, PathwaysError):

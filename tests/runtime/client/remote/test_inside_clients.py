@@ -13,7 +13,7 @@ def test_the_controller_hears_of_a_client_once_and_of_its_end() -> None:
     clients.retire("ann")
     clients.retire("nobody")
     assert len(told) == 2, "it is told later, after what the client held"
-    clients.tell_retired(clients.take_closed())
-    clients.tell_retired(clients.take_closed())
+    clients.report_retired(clients.take_closed())
+    clients.report_retired(clients.take_closed())
     assert told[2:] == [m.Retire(0)]
     assert clients.number("ann") == 2, "no number is used again"

@@ -48,7 +48,7 @@ def held_by_arrays(s: Scheduler, island: str, size: int) -> None:
 def test_a_run_that_waits_for_data_lets_others_enqueue_until_it_returns() -> None:
     s = scheduler()
     assert s.submit(request(0, "a", "x")) == [0] and s.submit(request(1, "b", "x")) == []
-    assert s.step_aside(0) == [1]
+    assert s.yield_slot(0) == [1]
     assert s.pause(0) == [] and s.enqueued(1) == [0]
 
 
@@ -106,8 +106,8 @@ def test_a_paused_run_is_started_anew_each_time_that_its_turn_comes() -> None:
 def test_a_paused_run_is_not_overtaken_by_a_paused_run_behind_it() -> None:
     """Run 0 waits for island x. Run 1 would take island y, which run 0 needs at the same time."""
     s = scheduler()
-    assert s.submit(request(0, "a", "xy")) == [0] and s.step_aside(0) == []
-    assert s.submit(request(1, "b", "y")) == [1] and s.step_aside(1) == []
+    assert s.submit(request(0, "a", "xy")) == [0] and s.yield_slot(0) == []
+    assert s.submit(request(1, "b", "y")) == [1] and s.yield_slot(1) == []
     assert s.submit(request(2, "c", "x")) == [2]
     assert s.pause(0) == [] and s.pause(1) == []
     assert s.enqueued(2) == [0]
@@ -117,7 +117,7 @@ def test_a_paused_run_is_not_overtaken_by_a_paused_run_behind_it() -> None:
 def test_a_paused_run_does_not_wait_for_itself() -> None:
     s = scheduler()
     s.submit(request(0, "a", "x"))
-    s.step_aside(0)
+    s.yield_slot(0)
     s.submit(request(1, "b", "x"))
     s.pause(0)
     assert [r.number for r in s.goes_before(0)] == [1]

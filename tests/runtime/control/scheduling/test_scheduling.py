@@ -177,7 +177,7 @@ def test_a_run_that_is_enqueued_while_paused_leaves_the_queue() -> None:
     s = scheduler(x=100)
     assert s.submit(request(0, "a", size=80)) == [0] and s.submit(request(1, "b", size=20)) == []
     assert s.pause(0) == [0]
-    s.step_aside(0)
+    s.yield_slot(0)
     s.pause(0)
     s.enqueued(0)
     s.enqueued(77)

@@ -74,7 +74,7 @@ def test_runs_start_as_if_all_were_sorted_at_each_event(policy: str, seed: int) 
                 found = ours.pause(which), sorting.pause(which)
             case "aside" if enqueuing:
                 aside.add(which := rng.choice(enqueuing))
-                found = ours.step_aside(which), sorting.step_aside(which)
+                found = ours.yield_slot(which), sorting.yield_slot(which)
             case "back" if aside:
                 aside.remove(which := rng.choice(sorted(aside)))
                 found = ours.pause(which), sorting.pause(which)

@@ -300,9 +300,9 @@ def test_a_closed_inbox_closes_its_socket(pair: Pair) -> None:
 def test_an_inbox_keeps_the_first_address_for_pulls_until_it_connects_anew(pair: Pair) -> None:
     first = pair.box()
     said = iter(["1 first", "2 again", "3 anew"])
-    pair.outbox.say_where(1, lambda: next(said))
+    pair.outbox.publish_address(1, lambda: next(said))
     assert value(first.where(1)) == b"1 first"
-    pair.outbox.say_where(1, lambda: next(said))
+    pair.outbox.publish_address(1, lambda: next(said))
     pair.outbox.send(7, b"behind it")
     assert value(first.expect(7)) == b"behind it"
     assert value(first.where(1)) == b"1 first"
@@ -324,7 +324,7 @@ def test_pulling_from_a_host_that_says_no_address_fails(pair: Pair, monkeypatch:
             source.fetch(number, wanted)
     again = transfer_server.CONNECT_AGAIN_S
     assert waits == [0.05, again, again], "runs of other clients wait after each pull"
-    pair.outbox.say_where(1, lambda: "1 127.0.0.1:1")
+    pair.outbox.publish_address(1, lambda: "1 127.0.0.1:1")
     source.close()
     with pytest.raises(RuntimeError, match="closed"):
         source.fetch(2, wanted)

@@ -77,13 +77,13 @@ def check_values_arrive(target: PeerHosts, source: PeerHosts, number: int) -> No
 
 def test_hosts_that_met_are_ready_and_connect_again_after_a_loss(waited: list[list[Any]]) -> None:
     a, b = pair()
-    a.meet({"b": b.invite("a")})
+    a.connect_to({"b": b.invite("a")})
     first = a.sources["b"]
     check_values_arrive(a, b, 7)
-    a.meet({"b": b.invite("a")})  # happens again when a third host joins
+    a.connect_to({"b": b.invite("a")})  # happens again when a third host joins
     assert a.sources["b"] is first and waited == [[True], [True]]
     a.lose("b", LOST)
-    a.meet({"b": b.invite("a")})
+    a.connect_to({"b": b.invite("a")})
     assert a.sources["b"] is not first
     check_values_arrive(a, b, 17)
 
@@ -92,17 +92,17 @@ def test_meeting_a_host_that_does_not_greet_times_out(waited: list[list[Any]], m
     monkeypatch.setattr(tested, "MEETING_S", 0.01)
     a, b = pair()
     said = b.invite("a")
-    a.meet({"b": said[:-1] + ("1" if said[-1] == "0" else "0")})  # a key that b does not know
+    a.connect_to({"b": said[:-1] + ("1" if said[-1] == "0" else "0")})  # a key that b does not know
     assert waited == [[False]]
     a.lose("b", LOST)
 
 
 def test_meeting_a_lost_host_raises_no_error(waited: list[list[Any]]) -> None:
     a, b = pair()
-    a.meet({"b": b.invite("a")})
+    a.connect_to({"b": b.invite("a")})
     a.lose("b", LOST, anew=1)
     a.sources["b"].lost = None  # as if the host were reported lost during the meeting
-    a.meet({"b": b.invite("a")})
+    a.connect_to({"b": b.invite("a")})
     assert waited[0] == [True] and len(waited) == 2
 
 
@@ -115,7 +115,7 @@ def test_a_loss_drops_older_offers_but_no_pulls_of_the_replacement() -> None:
     link.offer(PULLED, 70, [values], [])  # to the process that is lost
     for _ in range(2):
         a.lose("b", LOST)
-    b.meet({"a": a.invite("b")})
+    b.connect_to({"a": a.invite("b")})
     pulled = b.sources["a"].fetch(70, wanted)
     server: Any = link.planes[PULLED]
     server._server._await_pull_flat(71, [values])
@@ -138,7 +138,7 @@ def test_losses_end_in_order_when_an_island_is_removed_and_added_again() -> None
     a.leave("b")
     a.end_loss("b")
     other = PeerHosts(jax.devices()[0], started_loop(), "b")
-    other.meet({"a": a.invite("b")})
+    other.connect_to({"a": a.invite("b")})
     check_values_arrive(other, a, 7)  # though runs that were sent before the removal are still enqueued
     a.end_loss("b")
     check_values_arrive(other, a, 17)
@@ -147,14 +147,14 @@ def test_losses_end_in_order_when_an_island_is_removed_and_added_again() -> None
 def test_a_run_sent_before_a_host_ends_never_waits_for_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "MEETING_S", 0.01)  # the other hosts never meet this one
     a, b = pair()
-    a.meet({"b": b.invite("a")})
+    a.connect_to({"b": b.invite("a")})
     a.lose("b", LOST, anew=1)
     a.mend("b", 1)
     assert a.reached()["b"].lost is None  # the same host, connected again
     others = [PeerHosts(jax.devices()[0], started_loop(), "b") for _ in range(2)]
     for other in others:
         a.lose("b", LOST)
-        a.meet({"b": other.invite("a")})
+        a.connect_to({"b": other.invite("a")})
     assert a.reached()["b"].lost is LOST  # a run that was sent before both losses
     a.end_loss("b")
     assert a.reached()["b"].lost is LOST  # a run that was sent between them
@@ -171,16 +171,16 @@ def test_a_replaced_host_reconnects_in_any_order_of_loss_reports() -> None:
     """The request to reconnect arrives before or after the report that the other host is lost."""
     for late in (True, False):
         a, b = pair()
-        a.meet({"b": b.invite("a")})
-        b.meet({"a": a.invite("b")})
+        a.connect_to({"b": b.invite("a")})
+        b.connect_to({"a": a.invite("b")})
         if late:
             a.lose("b", LOST, 7)
         a.lose("b", LOST)
         if not late:
             a.lose("b", LOST, 7)
         other = PeerHosts(jax.devices()[0], started_loop(), "b")
-        a.meet({"b": other.invite("a")})
-        other.meet({"a": a.invite("b")})
+        a.connect_to({"b": other.invite("a")})
+        other.connect_to({"a": a.invite("b")})
         a.end_loss("b")
         a.mend("b", 7)
         check_values_arrive(other, a, 100)

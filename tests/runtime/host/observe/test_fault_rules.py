@@ -27,8 +27,8 @@ PLAN = plan_of({"island0": [STEP]})
      ({"client": "main", "step": 4, "program": "program"}, True), ({"client": "main", "step": 5}, False),
      ({"client": ""}, False)],
 )  # fmt: skip
-def test_a_fault_meets_a_step_if_all_of_its_conditions_hold(conditions: dict[str, Any], meets: bool) -> None:
-    assert Fault("raise", **conditions).meets(PLAN, STEP, "main") is meets
+def test_a_fault_meets_a_step_if_all_of_its_conditions_hold(conditions: dict[str, Any], matches: bool) -> None:
+    assert Fault("raise", **conditions).matches(PLAN, STEP, "main") is matches
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_eight_clients_with_random_faults_get_no_wrong_results() -> None:
     assert not wrong and sum(failures) > 0
     gc.collect()
     assert process().controller.flights.drain(20)
-    scheduler = process().controller.turns.scheduler
+    scheduler = process().controller.run_queue.scheduler
     assert not scheduler.waiting and not scheduler.running and not scheduler.active
     assert not [b for b in process().store.buffers.values() if b.client.name.startswith("c")]
 
@@ -297,7 +297,7 @@ def test_memory_is_flat_over_many_runs() -> None:
     objects_after(500)
     before = objects_after(500)
     assert abs(objects_after(10_000) - before) < 500
-    assert not process().controller.turns.scheduler.running
+    assert not process().controller.run_queue.scheduler.running
 
 
 @pytest.mark.embedded

@@ -129,12 +129,12 @@ def test_stages_of_known_runs_are_noted_in_order() -> None:
     recorder = RunRecorder()
     recorder.submitted(7, PLAN, "main")
     for number in (7, 8):
-        recorder.turn(number)
+        recorder.scheduled(number)
         recorder.enqueued(number)
         recorder.done(number)
     (span,) = recorder.runs.values()
     assert (span.number, span.program, span.client) == (7, "program", "main") and recorder.plans == {7: PLAN}
-    assert 0 < span.submitted <= span.turn <= span.enqueued <= span.done
+    assert 0 < span.submitted <= span.scheduled <= span.enqueued <= span.done
 
 
 def test_a_host_profiles_only_while_a_client_records(profiler: Profiler) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pathways.dialect.diagnostic_json import write_diagnostic
-from pathways.runtime.host.run.decisions import Deciding, Decisions, InStep, RunDecisions, name_of_turn
+from pathways.runtime.host.run.decisions import Deciding, Decisions, InStep, RunDecisions, iteration_name
 from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.decided import doom
@@ -27,18 +27,20 @@ def undecided(name: int) -> m.Undecided:
     return m.Undecided(7, 1, 0, name, write_diagnostic(LOST))
 
 
-def test_names_differ_by_run_branch_and_turn_and_fit_signed_fields() -> None:
-    names = [name_of_turn(outer, step, turn) for outer in range(9) for step in range(9) for turn in range(9)]
+def test_names_differ_by_run_branch_and_iteration_and_fit_signed_fields() -> None:
+    names = [
+        iteration_name(outer, step, iteration) for outer in range(9) for step in range(9) for iteration in range(9)
+    ]
     assert len(set(names)) == len(names) and all(0 <= name < 1 << 62 for name in names)
     assert max(names) >= 1 << 60  # nearly all bits are used, or names would collide
-    assert name_of_turn(5, 6, 7) == name_of_turn(5, 6, 7)
+    assert iteration_name(5, 6, 7) == iteration_name(5, 6, 7)
 
 
 def test_a_host_says_its_value_its_failure_or_that_it_waits() -> None:
     posted: list[Any] = []
     run = RunDecisions(7, posted.append)
-    run.say(1, 2, 3, 4)
-    run.say(1, 2, 3, Poison(LOST))
+    run.report(1, 2, 3, 4)
+    run.report(1, 2, 3, Poison(LOST))
     run.reach(1, 2)
     assert posted == [
         m.Decided(7, 1, 2, 3, 4),

@@ -6,7 +6,7 @@ from typing import Any
 from pathways.runtime.host.run.decisions import InStep
 from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.decided import ENDED, Said, doom
+from pathways.runtime.wire.decided import ENDED, Outcome, doom
 from pathways.runtime.wire.errors import HostLost
 
 LOST = HostLost(island="island1", reason="killed")
@@ -20,12 +20,12 @@ def decided(name: int, loop: int = 0) -> m.Decided:
     return m.Decided(7, 1, loop or name, name, 1)
 
 
-def decisions_taken(said: list[Said], leads_to: dict[int, list[int]], rng: random.Random) -> list[int]:
+def decisions_taken(outcome: list[Outcome], leads_to: dict[int, list[int]], rng: random.Random) -> list[int]:
     """Returns the decisions of a host in the order in which it takes them.
 
     The host first expects 0 and 1, then the decisions that each one leads to. It receives them at random times.
     """
-    run, taken, open_, left = InStep(7, post_nothing), list[int](), list[int](), list(said)
+    run, taken, open_, left = InStep(7, post_nothing), list[int](), list[int](), list(outcome)
     for name in (0, 1):
         run.expect(name, name)
         open_.append(name)
@@ -53,8 +53,8 @@ def test_all_hosts_take_the_same_decisions_in_the_same_order() -> None:
         leads_to: dict[int, list[int]] = {}
         for name in names[2:]:
             leads_to.setdefault(rng.randrange(name), []).append(name)
-        said: list[Said] = [decided(name) for name in rng.sample(names, len(names))]
-        found = [decisions_taken(said, leads_to, random.Random(100 * seed + n)) for n in range(3)]
+        outcome: list[Outcome] = [decided(name) for name in rng.sample(names, len(names))]
+        found = [decisions_taken(outcome, leads_to, random.Random(100 * seed + n)) for n in range(3)]
         assert found[0] == found[1] == found[2] and sorted(found[0]) == names
 
 

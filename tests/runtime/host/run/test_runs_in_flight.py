@@ -146,7 +146,7 @@ def test_runs_on_lost_devices_are_abandoned_and_those_behind_them_end() -> None:
     good.there.set()
     ends.wait_for(1)
     late = flight(2, ends)
-    late.life.turn("be abandoned")
+    late.life.transition("be abandoned")
     flights.line("pod").put(late, eager=False)
     assert 2 in ends.seconds and flights.count == 0
     stuck.there.set()
@@ -233,14 +233,14 @@ def test_a_host_knows_the_tokens_of_what_is_under_way_and_of_ended_bodies() -> N
     assert enqueuer.tokens() == ["2", "1", "5"]
 
 
-class Turns:
+class RunQueue:
     """Notes what a run does with its turn."""
 
     def __init__(self, contended: bool) -> None:
         self.contended = contended
         self.done: list[str] = []
 
-    def step_aside(self, ticket: Any) -> None:
+    def yield_slot(self, ticket: Any) -> None:
         self.done.append(f"aside {ticket}")
 
     def pause(self, ticket: Any, patience: Any) -> None:
@@ -259,10 +259,10 @@ class Known:
         self.waited += 1
 
 
-def dispatch(contended: bool, promise: Any = None, closed: bool = False) -> tuple[Dispatch, Turns, list[Any]]:
-    turns, asked = Turns(contended), list[Any]()
+def dispatch(contended: bool, promise: Any = None, closed: bool = False) -> tuple[Dispatch, RunQueue, list[Any]]:
+    turns, asked = RunQueue(contended), list[Any]()
     control: Any = SimpleNamespace(
-        turns=turns, observers=(), machine=SimpleNamespace(take_launches=lambda count: 10 * count),
+        run_queue=turns, observers=(), machine=SimpleNamespace(take_launches=lambda count: 10 * count),
         patience=lambda ticket, client: asked.append((ticket, client)),
     )  # fmt: skip
     client: Any = SimpleNamespace(closed=closed)
@@ -279,7 +279,7 @@ def test_a_run_gives_way_between_parts_if_others_wait(contended: bool, last: boo
     values = frame("", "")
     made.enqueue(Part(steps), values, last=last)
     assert done == [values] * 2 and turns.done == ["pause t"] * pauses and made.flight.moved > 0
-    assert made.turns == 1 + pauses and asked == [("t", made.client)] * pauses
+    assert made.times_scheduled == 1 + pauses and asked == [("t", made.client)] * pauses
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def _of_rows(step: EquationPair) -> Relation:
     rows = step.rows
     layout = common([r.layout for r in rows])
     if layout is None:
-        return step.meets()
+        return step.combines()
     causes = {step.back(r) for r in step.ins if r.is_statistic}
     for relation, shapes in zip(step.ins, step.shapes, strict=True):
         if relation.form is Form.CONST and not tiles(relation, shapes, layout):

@@ -108,7 +108,7 @@ class EquationPair:
     def unknown(self, text: str = "") -> Relation:
         return self.lost(Why.UNKNOWN, text or f"there is no rule for {self.name}")
 
-    def meets(self) -> Relation:
+    def combines(self) -> Relation:
         return self.lost(Why.PAIRS, "examples are combined with examples in another order or on another axis")
 
     def with_layout(self, rows: Relation, layout: Layout | None, **more: Any) -> Relation:

@@ -40,7 +40,7 @@ def over_axes(step: EquationPair, dims: set[int], text: str) -> Relation:
         causes.add(step.cause(Why.SIZE))
         out = replace(out, scale=1.0)
     if any(r.layout != out.layout for r in rows):
-        return step.meets()
+        return step.combines()
     for relation, shapes in zip(step.ins, step.shapes, strict=True):
         if relation.form is Form.CONST and not relation.is_zero:
             if not tiles(relation, shapes, out.layout):

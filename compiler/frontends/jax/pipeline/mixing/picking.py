@@ -90,7 +90,7 @@ def _of_examples(
             return step.lost(Why.POSITION, BY_PLACE)
     if indices.form is Form.ROWS:
         if moved(indices.layout, axes.of_indices) != tuple(layout):
-            return step.meets()
+            return step.combines()
     elif indices.form is Form.CONST and axes.batching:
         along = tuple(replace(d, dim=axes.batching[d.dim]) for d in operand.layout if d.dim in axes.batching)
         if not tiles(indices, step.shapes[1], along):
@@ -152,7 +152,7 @@ def _dynamic_update_slice(step: EquationPair) -> Relation:
     if not rows:
         return of_totals(step, [operand, update], "concatenate")
     if any(r.layout != rows[0].layout for r in rows):
-        return step.meets()
+        return step.combines()
     by_place = "rows are written by their position in the batch"
     if any(step.shapes[0][t][d.dim] != step.shapes[1][t][d.dim] for d in rows[0].layout if d.dim >= 0 for t in (0, 1)):
         return step.lost(Why.POSITION, by_place)
@@ -175,7 +175,7 @@ def _scatter(step: EquationPair) -> Relation:
         return step.lost(Why.PAIRS, "an index is computed from several examples")
     written = _written(step)
     if written is None:
-        return step.meets()
+        return step.combines()
     target: Layout | None = None
     if written:
         place = _place_of(step, written)
@@ -265,7 +265,7 @@ def _among_rows(step: EquationPair, target: Layout | None, causes: set[MixingCau
     operand, _, updates = step.ins
     if operand.form is Form.ROWS:
         if target is not None and operand.layout != target:
-            return step.meets()
+            return step.combines()
         if target is None:
             if not all(_writes_whole_axis(step, d.dim) for d in operand.layout if d.dim >= 0):
                 return step.lost(Why.POSITION, "rows are written by their position in the batch")

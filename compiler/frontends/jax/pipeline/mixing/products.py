@@ -110,7 +110,7 @@ def _with_one_side(
     else:
         partners = product.partners(side)
         met = tuple(replace(d, dim=partners[d.dim]) for d in rows.layout if d.dim in partners)
-        if met and not _meets_alike(rows, other, product.shapes[1 - side], met):
+        if met and not _is_equal_factor(rows, other, product.shapes[1 - side], met):
             causes.add(step.misplaced())
     if inside and len(inside) == len(rows.layout):
         if not rows.has_data and not causes:
@@ -130,7 +130,7 @@ def _with_one_side(
     return step.with_layout(made, layout)
 
 
-def _meets_alike(rows: Relation, other: Relation, shapes: Shapes, met: tuple[Digit, ...]) -> bool:
+def _is_equal_factor(rows: Relation, other: Relation, shapes: Shapes, met: tuple[Digit, ...]) -> bool:
     """Whether a constant multiplies each example by the same numbers in both traces."""
     if len(met) == len(rows.layout):
         return tiles(other, shapes, met)
@@ -147,8 +147,8 @@ def _with_both_sides(
         heads = [r[: len(g)] for r, g in zip(roles, by_groups, strict=True)]
         tails = [role for r, g in zip(roles, by_groups, strict=True) for role in r[len(g) :]]
         if heads[0] != heads[1] or any("free" not in role for role in tails):
-            meet_all = any("free" in role for role in (*roles[0], *roles[1]))
-            return step.lost(Why.PAIRS, "every example is combined with every other" if meet_all else "")
+            combines_all = any("free" in role for role in (*roles[0], *roles[1]))
+            return step.lost(Why.PAIRS, "every example is combined with every other" if combines_all else "")
         left, roles = replace(left, layout=by_groups[0]), heads
     is_partial = left.is_partial or right.is_partial
     if is_partial:

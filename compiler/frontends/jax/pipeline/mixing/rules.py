@@ -37,7 +37,7 @@ MODULES = (elementwise, shapes, reductions, products, picking, order, randomness
 """One module for each kind of operation, with the rules of its primitives."""
 RULES: dict[str, Rule] = {name: rule for module in MODULES for name, rule in module.RULES.items()}
 
-CANNOT_TELL = frozenset(
+UNDECIDABLE = frozenset(
     {
         # Python, other compilers and foreign code: their computation cannot be read.
         *("pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "pallas_call", "mosaic"),

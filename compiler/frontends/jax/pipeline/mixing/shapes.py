@@ -167,7 +167,7 @@ def _put_together(step: EquationPair, ins: list[Relation], axis: int, *, is_new_
         return of_totals(step, ins, "add" if sums else "concatenate")
     layout = common([r.layout for r in rows])
     if layout is None:
-        return step.meets()
+        return step.combines()
     first = replace(rows[0], layout=layout)
     scale, causes = step.one_scale(ins)
     if axis in numbering_dims(layout) and not is_new_axis:
