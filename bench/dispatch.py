@@ -47,12 +47,12 @@ def far_peer(seconds):
     class FarPeer(Peer):
         @property
         def receive(self):
-            heard, loop = self._heard, self._loop
+            heard, loop = self._decided, self._loop
             return lambda *said: loop.after(seconds, lambda: heard(*said))
 
         @receive.setter
         def receive(self, heard):
-            self._heard = heard
+            self._decided = heard
 
         def _queue(self, pieces):
             def late():

@@ -61,11 +61,11 @@ class Mismatch(Diagnostic):
 class UnknownCode(Diagnostic):
     code: ClassVar[str] = "PWC0806"
     exit: ClassVar[Exit] = Exit.USAGE
-    title: ClassVar[str] = "there is no error code, public name, command or variable {asked}"
-    have: ClassVar[str] = "{asked}"
+    title: ClassVar[str] = "there is no error code, public name, command or variable {requested}"
+    have: ClassVar[str] = "{requested}"
     need: ClassVar[str] = "one of {known}"
     hint: ClassVar[str] = "pwc explain lists all of them"
-    asked: str
+    requested: str
     known: str
 
 

@@ -62,7 +62,7 @@ def explain(code: str | None, as_json: bool) -> None:
         else:
             click.echo(f"{name}: {mark} ({kind}): {PROMISES[mark]}")
     else:
-        raise PathwaysError(UnknownCode(asked=code, known=", ".join(sorted(catalog))))
+        raise PathwaysError(UnknownCode(requested=code, known=", ".join(sorted(catalog))))
 
 
 def _list(catalog: Mapping[str, type[Diagnostic]], *, as_json: bool) -> None:

@@ -52,8 +52,8 @@ def why(path: Path, name: str | None, as_json: bool) -> None:
 
 
 def _named(decision: Decision, name: str) -> bool:
-    asked, where = _line(name), decision.where
-    if asked is not None and where is not None and where.line == asked.line and _same_file(where.file, asked.file):
+    target, where = _line(name), decision.where
+    if target is not None and where is not None and where.line == target.line and _same_file(where.file, target.file):
         return True
     return name in (decision.name, decision.kind)
 
@@ -76,11 +76,11 @@ def _same_file(a: str, b: str) -> bool:
 
 def _near(decisions: Sequence[Decision], name: str) -> list[str]:
     """Finds the names most similar to a given one, or the lines closest to a given one."""
-    asked = _line(name)
+    target = _line(name)
     lines = list(dict.fromkeys((d.where.file, d.where.line) for d in decisions if d.where is not None))
-    if asked is not None and lines:
-        here = [(file, line) for file, line in lines if Path(file).name == Path(asked.file).name] or lines
-        nearest = sorted(here, key=lambda at: (abs(at[1] - asked.line), at))[:MAX_SHOWN_RECORDS]
+    if target is not None and lines:
+        here = [(file, line) for file, line in lines if Path(file).name == Path(target.file).name] or lines
+        nearest = sorted(here, key=lambda at: (abs(at[1] - target.line), at))[:MAX_SHOWN_RECORDS]
         return [f"{Path(file).name}:{line}" for file, line in sorted(nearest)]
     names = list(dict.fromkeys(n for d in decisions for n in (d.name, d.kind)))
     return difflib.get_close_matches(name, names, n=3) or names[:MAX_SHOWN_RECORDS]

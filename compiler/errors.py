@@ -13,11 +13,11 @@ from pathways.dialect.errors import BadArguments, CannotWrite
 class OutsideProgram(Diagnostic):
     code: ClassVar[str] = "PWC0101"
     title: ClassVar[str] = "a virtual device cannot compute outside of a program"
-    have: ClassVar[str] = "{device} is used outside of a program (JAX requested its {asked!r})"
+    have: ClassVar[str] = "{device} is used outside of a program (JAX requested its {requested!r})"
     need: ClassVar[str] = "a function marked @pw.program: the program is compiled and runs on real devices"
     hint: ClassVar[str] = "call it inside a @pw.program, or make it a program of its own: pw.program(f)(x)"
     device: str
-    asked: str
+    requested: str
 
 
 @dataclass(frozen=True)

@@ -69,16 +69,16 @@ FORMATS: Mapping[str, Mark] = {
 """Formats of files, of the JSON that commands print, of dumps, and of messages between processes."""
 
 
-def stability_of(asked: str) -> tuple[str, Stability] | None:
+def stability_of(name: str) -> tuple[str, Stability] | None:
     """Finds the row of what a user asks for, as `pw.pipeline`, `pwc viz`, `PATHWAYS_CACHE` or `plan.bin`.
 
     Returns its full name and its stability, or None if no such thing is public.
     """
-    of_python = asked.removeprefix("pathways.").removeprefix("pw.")
-    of_pwc = asked.removeprefix("pwc ")
-    if of_python in NAMES and asked == of_pwc:
+    of_python = name.removeprefix("pathways.").removeprefix("pw.")
+    of_pwc = name.removeprefix("pwc ")
+    if of_python in NAMES and name == of_pwc:
         return f"pw.{of_python}", Stability(NAMES[of_python], "name of Python")
-    if asked != of_python:
+    if name != of_python:
         return None
     if of_pwc in OPTIONS:
         return f"pwc {of_pwc}", Stability(OPTIONS[of_pwc], "option")
@@ -86,4 +86,4 @@ def stability_of(asked: str) -> tuple[str, Stability] | None:
     if group in COMMANDS and "-" not in of_pwc:
         return f"pwc {of_pwc}", Stability(COMMANDS[group], "command")
     tables = ((VARIABLES, "environment variable"), (FORMATS, "format"))
-    return next(((asked, Stability(table[asked], kind)) for table, kind in tables if asked in table), None)
+    return next(((name, Stability(table[name], kind)) for table, kind in tables if name in table), None)

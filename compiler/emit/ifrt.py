@@ -20,8 +20,8 @@ def mpmd_module(program: ProgramIR, constants: Mapping[str, bytes]) -> Module:
     register(program.context)
     written = mpmd_text(program, constants)
     with registered_only(program.context):
-        module = _asked(program, "mpmd", lambda: ir.Module.parse(written, context=program.context))
-        _asked(program, "mpmd", module.operation.verify)
+        module = _run_shardy(program, "mpmd", lambda: ir.Module.parse(written, context=program.context))
+        _run_shardy(program, "mpmd", module.operation.verify)
     return module
 
 
@@ -29,12 +29,12 @@ def ifrt_module(program: ProgramIR, constants: Mapping[str, bytes]) -> Module:
     """Makes the module of IFRT IR, in the program's context. Shardy verifies it."""
     module = mpmd_module(program, constants)
     with registered_only(program.context):
-        _asked(program, "ifrt", lambda: lower_to_ifrt(module))
-        _asked(program, "ifrt", module.operation.verify)
+        _run_shardy(program, "ifrt", lambda: lower_to_ifrt(module))
+        _run_shardy(program, "ifrt", module.operation.verify)
     return module
 
 
-def _asked(program: ProgramIR, form: str, question: Callable[[], Any]) -> Any:
+def _run_shardy(program: ProgramIR, form: str, question: Callable[[], Any]) -> Any:
     """Runs a check of Shardy. If Shardy refuses the module, the emitter has a bug."""
     try:
         return question()

@@ -50,9 +50,9 @@ class _Search:
     @staticmethod
     def of(model: CostModel, level: Mapping[str, str]) -> "_Search":
         """Sets the limits of balance. `level` is a balanced placement, which must stay legal."""
-        asked = sum(model.devices.values())
+        demand = sum(model.devices.values())
         total = model.topology.size
-        limits = {i.name: min(i.size, math.ceil(SLACK * asked * i.size / total)) for i in model.topology.islands}
+        limits = {i.name: min(i.size, math.ceil(SLACK * demand * i.size / total)) for i in model.topology.islands}
         for island in limits:
             limits[island] = max(limits[island], sum(n for s, n in model.devices.items() if level[s] == island))
         leaders = {r.near for r in model.slices if r.near}

@@ -125,10 +125,10 @@ class _Walker:
         """Returns the dimension of the argument that is split. The first user of a parameter decides."""
         leaf, found = weight.leaf, self.found
         if self.ask is not None:
-            asked = self.ask(leaf)
-            if asked is not None:
-                found.dims[leaf] = asked
-            return asked
+            dimension = self.ask(leaf)
+            if dimension is not None:
+                found.dims[leaf] = dimension
+            return dimension
         if leaf not in found.dims:
             fits = [d for d in wanted if weight.dims[d] >= 0 and aval.shape[d] % found.model == 0]
             if not fits:

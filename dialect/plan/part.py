@@ -236,14 +236,14 @@ def _bytes_of_branches(plan: Plan, taken: Sequence[Counter[str]]) -> Counter[str
 
 def _bytes_between(plan: Plan, prefetch: int, host_of: Callable[[str], str], ranks: RankTable) -> Counter[str]:
     found: Counter[str] = Counter()
-    asked: dict[str, list[int]] = {}
+    pulled: dict[str, list[int]] = {}
     between = [e for e in edges_of(plan) if host_of(e.source) != host_of(e.target)]
     for edge in between + [c.edge for c in copies_of(plan, ranks)]:
         shape = edge.type.shape
         found[edge.source] += edge.type.shard_bytes(plan.sharding(edge.here).shard_shape(shape))
         there = edge.type.shard_bytes(plan.sharding(edge.there).shard_shape(shape))
-        asked.setdefault(edge.target, []).append(there)
-    for island, sizes in asked.items():
+        pulled.setdefault(edge.target, []).append(there)
+    for island, sizes in pulled.items():
         found[island] += sum(sorted(sizes)[-prefetch:])
     return found
 

@@ -48,7 +48,7 @@ def _bytes(plan: Plan, ports: Sequence[Port], device: int) -> int:
     return sum(b.bytes for b in buffers if device in plan.meshes[b.layout.mesh].devices)
 
 
-def islands_asked_for(plan: Plan, island: str | None) -> list[str]:
+def requested_islands(plan: Plan, island: str | None) -> list[str]:
     """Returns the island of this name, or all islands of the plan. Raises PWC0104 if the plan does not use it."""
     used = [s.island for s in plan.streams]
     if island is None:

@@ -239,7 +239,7 @@ def attach(address: str | None, name: str | None = None, keys: str | Path | None
     stream = control.hand_over(loop)
     machine = Attached(loop, where, stream, welcome, connect)
     stream.begin(
-        lambda _, kind, payload: machine.hear(decode(kind, payload)), lambda _, reason: machine.control_ended(reason)
+        lambda _, kind, payload: machine.deliver(decode(kind, payload)), lambda _, reason: machine.control_ended(reason)
     )
     loop.start()
     return machine

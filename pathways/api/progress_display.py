@@ -54,7 +54,7 @@ class ProgressDisplay:
     def __init__(self) -> None:
         self.quiet = False
         self.after, self.tick, self.ask_after = SHOW_AFTER_S, REDRAW_INTERVAL_S, SHOW_AFTER_S
-        self._asked = float("-inf")
+        self._asked_at = float("-inf")
         self.why_elsewhere: Callable[[], str] = str
         """Returns why this process's runs wait in other processes. It may be slow."""
         self._lock = threading.RLock()
@@ -121,8 +121,8 @@ class ProgressDisplay:
     def _explain(self, now: float) -> None:
         """Adds the reason to waits for runs elsewhere. Asks for it at most once in `ask_after` seconds."""
         waits = [a for a in under_way() if a.unit == ELSEWHERE and a.begun + self.after <= now]
-        if waits and now - self._asked >= self.ask_after:
-            self._asked, why = now, self.why_elsewhere()
+        if waits and now - self._asked_at >= self.ask_after:
+            self._asked_at, why = now, self.why_elsewhere()
             for wait in waits:
                 wait.detail = why
 

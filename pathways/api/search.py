@@ -73,7 +73,7 @@ def search(
     wanted = _plain(loss, example_args, argnums, _Ways(has_aux, reduce, param_specs), optimizer_state_bytes)
     subject, rows = wanted.subject, wanted.subject.rows if batch is None else batch
     _check(wanted, rows)
-    _check_asked(subject.name, machines, rows, top, schedules, only)
+    _check_options(subject.name, machines, rows, top, schedules, only)
     yardstick = Machines(machines, efficiency, call_seconds, wanted.states, memory_gbps)
     space = Space(rows, machines.size, most_microbatches=max_microbatches)
     space = space if schedules is None else replace(space, schedules=tuple(schedules))
@@ -158,7 +158,7 @@ def _check(wanted: _Wanted, rows: int) -> None:
         raise _refuse(subject.name, have, rule, "omit batch, or search with the loss in place of the program")
 
 
-def _check_asked(
+def _check_options(
     name: str, machines: Topology, rows: int, top: int, schedules: Sequence[str] | None, only: Sequence[SplitChoice]
 ) -> None:
     """Raises PWC0117 for invalid numbers, schedules and choices."""

@@ -27,15 +27,15 @@ def places_of(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
     placement.
     """
     found: dict[_Key, BufferPlace] = {}
-    asked: dict[Mesh, dict[_Key, Any]] = {}
+    by_mesh: dict[Mesh, dict[_Key, Any]] = {}
     for number, leaf in leaves.items():
         place = place_of_buffer(process().machine, leaf.handle.buffer) if isinstance(leaf, Array) else None
         if place is not None:
             found[number] = place
         elif (mesh := _virtual_mesh(leaf)) is not None:
-            asked.setdefault(mesh, {})[number] = leaf
-    for of_mesh in asked.values():
-        found |= _asked(of_mesh)
+            by_mesh.setdefault(mesh, {})[number] = leaf
+    for of_mesh in by_mesh.values():
+        found |= _place_by_program(of_mesh)
     return found
 
 
@@ -46,7 +46,7 @@ def _virtual_mesh(leaf: Any) -> Mesh | None:
     return sharding.mesh if isinstance(sharding.mesh.devices.flat[0], VirtualDevice) else None
 
 
-def _asked(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
+def _place_by_program(leaves: Mapping[_Key, Any]) -> dict[_Key, BufferPlace]:
     """Finds the devices of leaves on one mesh, by running a program with the smallest arrays of the same shardings."""
     shapes = [_grid(leaf) for leaf in leaves.values()]
     made = jit(

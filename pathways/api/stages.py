@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pathways.api.analysis import MemoryAnalysis, islands_asked_for, memory_of
+from pathways.api.analysis import MemoryAnalysis, memory_of, requested_islands
 from pathways.api.array import Array
 from pathways.api.dispatching import PARALLEL, is_sequential
 from pathways.api.jax_stages import CompiledAsInJax, LoweredAsInJax
@@ -279,7 +279,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
             client = current_client.get()
             wait = partial(process().controller.wait_for_callbacks, client)
             compat.add_to_effects_barrier(("pathways", client.label), wait)
-        run = debugging.run_debugged if debugging.asked() else LoadedPlan.run
+        run = debugging.run_debugged if debugging.is_requested() else LoadedPlan.run
         name, taken = self.plan.name, self._taken
         cut = is_spread(leaves, taken)
         handles = run(self._loaded, spread_leaves(leaves, taken, name) if cut else leaves)
@@ -369,13 +369,13 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         data-dependent loops and branches count once.
         """
         costs = self._costs()
-        chosen = [costs[name].totals for name in islands_asked_for(self.plan, island)]
+        chosen = [costs[name].totals for name in requested_islands(self.plan, island)]
         return {what: sum(totals[what] for totals in chosen) for what in COSTS}
 
     def memory_analysis(self, island: str | None = None) -> MemoryAnalysis:
         """Returns bytes on one device, by the names of `jax.stages`: the fullest of the program, or of one island."""
         costs = self._costs()
-        islands = [memory_of(self.plan, name, costs[name].code) for name in islands_asked_for(self.plan, island)]
+        islands = [memory_of(self.plan, name, costs[name].code) for name in requested_islands(self.plan, island)]
         none = MemoryAnalysis("", 0, 0, 0, 0, 0, 0)
         return max(islands, key=lambda found: found.peak_memory_in_bytes, default=none)
 

@@ -75,11 +75,11 @@ def fault(
 def _check_happened(made: Fault) -> None:
     if made.happened:
         return
-    asked = _conditions(made)
+    conditions = _conditions(made)
     raise PathwaysError(
         BadArguments(
             problem=f"the fault {made.kind!r} never happened: no step met its conditions",
-            have_=f"{asked}, after the first {made.after}" if made.after else asked,
+            have_=f"{conditions}, after the first {made.after}" if made.after else conditions,
             rule="a run of such a step inside the with block",
             advice="use names that pwc inspect shows, and call the program inside the with block",
             where=caller(),

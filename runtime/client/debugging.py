@@ -28,7 +28,7 @@ from pathways.runtime.host.observe.numbers import INFS, NANS, Numbers
 _REFUSES = ("disallow", "disallow_explicit")
 
 
-def asked() -> bool:
+def is_requested() -> bool:
     """Whether any of these settings is on in this thread. Every run calls it."""
     return bool(
         debug_nans.value

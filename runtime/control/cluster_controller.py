@@ -218,12 +218,12 @@ class ClusterController:
     def _from_client(self, session: ClientSession, kind: int, payload: bytes | bytearray) -> None:
         message = read_expected(kind, payload, OF_CLIENTS)
         check_fields(message, session.number, session.label(0))
-        self.hear(session, message, len(payload))
+        self.deliver(session, message, len(payload))
 
-    def hear(self, session: ClientSession, message: m.Message, size: int = 0) -> None:
+    def deliver(self, session: ClientSession, message: m.Message, size: int = 0) -> None:
         """Handles a checked message of a client. `size`: its bytes on a stream."""
         try:
-            self._hear(session, message, size)
+            self._handle_client(session, message, size)
         except PathwaysError:
             raise
         except Exception as error:
@@ -250,7 +250,7 @@ class ClusterController:
             session.peer.send(m.RunRefused(run, write_diagnostic(cause)))
         return True
 
-    def _hear(self, session: ClientSession, message: m.Message, size: int) -> None:
+    def _handle_client(self, session: ClientSession, message: m.Message, size: int) -> None:
         match message:
             case m.Submit():
                 self.dispatcher.submit(session, message)
@@ -277,22 +277,22 @@ class ClusterController:
         """Handles a message from a host."""
         message = decode(kind, payload)
         try:
-            self._hear_host(rank, message)
+            self._handle_host(rank, message)
         except PathwaysError:
             raise
         except Exception as error:  # an error of this controller: the host is still usable
             self.failed_at(message, error)
 
-    def _hear_host(self, rank: Rank, message: m.Message) -> None:
+    def _handle_host(self, rank: Rank, message: m.Message) -> None:
         match message:
             case m.Done() | m.Failed():
                 self._run_ended(rank, message)
             case m.Decided() | m.Undecided() | m.Reached():
                 run = self.dispatcher.runs.get(message.run)
                 if run is not None and run.relay is not None:
-                    run.relay.hear(rank.name, message)
+                    run.relay.deliver(rank.name, message)
             case m.Answer():
-                self.members.hear(rank, message)
+                self.members.deliver(rank, message)
             case m.Hangs():
                 self.members.hangs(rank, message)
             case m.Missing():

@@ -31,12 +31,12 @@ class HeartbeatMonitor:
         self._last: float | None = None
         self._excused = float("-inf")
 
-    def judge(self, now: float, heard: Mapping[str, float]) -> dict[str, float]:
+    def judge(self, now: float, last_received: Mapping[str, float]) -> dict[str, float]:
         """Returns the seconds since the last message of each timed-out host. `heard`: times of last messages."""
         if self._last is not None and now - self._last > MAX_POLL_GAP_S:
             self._excused = now
         self._last = now
-        elapsed = {name: now - max(when, self._excused) for name, when in heard.items()}
+        elapsed = {name: now - max(when, self._excused) for name, when in last_received.items()}
         return {name: seconds for name, seconds in elapsed.items() if seconds > self._timeout}
 
 

@@ -65,7 +65,7 @@ class Rank:
     """The secret from which the keys of the process's load proofs are derived. Each process has its own secret."""
     open_ports: int = 0
     """Number of open ports of JAX's transfer server, as last reported."""
-    asked: dict[int, Callable[[m.Answer | Diagnostic], None]] = field(
+    callbacks: dict[int, Callable[[m.Answer | Diagnostic], None]] = field(
         default_factory=dict[int, "Callable[[m.Answer | Diagnostic], None]"]
     )
 

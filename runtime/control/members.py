@@ -167,7 +167,7 @@ class Members:
     ) -> None:
         """Sends a request. `answered` receives the answer, or the reason why there is none."""
         number = next(self._requests)
-        rank.asked[number] = answered
+        rank.callbacks[number] = answered
         rank.post(make(number))
 
     def _join_soon(self) -> None:
@@ -228,9 +228,9 @@ class Members:
         note("host", member.name, f"connected, epoch {member.epoch.number}")
         self._on_connected(member)
 
-    def hear(self, rank: Rank, answer: m.Answer) -> None:
+    def deliver(self, rank: Rank, answer: m.Answer) -> None:
         """Delivers a host's answer to its callback."""
-        if (answered := rank.asked.pop(answer.request, None)) is not None:
+        if (answered := rank.callbacks.pop(answer.request, None)) is not None:
             answered(answer)
 
     def ended(self, rank: Rank, peer: Peer, reason: str) -> None:
@@ -289,18 +289,18 @@ class Members:
         member.lost = cause
         note("host", member.name, f"was lost: {cause.text(cause.have)}")
         self._log(cause.brief)
-        asked: list[Callable[[m.Answer | Diagnostic], None]] = []
+        callbacks: list[Callable[[m.Answer | Diagnostic], None]] = []
         for rank in member.ranks:
             rank.post(m.RunRefused(0, write_diagnostic(cause)))  # if it still receives messages
             peer, rank.peer, rank.address, rank.ticket, rank.arrays = rank.peer, None, "", "", 0
             rank.open_ports = 0
             if peer is not None:
                 peer.end("the host is lost")
-            asked += rank.asked.values()
-            rank.asked = {}
+            callbacks += rank.callbacks.values()
+            rank.callbacks = {}
         if member.process is not None:
             member.process.kill()
-        for answered in asked:
+        for answered in callbacks:
             answered(cause)
         self.fence(member, cause)
         self._on_lost(member, epoch, cause)
@@ -341,8 +341,8 @@ class Members:
                     missing = ", ".join(rank.name for rank in member.ranks if rank.peer is None)
                     reason = f"{missing} did not start in {HOST_START_TIMEOUT_S:g} seconds"
                     self.lose(member, HostLost(island=member.name, reason=reason))
-        heard = {name: rank.peer.heard for name, rank in self.by_name.items() if rank.peer is not None}
-        for name, seconds in self._heartbeats.judge(now, heard).items():
+        last_received = {name: rank.peer.last_received for name, rank in self.by_name.items() if rank.peer is not None}
+        for name, seconds in self._heartbeats.judge(now, last_received).items():
             if (rank := self.by_name[name]).peer is not None:  # otherwise its island was lost in this loop
                 reason = f"heartbeat timeout: no message for {seconds:.1f} seconds"
                 self.lose(rank.member, HostLost(island=name, reason=reason))

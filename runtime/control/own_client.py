@@ -63,7 +63,7 @@ class OwnClient:
         self.on_end_of_run(island, epoch, rank, outcome)
 
     @property
-    def heard(self) -> float:
+    def last_received(self) -> float:
         """Returns the current time as the controller's last heartbeat, since it is in this process."""
         return time.monotonic()
 
@@ -102,7 +102,7 @@ class OwnClient:
     def _take(self, messages: Iterable[m.Message]) -> None:
         for message in messages:
             try:
-                self._controller.hear(self._session, message)
+                self._controller.deliver(self._session, message)
             except PathwaysError as error:  # reported like an invalid message on a stream, which is closed then
                 self.send(m.RunRefused(0, write_diagnostic(error.diagnostic)))
 

@@ -96,7 +96,7 @@ class Relay:
             for outcome, hosts in early:
                 self._send(outcome, hosts)
 
-    def hear(self, host: str, outcome: Outcome | m.Reached) -> None:
+    def deliver(self, host: str, outcome: Outcome | m.Reached) -> None:
         """Handles a host's decision or vote, or its notice that it waits for a decision."""
         with self._lock:
             if outcome.branch not in self._branches:

@@ -132,8 +132,8 @@ class Clients:
     def _let_in(self, coming: _Coming, message: m.Attach) -> None:
         """Admits a client if it shows its ticket, else refuses it."""
         peer, client = coming.peer, message.client
-        ticket, whose = self._tickets[client]
-        is_another = bool(coming.member and whose) and coming.member != whose  # without a certificate: same user
+        ticket, owner = self._tickets[client]
+        is_another = bool(coming.member and owner) and coming.member != owner  # without a certificate: same user
         if is_another or not hmac.compare_digest(ticket.encode(), message.ticket.encode(errors="replace")):
             self._refuse(peer, _no_ticket(coming))
             return
@@ -141,19 +141,19 @@ class Clients:
         coming.reader.most_bytes, peer.is_known = most_bytes, True
         post = ClientPost(peer)
         self._there[client] = peer
-        peer.receive = lambda _, kind, payload: self._hear(client, peer, post, kind, payload)
+        peer.receive = lambda _, kind, payload: self._deliver(client, peer, post, kind, payload)
         peer.on_end = lambda peer, reason: self._left(client, post)
         self.host.calls.begin(client, post)
         self.host.clients[client] = post
         peer.send(m.Answer(message.request))
 
-    def _hear(self, client: int, peer: Peer, post: ClientPost, kind: int, payload: bytes | bytearray) -> None:
+    def _deliver(self, client: int, peer: Peer, post: ClientPost, kind: int, payload: bytes | bytearray) -> None:
         """Handles a message of a client. Ends the stream if a client may not send this message."""
         try:
             message = decode(kind, payload)
             check_fields(message, client, f"client {client}")
             if isinstance(message, m.Calling | m.Returned):
-                self.host.calls.hear(client, message)
+                self.host.calls.deliver(client, message)
                 return
             if not isinstance(message, MAY):
                 have, rule = f"a {type(message).__name__}", "a message that clients send to hosts"

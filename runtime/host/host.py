@@ -228,7 +228,7 @@ class Host:
             case m.RunPlan():
                 self.decisions.begin(message.run)
             case m.Decided() | m.Undecided():
-                self.decisions.hear(message)
+                self.decisions.deliver(message)
                 return False
             case m.LoadPlan() | m.CountCosts():  # no run that needs the plan arrives before the answer
                 self._loads.put(client_of(message.plan), lambda: self._load(message, post))
@@ -256,7 +256,7 @@ class Host:
                 post(m.Answer(message.request))
                 return False
             case m.Calling() | m.Returned():  # a device waits for it
-                self.calls.hear(0, message)
+                self.calls.deliver(0, message)
                 return False
             case m.ReportStacks():
                 post(m.Answer(message.request, value=stacks()))

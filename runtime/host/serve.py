@@ -102,7 +102,7 @@ def serve() -> None:
             _remove_folder(Path(chosen.socket))
         os._exit(0)  # other threads may be inside of XLA
 
-    control.begin(lambda _, kind, payload: _hear(clients, decode(kind, payload)), at_end)
+    control.begin(lambda _, kind, payload: _deliver(clients, decode(kind, payload)), at_end)
     loop.start()
     while True:
         try:
@@ -155,7 +155,7 @@ def _remove_folder(controller: Path) -> None:
         time.sleep(CHECK_INTERVAL_S)
 
 
-def _hear(clients: Clients, message: m.Message) -> None:
+def _deliver(clients: Clients, message: m.Message) -> None:
     """Handles a message of the controller at once, or enqueues it for the main thread."""
     match message:
         case m.Expect():

@@ -81,7 +81,7 @@ class FrameReader:
     def __init__(self, most_bytes: Callable[[int], int]) -> None:
         """`most_bytes` returns the maximum payload size in bytes for the kind of a frame. It may be replaced later."""
         self.most_bytes = most_bytes
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         """Time of the last received bytes."""
         self._buffer = bytearray()
         self._begin = 0
@@ -114,7 +114,7 @@ class FrameReader:
             raise ConnectionEnded(end_reason(error)) from None
         if not count:
             raise ConnectionEnded(STREAM_ENDED)
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
 
     def frames(self) -> Iterator[tuple[int, bytearray]]:
         """Yields the frames read completely, as kind and payload. Raises PWC0911 for a frame that is too large."""

@@ -106,9 +106,9 @@ class Peer:
         self._loop.on_thread(self._take)
 
     @property
-    def heard(self) -> float:
+    def last_received(self) -> float:
         """Time of the last received bytes."""
-        return self._reader.heard
+        return self._reader.last_received
 
     @property
     def ended(self) -> bool:

@@ -94,7 +94,7 @@ class ClientEnd(EncodedEnd):
         match message:
             case m.Decided() | m.Undecided() | m.Reached():
                 if (relay := self.relays.get(message.run)) is not None:
-                    relay.hear(NAME, message)
+                    relay.deliver(NAME, message)
             case m.Beat():
                 if self.island is not None:
                     self.island.free_now()

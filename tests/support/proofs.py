@@ -16,7 +16,7 @@ class KeysOfHosts:
     _keys: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def hear(self, host: str, message: m.Expect) -> None:
+    def deliver(self, host: str, message: m.Expect) -> None:
         """Notes the key that a host was given."""
         with self._changed:
             self._keys[host, message.client] = message.key

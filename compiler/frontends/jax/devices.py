@@ -57,7 +57,7 @@ class _Client:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise PathwaysError(OutsideProgram(device="virtual devices", asked=name, where=caller()))
+        raise PathwaysError(OutsideProgram(device="virtual devices", requested=name, where=caller()))
 
 
 class VirtualDevice:
@@ -209,8 +209,8 @@ class VirtualDeviceSet:
         island of the topology, or another slice whose island it must share. `topology=(2, 2)` requests an arrangement
         of the devices. Raises PWC0104 if a count is invalid.
         """
-        asked = {"tpu": tpu_devices, "gpu": gpu_devices, "cpu": cpu_devices, None: devices}
-        given = {platform: n for platform, n in asked.items() if n is not None}
+        counts = {"tpu": tpu_devices, "gpu": gpu_devices, "cpu": cpu_devices, None: devices}
+        given = {platform: n for platform, n in counts.items() if n is not None}
         if len(given) != 1:
             raise _bad_count(
                 "exactly one of devices=, tpu_devices=, gpu_devices=, cpu_devices=", f"{len(given)} of them"

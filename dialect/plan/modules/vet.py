@@ -106,16 +106,16 @@ def _read_apart(items: Sequence[_Item], path: str, platform: str, limits: Limits
     rows = [{"size": len(i.raw), "stated": None if i.stated is None else as_json(i.stated)} for i in items]
     order = {"items": rows, "allowed": allowed_by_user(), "seconds": limits.seconds, "memory": limits.memory}
     message = json.dumps(order).encode() + b"\n" + b"".join(i.raw for i in items)
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as stderr:
         try:
-            asked.write(message)
-            asked.seek(0)
-            code = _run(asked, answered, said, limits)
+            request.write(message)
+            request.seek(0)
+            code = _run(request, answered, stderr, limits)
         except OSError as error:
             raise _cannot(path, error.strerror or str(error)) from None
         answers = list(_answers(_head(answered)))
         if not answers:  # the process did not even announce an item
-            last = _head(said).decode(errors="replace").strip().splitlines()[-1:]
+            last = _head(stderr).decode(errors="replace").strip().splitlines()[-1:]
             raise _cannot(path, f"it stopped with {_ending(code, limits)}: {''.join(last)[:200]}")
     last, reading = answers[-1], [a["reading"] for a in answers if isinstance(a.get("reading"), int)]
     if code == 0 and last.get("done") == len(items):
@@ -134,7 +134,7 @@ def _refused(item: _Item, path: str, platform: str, last: dict[str, Any], ending
     return PathwaysError(UnsafePlan(path=path, problem=f"{item.name} {problem}", rule=MODULE_RULE))
 
 
-def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits) -> int:
+def _run(request: IO[bytes], answered: IO[bytes], stderr: IO[bytes], limits: Limits) -> int:
     """Runs the vetting process and returns its exit code. Uses files, not pipes, so that neither end blocks the other.
 
     A process that waits forever is killed. The wait counts single seconds and reads no clock, so that time in which
@@ -144,7 +144,7 @@ def _run(asked: IO[bytes], answered: IO[bytes], said: IO[bytes], limits: Limits)
     package = str(Path(str(modules.__file__)).parents[3])
     # -I: ignores the environment; -S: ignores site-packages' startup files, which may run any code
     command = [sys.executable, "-I", "-S", "-c", _START, package, *folders]
-    with subprocess.Popen(command, stdin=asked, stdout=answered, stderr=said) as process:
+    with subprocess.Popen(command, stdin=request, stdout=answered, stderr=stderr) as process:
         try:
             for _ in range(10 * limits.seconds):  # longer on a busy machine
                 with contextlib.suppress(subprocess.TimeoutExpired):

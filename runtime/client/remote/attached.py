@@ -78,7 +78,7 @@ class Attached(HostedIslands):
         """Guards host endpoints and hosts. Notified when a host connects or is given up, and when a run completes."""
         self._window = RunWindow(self._changed)
         self._moves = itertools.count(first_id(welcome.client) + MAX_RUNS)
-        self._asked = ControllerRequests(self._changed, self._check_there)
+        self._requests = ControllerRequests(self._changed, self._check_there)
         self._inside = InsideClients(self._post, self.telling)
         self._held = HeldBytes()
         self._closed = threading.Event()
@@ -172,10 +172,10 @@ class Attached(HostedIslands):
 
     def add(self, island: Island) -> None:
         spec = write_topology(replace(self.topology, islands=(island,)))
-        self._asked.ask(self._post, lambda number: m.ChangeIslands(number, spec, "", named=True, now=False))
+        self._requests.ask(self._post, lambda number: m.ChangeIslands(number, spec, "", named=True, now=False))
 
     def remove(self, name: str, *, now: bool) -> None:
-        self._asked.ask(self._post, lambda number: m.ChangeIslands(number, "", name, named=True, now=now))
+        self._requests.ask(self._post, lambda number: m.ChangeIslands(number, "", name, named=True, now=now))
 
     def _island_added(self, message: m.IslandAdded) -> None:
         """Binds the devices of an added island, whose hosts may not be connected yet."""
@@ -269,14 +269,14 @@ class Attached(HostedIslands):
     def ask(self, what: str) -> Any:
         """Requests `status`, `stacks` or `stop` from the controller. Raises PWC0917 if the controller is lost."""
         self._post(*self._held_since())
-        return self._asked.ask(self._post, lambda number: m.Ask(number, what))
+        return self._requests.ask(self._post, lambda number: m.Ask(number, what))
 
     def _post(self, *messages: m.Message) -> None:
         """Sends messages to the controller. If the connection is lost, the loop notifies waiting threads."""
         with contextlib.suppress(ConnectionEnded):
             self._control.post(*messages)
 
-    def hear(self, message: m.Message) -> None:
+    def deliver(self, message: m.Message) -> None:
         """Handles a message from the controller."""
         try:
             self._take(message)
@@ -322,7 +322,7 @@ class Attached(HostedIslands):
             case m.Beat():
                 pass
             case m.Answer():
-                self._asked.hear(message)
+                self._requests.deliver(message)
             case _:
                 raise ValueError(f"a {type(message).__name__} message from a controller")
 
@@ -353,7 +353,7 @@ class Attached(HostedIslands):
         example if it is frozen."""
         if self.ended is not None:
             return
-        for seconds in self._heartbeats.judge(time.monotonic(), {"": self._control.heard}).values():
+        for seconds in self._heartbeats.judge(time.monotonic(), {"": self._control.last_received}).values():
             return self.control_ended(f"heartbeat timeout: no message for {seconds:.1f} seconds")
         for host in list(self.hosts.values()):
             host.free_now()

@@ -80,7 +80,7 @@ class Cluster(Attached):
         super().__init__(self._loop, str(folder), self._own, self._own.welcome, _connect)
         stack.callback(super().close)
         self._own.on_end_of_run = self._from_host
-        self._own.begin(self.hear)
+        self._own.begin(self.deliver)
         self._loop.start()
         self._is_running = True
 

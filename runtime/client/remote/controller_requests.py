@@ -47,7 +47,7 @@ class ControllerRequests:
             raise PathwaysError(replace(read_diagnostic(answer.error), where=caller()))
         return json.loads(answer.value)
 
-    def hear(self, answer: m.Answer) -> None:
+    def deliver(self, answer: m.Answer) -> None:
         """Delivers an answer to its waiting caller."""
         if answer.request in self._answers:
             self._answers[answer.request] = answer

@@ -24,7 +24,7 @@ class ToController(Protocol):
     """A connection to a controller: a stream (wire/peer.py), or direct calls in one process (control/own_client.py)."""
 
     @property
-    def heard(self) -> float:
+    def last_received(self) -> float:
         """Returns the time of the last message from the controller."""
         ...
 

@@ -287,7 +287,7 @@ class Inbox:
             self._end("the connection has ended")
             return
         try:
-            self._hear(self._rest + data if self._rest else data)
+            self._parse(self._rest + data if self._rest else data)
         except (ValueError, struct.error) as error:
             self._end(f"invalid data was received: {error}")
 
@@ -297,7 +297,7 @@ class Inbox:
         if more > 0:
             self._wanted.set()
 
-    def _hear(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         """Stores the values of whole frames. Raises ValueError or struct.error for malformed frames."""
         begin = 0
         with self.lock:

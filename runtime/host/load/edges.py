@@ -130,7 +130,7 @@ class Edges:
         own = [i for i, p in enumerate(found.pieces) if found.targets[p.target] == mine]
         place = {index: at for at, index in enumerate(own)}
         names, ranks = self.peer_hosts.ranks.names(edge.source), self.peer_hosts.ranks
-        asked: list[tuple[str, int, ArrayGroup, list[int]]] = []
+        pulls: list[tuple[str, int, ArrayGroup, list[int]]] = []
         kept: list[int] = []
         for (source, target), indices in found.by_pair.items():
             if target == mine and edge.source == edge.target and source == mine:
@@ -141,7 +141,7 @@ class Edges:
                 types, pair = _types(edge.type, pieces), ranks.pair(edge.number, source, target)
                 if found.is_whole:
                     types, shardings, place = [edge.type], [side.real], dict.fromkeys(indices, 0)
-                asked.append((names[source], pair, ArrayGroup(types, shardings), _once(place[i] for i in indices)))
+                pulls.append((names[source], pair, ArrayGroup(types, shardings), _once(place[i] for i in indices)))
         devices = [side.devices[found.pieces[own[at]].target] for at in kept]
         peer_hosts, number, count = self.peer_hosts, edge.number, len(set(place.values()))
 
@@ -149,7 +149,7 @@ class Edges:
             frame.transition_edge(RECEIVED, number, "be pulled")
             arrays: list[Any] = [None] * count
             bad: Poison | None = None
-            for name, pair, wanted, places in asked:  # even after an error, or some offers would stay
+            for name, pair, wanted, places in pulls:  # even after an error, or some offers would stay
                 try:
                     source: Inbound = frame.sources[name]
                     for at, array in zip(places, source.fetch(frame.transfers + pair, wanted), strict=True):

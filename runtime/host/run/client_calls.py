@@ -36,7 +36,7 @@ class _Waiting:
 
     done: threading.Event = field(default_factory=threading.Event)
     answer: m.Returned | None = None
-    heard: float = field(default_factory=time.monotonic)
+    last_received: float = field(default_factory=time.monotonic)
     """The time at which the client last reported that the call is active."""
     moved: float = field(default_factory=time.monotonic)
     """The time at which the client last reported that the call computes."""
@@ -73,18 +73,18 @@ class ClientCalls:
         for waiting in ended:
             waiting.done.set()
 
-    def hear(self, client: int, message: m.Calling | m.Returned) -> None:
+    def deliver(self, client: int, message: m.Calling | m.Returned) -> None:
         """Handles a client's message about a call. Ignores calls that this client was not sent."""
         with self._lock:
             waiting = self._waiting.get((client, message.call))
         if waiting is None:
             return
-        waiting.heard = time.monotonic()
+        waiting.last_received = time.monotonic()
         if isinstance(message, m.Returned):
             waiting.answer = message
             waiting.done.set()
         elif message.computes:
-            waiting.moved = waiting.heard
+            waiting.moved = waiting.last_received
 
     def call(self, client: int, make: Callable[[int], m.CallBack]) -> bytes:
         """Has a client call a function; returns the bytes of its result. Raises RaisedElsewhere."""
@@ -114,8 +114,8 @@ class ClientCalls:
             self.looks += 1
             before, looked = looked, time.monotonic()
             if looked - before > MAX_POLL_GAP_S:  # this process was stopped: the gap does not count
-                waiting.heard = waiting.moved = looked
-            if looked - waiting.heard > self._silent:
+                waiting.last_received = waiting.moved = looked
+            if looked - waiting.last_received > self._silent:
                 raise RaisedElsewhere(
                     f"heartbeat timeout: no message from the client for {self._silent:g} seconds: it is frozen, or "
                     "the callback holds the GIL (PATHWAYS_HOST_TIMEOUT on the host sets the limit)"

@@ -33,7 +33,7 @@ class RunDecisions:
 
     run: int
     post: Callable[[Outcome | m.Reached], None]
-    _heard: dict[int, int | Poison] = field(default_factory=dict[int, int | Poison])
+    _decided: dict[int, int | Poison] = field(default_factory=dict[int, int | Poison])
     _doomed: Poison | None = None
     """The reason for which no more decisions are made between hosts."""
     _cancelled: Poison | None = None
@@ -51,16 +51,16 @@ class RunDecisions:
         """Notifies the controller that this host waits for a decision of another host."""
         self.post(m.Reached(self.run, branch, loop))
 
-    def hear(self, outcome: Outcome) -> None:
+    def deliver(self, outcome: Outcome) -> None:
         with self._changed:
             if isinstance(outcome, m.Decided):
-                self._heard[outcome.name] = outcome.value
+                self._decided[outcome.name] = outcome.value
             elif outcome.name in (DOOMED, CANCELLED):
                 self._doomed = Poison(read_diagnostic(outcome.cause))
                 if outcome.name == CANCELLED:
                     self._cancelled = self._doomed
             else:
-                self._heard[outcome.name] = Poison(read_diagnostic(outcome.cause))
+                self._decided[outcome.name] = Poison(read_diagnostic(outcome.cause))
             self._changed.notify_all()
 
     def expect(self, name: int, loop: int) -> None:
@@ -75,7 +75,7 @@ class RunDecisions:
         return self._cancelled
 
     def is_known(self, name: int) -> bool:
-        return name in self._heard or self._doomed is not None
+        return name in self._decided or self._doomed is not None
 
     def wait(self, name: int) -> None:
         with self._changed:
@@ -84,7 +84,7 @@ class RunDecisions:
     def take(self, name: int) -> int | Poison:
         """Returns and removes a known decision: each is taken once."""
         with self._changed:
-            found = self._heard.pop(name, self._doomed)
+            found = self._decided.pop(name, self._doomed)
             assert found is not None
             return found
 
@@ -104,7 +104,7 @@ class InStep(RunDecisions):
     """The loops of expected decisions, by name."""
     _may_take: bool = True
 
-    def hear(self, outcome: Outcome) -> None:
+    def deliver(self, outcome: Outcome) -> None:
         with self._changed:
             if outcome.name not in (DOOMED, CANCELLED):
                 self._order.append(outcome)
@@ -172,10 +172,10 @@ class Decisions:
     def of(self, run: int) -> RunDecisions:
         return self._runs[run]
 
-    def hear(self, outcome: Outcome) -> None:
+    def deliver(self, outcome: Outcome) -> None:
         """Passes a decision to its run. Ignores runs that have ended here."""
         if (decisions := self._runs.get(outcome.run)) is not None:
-            decisions.hear(outcome)
+            decisions.deliver(outcome)
 
     def end(self, run: int) -> None:
         self._runs.pop(run, None)

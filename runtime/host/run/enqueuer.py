@@ -19,10 +19,10 @@ class BodyEnds:
     def __init__(self) -> None:
         self._tokens: dict[Any, list[Any]] = {}
 
-    def note(self, who: Any, frame: Frame, *, whole: bool) -> None:
+    def note(self, owner: Any, frame: Frame, *, whole: bool) -> None:
         """Notes the last launches of one run of a body. `whole`: it ran to its end, after all its earlier runs."""
         tokens = [*frame.early, *frame.tokens]
-        self._tokens[who] = tokens if whole else [*self._tokens.get(who, ()), *tokens]
+        self._tokens[owner] = tokens if whole else [*self._tokens.get(owner, ()), *tokens]
 
     def tokens(self) -> list[Any]:
         return [token for tokens in self._tokens.values() for token in tokens]
@@ -39,10 +39,10 @@ class Enqueuer:
     frames: dict[int, Frame] | None = None
     """The active frames of the program and its bodies; None if `tokens` does not need them."""
 
-    def begin(self, who: Any, launches: Sequence[Launch]) -> int:
+    def begin(self, owner: Any, launches: Sequence[Launch]) -> int:
         """Takes launch ids for what the program (None) or a body is about to launch; returns the first."""
         base = self.machine.take_launches(len(launches))
-        self.flight.begin(who, base, launches)
+        self.flight.begin(owner, base, launches)
         return base
 
     def tokens(self) -> list[Any]:
@@ -65,8 +65,8 @@ class Enqueuer:
                 step.enqueue(frame)
         self.flight.moved = time.monotonic()
 
-    def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
+    def ends_with(self, owner: Any, frame: Frame, *, whole: bool) -> None:
         """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
         if self.frames is not None:
             self.frames.pop(id(frame), None)
-        self.ends.note(who, frame, whole=whole)
+        self.ends.note(owner, frame, whole=whole)

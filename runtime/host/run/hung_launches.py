@@ -93,12 +93,12 @@ def give_up_run(flight: Flight, flights: Sequence[Flight], hangs: Callable[[Laun
 def _fail(done: GivenUp, number: int, launch: Launch, *, lose: bool) -> bool:
     """Fails a launch on devices where it is not done; returns whether there are any. `lose`: its gang is then lost."""
     message = f"[pathways hang {done.number}] {launch.run.name} hangs, or waits for a launch that hangs"
-    asked = [pjrt.give_up(device, number, message) for device in launch.devices]
-    if any(asked):
-        done.stuck.append(Stuck(launch, tuple(i for i, waits in enumerate(asked) if waits)))
+    are_waiting = [pjrt.give_up(device, number, message) for device in launch.devices]
+    if any(are_waiting):
+        done.stuck.append(Stuck(launch, tuple(i for i, waits in enumerate(are_waiting) if waits)))
         if lose:
             done.lose(launch)
-    return any(asked)
+    return any(are_waiting)
 
 
 def _fail_dependents(done: GivenUp, flight: Flight, number: int, launch: Launch) -> None:

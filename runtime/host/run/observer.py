@@ -41,8 +41,8 @@ class Observer:
 def enqueue_observed(observers: Sequence[Observer], steps: Sequence[Step], frame: Frame, flight: Flight) -> None:
     """Enqueues steps one by one, and notifies the observers of each. Steps on lost devices fail."""
     for step in steps:
-        asked = (o.before_step(flight, step, frame) for o in observers)
-        poison = next((p for p in asked if p is not None), None)
+        results = (o.before_step(flight, step, frame) for o in observers)
+        poison = next((p for p in results if p is not None), None)
         if poison is None and step.island.lost:
             poison = lost_among([step.island], step.devices)
         begin = time.perf_counter_ns()

@@ -235,25 +235,25 @@ def wait_any(pendings: Sequence[Pending]) -> None:
     if len(pendings) == 1:
         pendings[0].wait()
         return
-    asked: list[Pending] = []
+    pollable: list[Pending] = []
     for pending in pendings:
         known = pending.is_known()
         if known:
             return
         if known is not None:
-            asked.append(pending)
-    if len(asked) < 2:
-        (asked or pendings)[0].wait()
+            pollable.append(pending)
+    if len(pollable) < 2:
+        (pollable or pendings)[0].wait()
         return
-    pulled = [p for p in asked if isinstance(p, Pulled)]
+    pulled = [p for p in pollable if isinstance(p, Pulled)]
     messages = [message for p in pulled if (message := p.message) is not None]
-    if len(messages) == len(asked) and wait_for_first(messages):
+    if len(messages) == len(pollable) and wait_for_first(messages):
         return
-    if len(pulled) == len(asked) and all(p.helped.has_helper for p in pulled):
+    if len(pulled) == len(pollable) and all(p.helped.has_helper for p in pulled):
         _first_of([p.helped for p in pulled])
         return
     pause = MIN_POLL_INTERVAL_S
-    while not any(p.is_known() for p in asked):
+    while not any(p.is_known() for p in pollable):
         time.sleep(pause)
         pause = min(2 * pause, MAX_POLL_INTERVAL_S)
 

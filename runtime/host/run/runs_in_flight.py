@@ -59,9 +59,9 @@ class Flight:
     """The thread that is enqueuing it; 0: none."""
     life: Life = field(default_factory=lambda: Life(EXECUTION))
 
-    def begin(self, who: Any, base: int, launches: Sequence[Launch]) -> None:
+    def begin(self, owner: Any, base: int, launches: Sequence[Launch]) -> None:
         """Notes the next launches of the program (None) or a body."""
-        self.launched.setdefault(who, deque(maxlen=MAX_TIMES)).append((base, launches))
+        self.launched.setdefault(owner, deque(maxlen=MAX_TIMES)).append((base, launches))
 
     @property
     def abandoned(self) -> bool:
@@ -80,11 +80,13 @@ class Flight:
 
     def parts(self) -> list[tuple[int, Launch]]:
         """Returns the launches that may not be done yet, in order of launch id."""
-        return sorted((part for who in list(self.launched) for part in self.parts_of(who)), key=lambda part: part[0])
+        return sorted(
+            (part for owner in list(self.launched) for part in self.parts_of(owner)), key=lambda part: part[0]
+        )
 
-    def parts_of(self, who: Any) -> list[tuple[int, Launch]]:
+    def parts_of(self, owner: Any) -> list[tuple[int, Launch]]:
         """Returns the same only for the program (None), or for one body."""
-        times = list(self.launched.get(who, ()))
+        times = list(self.launched.get(owner, ()))
         return [(base + n, launch) for base, launches in times for n, launch in enumerate(launches)]
 
 

@@ -41,21 +41,21 @@ class WaitingFlight(Flight):
 class _Wait:
     """One wait, and whether all work enqueued before it is done. Most waits complete before that is checked."""
 
-    __slots__ = ("_asked", "_is_done", "_tokens")
+    __slots__ = ("_is_done", "_is_watched", "_tokens")
 
     def __init__(self, tokens: Callable[[], Sequence[Any]]) -> None:
         self._tokens = tokens
         self._is_done = False
-        self._asked = False
+        self._is_watched = False
 
     def is_idle(self) -> bool:
         """Checks whether the work is done. The first check starts a thread that waits: tokens cannot be polled."""
-        if not self._asked:
-            self._asked = True
-            started(threading.Thread(target=self._look, args=(self._tokens(),), name="pathways-idle", daemon=True))
+        if not self._is_watched:
+            self._is_watched = True
+            started(threading.Thread(target=self._wait, args=(self._tokens(),), name="pathways-idle", daemon=True))
         return self._is_done
 
-    def _look(self, tokens: Sequence[Any]) -> None:
+    def _wait(self, tokens: Sequence[Any]) -> None:
         for token in tokens:
             with contextlib.suppress(*FAILURES):  # the results carry the error
                 token.block_until_ready()

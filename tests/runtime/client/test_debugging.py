@@ -111,12 +111,12 @@ def test_unused_arguments_are_not_copied() -> None:
 
 
 def test_debugging_is_asked_for_only_by_a_setting_of_jax() -> None:
-    assert not debugging.asked()
+    assert not debugging.is_requested()
     for setting in (jax.debug_nans, jax.debug_infs):
         with setting(True):
-            assert debugging.asked()
+            assert debugging.is_requested()
     with jax.transfer_guard("allow"):
-        assert debugging.asked()
+        assert debugging.is_requested()
 
 
 def test_disable_jit_does_not_apply_to_programs_and_warns() -> None:

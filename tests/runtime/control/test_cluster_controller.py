@@ -93,7 +93,7 @@ class RunningController:
                     case m.RunPlan():
                         self.host.post(m.Done(message.run, 1000))
                     case m.Expect():
-                        self.keys.hear("island0", message)
+                        self.keys.deliver("island0", message)
                     case m.Forget():
                         self.forgotten.append(message.client)
                         self.host.post(m.Answer(message.request))

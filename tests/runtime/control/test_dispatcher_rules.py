@@ -253,7 +253,7 @@ def test_hosts_of_a_run_hear_its_decisions_and_its_loss() -> None:
     relay = cluster.dispatcher.runs[run].relay
     assert relay is not None
     decided = m.Decided(run, 0, 100, 5, 1)
-    relay.hear("island0", decided)
+    relay.deliver("island0", decided)
     assert [got(cluster, host)[-1] for host in range(2)] == [decided, decided]
     old = got(cluster, 1)
     cluster.replace_host(1)
@@ -270,7 +270,7 @@ def test_loops_of_a_running_run_end_if_it_is_cancelled_or_its_client_leaves(leav
     run = cluster.submit(client, 1, [0], loads=False)
     relay = cluster.dispatcher.runs[run].relay
     assert relay is not None
-    relay.hear("island0/0", m.Decided(run, 0, 100, 5, 1))
+    relay.deliver("island0/0", m.Decided(run, 0, 100, 5, 1))
     if leaves:
         cluster.dispatcher.left_by(client, LOST)
     else:

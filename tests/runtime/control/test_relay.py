@@ -43,20 +43,20 @@ def choice(name: int) -> m.Decided:
 
 def test_decisions_are_sent_only_after_the_run_has_begun() -> None:
     relay, hosts = relay_of()
-    relay.hear("a", choice(1))
+    relay.deliver("a", choice(1))
     assert not any(h.received for h in hosts.values())
     relay.begin()
-    relay.hear("a", choice(2))
+    relay.deliver("a", choice(2))
     assert [h.received for h in hosts.values()] == [[choice(1), choice(2)]] * 3
 
 
 def test_decisions_are_not_sent_after_a_loss() -> None:
     relay, hosts = relay_of()
     relay.doom(HOST_LOST)
-    relay.hear("a", choice(1))
+    relay.deliver("a", choice(1))
     relay.doom(HOST_LOST)
     relay.begin()
-    relay.hear("a", choice(2))
+    relay.deliver("a", choice(2))
     for host in hosts.values():
         assert [(type(outcome), outcome.name) for outcome in host.received] == [(m.Undecided, DOOMED)]
 
@@ -65,15 +65,15 @@ def test_decisions_reach_only_hosts_of_the_loop_and_wait_for_the_slowest() -> No
     relay, hosts = relay_of()
     relay.begin()
     a, b, c = hosts.values()
-    relay.hear("a", turn(1))
-    relay.hear("a", turn(2))  # delayed: host b has not reached the first decision yet
-    relay.hear("a", turn(1, loop=200))  # another execution of the same loop is independent
+    relay.deliver("a", turn(1))
+    relay.deliver("a", turn(2))  # delayed: host b has not reached the first decision yet
+    relay.deliver("a", turn(1, loop=200))  # another execution of the same loop is independent
     assert a.received == b.received == [turn(1), turn(1, loop=200)] and not c.received
-    relay.hear("b", m.Reached(7, LOOP, 100))
+    relay.deliver("b", m.Reached(7, LOOP, 100))
     assert a.received[2:] == b.received[2:] == [turn(2)]
-    relay.hear("a", turn(3, value=0))
+    relay.deliver("a", turn(3, value=0))
     assert len(a.received) == 3
-    relay.hear("b", m.Reached(7, LOOP, 100))
+    relay.deliver("b", m.Reached(7, LOOP, 100))
     assert a.received[3:] == b.received[3:] == [turn(3, value=0)] and not c.received
 
 
@@ -81,16 +81,16 @@ def test_the_relay_drops_the_state_of_completed_loops() -> None:
     relay, _ = relay_of()
     relay.begin()
     for loop, last in ((100, turn(2, value=0)), (200, m.Undecided(7, LOOP, 200, 2, ""))):
-        relay.hear("a", turn(1, loop=loop))
-        relay.hear("b", m.Reached(7, LOOP, loop))
-        relay.hear("a", last)
+        relay.deliver("a", turn(1, loop=loop))
+        relay.deliver("b", m.Reached(7, LOOP, loop))
+        relay.deliver("a", last)
         assert relay.loops == 1
-        relay.hear("b", m.Reached(7, LOOP, loop))
+        relay.deliver("b", m.Reached(7, LOOP, loop))
         assert relay.loops == 0
-    relay.hear("b", choice(5))
+    relay.deliver("b", choice(5))
     for host in ("a", "c"):
         assert relay.loops == 1
-        relay.hear(host, m.Reached(7, CHOICE, 1005))
+        relay.deliver(host, m.Reached(7, CHOICE, 1005))
     assert relay.loops == 0
 
 
@@ -110,7 +110,7 @@ def test_cancelling_a_run_fails_only_its_unfinished_partitions() -> None:
 def test_concurrent_decisions_reach_all_hosts_in_one_order() -> None:
     for seed in range(50):
         relay, hosts = relay_of(seed)
-        work = [partial(relay.hear, "a", choice(n)) for n in range(20)]
+        work = [partial(relay.deliver, "a", choice(n)) for n in range(20)]
         work += [relay.begin, partial(relay.doom, HOST_LOST)]
         random.Random(seed).shuffle(work)
         threads = [threading.Thread(target=_call_all, args=(work[k::4],)) for k in range(4)]
@@ -131,7 +131,7 @@ def _call_all(work: list[Callable[[], None]]) -> None:
 def test_a_host_takes_the_decisions_of_its_runs() -> None:
     outcome: list[Outcome | m.Reached] = []
     decisions = Decisions(outcome.append)
-    decisions.hear(turn(1))  # of an unknown run: ignored
+    decisions.deliver(turn(1))  # of an unknown run: ignored
     decisions.begin(7)
     run = decisions.of(7)
     run.report(LOOP, 100, 1, 0)
@@ -140,18 +140,18 @@ def test_a_host_takes_the_decisions_of_its_runs() -> None:
     assert not run.is_known(1) and outcome[2] == m.Reached(7, LOOP, 100)
     for one in outcome[:2]:
         assert not isinstance(one, m.Reached)
-        decisions.hear(one)
+        decisions.deliver(one)
     assert run.take(1) == 0
     bad = run.take(2)
     assert isinstance(bad, Poison) and bad.cause == HOST_LOST
-    decisions.hear(turn(4))
-    decisions.hear(doom(7, HOST_LOST, cancelled=False))
+    decisions.deliver(turn(4))
+    decisions.deliver(doom(7, HOST_LOST, cancelled=False))
     assert run.take(4) == 1 and isinstance(run.take(5), Poison)  # earlier decisions stay valid
     assert run.cancelled is None  # loops that run only on this host continue
-    decisions.hear(doom(7, HOST_LOST, cancelled=True))
+    decisions.deliver(doom(7, HOST_LOST, cancelled=True))
     assert run.cancelled is not None
     decisions.end(7)
-    decisions.hear(turn(6))
+    decisions.deliver(turn(6))
 
 
 def test_names_of_turns_are_unique_62_bit_numbers() -> None:
@@ -164,5 +164,5 @@ def test_decisions_of_a_host_outside_the_loop_are_ignored() -> None:
     """A client may describe its plan wrongly."""
     relay, hosts = relay_of()
     relay.begin()
-    relay.hear("c", turn(1))
+    relay.deliver("c", turn(1))
     assert not any(host.received for host in hosts.values()) and not relay.loops

@@ -42,41 +42,41 @@ def ended(outcome: Outcome, loop: int) -> bool:
 
 def test_a_vote_is_good_if_all_hosts_have_the_value() -> None:
     relay, hosts = begun()
-    relay.hear("a/1", good(5))
+    relay.deliver("a/1", good(5))
     assert not hosts["a/0"].received
-    relay.hear("a/0", good(5))
+    relay.deliver("a/0", good(5))
     assert hosts["a/0"].received == hosts["a/1"].received == [good(5)] and not hosts["b"].received and not relay.loops
 
 
 def test_a_vote_is_bad_for_all_hosts_if_one_lacks_the_value() -> None:
     for first, second in ((good(5), bad(5)), (bad(5), good(5)), (bad(5), bad(5))):
         relay, hosts = begun()
-        relay.hear("a/0", first)
-        relay.hear("a/1", second)
+        relay.deliver("a/0", first)
+        relay.deliver("a/1", second)
         assert hosts["a/0"].received == hosts["a/1"].received == [bad(5)]
 
 
 def test_votes_continue_when_a_run_is_doomed_or_cancelled() -> None:
     for end in (Relay.doom, Relay.cancel):
         relay, hosts = begun()
-        relay.hear("a/0", good(5))
+        relay.deliver("a/0", good(5))
         end(relay, HOST_LOST)
-        relay.hear("a/1", good(5))
+        relay.deliver("a/1", good(5))
         for name in RANKS:
             assert hosts[name].received[-1] == good(5)
 
 
 def test_the_loss_of_another_island_ends_only_loops_shared_with_it() -> None:
     relay, hosts = begun()
-    relay.hear("a/0", m.Decided(7, OWN, 10, 11, 1))
-    relay.hear("a/0", m.Decided(7, SHARED, 20, 21, 1))
+    relay.deliver("a/0", m.Decided(7, OWN, 10, 11, 1))
+    relay.deliver("a/0", m.Decided(7, SHARED, 20, 21, 1))
     before = len(hosts["a/0"].received)
     relay.doom(HOST_LOST)
-    relay.hear("a/1", m.Reached(7, OWN, 10))
-    relay.hear("a/1", m.Reached(7, SHARED, 20))
-    relay.hear("a/0", m.Reached(7, SHARED, 30))  # another loop, reached only after the loss
-    relay.hear("a/1", m.Reached(7, SHARED, 30))
-    relay.hear("a/0", m.Decided(7, OWN, 10, 12, 1))
+    relay.deliver("a/1", m.Reached(7, OWN, 10))
+    relay.deliver("a/1", m.Reached(7, SHARED, 20))
+    relay.deliver("a/0", m.Reached(7, SHARED, 30))  # another loop, reached only after the loss
+    relay.deliver("a/1", m.Reached(7, SHARED, 30))
+    relay.deliver("a/0", m.Decided(7, OWN, 10, 12, 1))
     found = hosts["a/0"].received[before:]
     assert found == hosts["a/1"].received[before:] and len(found) == 4
     assert ended(found[0], 20) and found[1].name == DOOMED and ended(found[2], 30) and found[3].name == 12
@@ -85,10 +85,10 @@ def test_the_loss_of_another_island_ends_only_loops_shared_with_it() -> None:
 
 def test_a_cancelled_run_ends_all_loops() -> None:
     relay, hosts = begun()
-    relay.hear("a/0", m.Decided(7, OWN, 10, 11, 1))
+    relay.deliver("a/0", m.Decided(7, OWN, 10, 11, 1))
     relay.doom(HOST_LOST)
     relay.cancel(HOST_LOST)
-    relay.hear("a/1", m.Reached(7, OWN, 10))
+    relay.deliver("a/1", m.Reached(7, OWN, 10))
     names = [(outcome.name, outcome.loop) for outcome in hosts["a/1"].received]
     assert names == [(11, 10), (DOOMED, 0), (ENDED, 10), (CANCELLED, 0)]
 
@@ -98,7 +98,7 @@ def test_the_loss_of_an_island_ends_loops_that_two_islands_of_several_hosts_shar
     hosts = {name: Host() for name in islands}
     relay = Relay(7, hosts, {SHARED: ("while", frozenset(islands))}, islands)
     relay.begin()
-    relay.hear("a/0", m.Decided(7, SHARED, 20, 21, 1))
+    relay.deliver("a/0", m.Decided(7, SHARED, 20, 21, 1))
     relay.doom(HOST_LOST)
     for host in hosts.values():
         assert [(outcome.name, outcome.loop) for outcome in host.received] == [(21, 20), (ENDED, 20), (DOOMED, 0)]

@@ -45,11 +45,11 @@ REFUSED: dict[str, tuple[Callable[[Members], Keys], str, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_only_hosts_of_the_cluster_are_admitted(case: str, members: Members, door: Door) -> None:
-    make, said, heard = REFUSED[case]
+    make, said, last_received = REFUSED[case]
     keys = make(members)
     if case == "another authority":  # trusts our authority, and is not trusted
         keys.connecting.load_verify_locations(members.folder / "ours" / "authority.pem")
-    with pytest.raises(PathwaysError, match=heard) as caught:
+    with pytest.raises(PathwaysError, match=last_received) as caught:
         connect_with(door, keys)
     assert caught.value.code == "PWC0913"
     assert said in door.reason()

@@ -116,7 +116,7 @@ class RunningController:
                         value = json.dumps(dict.fromkeys(message.invitations, "a"))
                         connection.post(m.Answer(message.request, value=value))
                     case m.Expect():
-                        self.keys.hear(name, message)
+                        self.keys.deliver(name, message)
                     case m.RunPlan():
                         connection.post(m.Done(message.run, 1000))
                     case _:

@@ -28,12 +28,12 @@ def choosing(choice: SplitChoice | None) -> Generator[list[str]]:
     """Sets the choice for pipelines without slices in a `with` block. Yields the names of the losses that used it."""
     token = chosen.set(choice)
     losses: list[str] = []
-    asked = taken.set(losses)
+    taken_token = taken.set(losses)
     try:
         yield losses
     finally:
         chosen.reset(token)
-        taken.reset(asked)
+        taken.reset(taken_token)
 
 
 @contextlib.contextmanager

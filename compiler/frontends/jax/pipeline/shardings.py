@@ -75,8 +75,8 @@ def _finder(specs: Any, names: Sequence[str], avals: Sequence[Any], trees: Seque
     if specs is None:
         return lambda _: P()
     if callable(specs):
-        asked = cast("Callable[[str, Any], P | None]", specs)
-        return lambda i: asked(names[i], avals[i]) or P()
+        spec_of = cast("Callable[[str, Any], P | None]", specs)
+        return lambda i: spec_of(names[i], avals[i]) or P()
     flat, found = _tree_util.tree_flatten(specs, is_leaf=_is_spec)
     for first, tree in trees:
         if found == tree:

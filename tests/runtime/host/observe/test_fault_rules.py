@@ -20,7 +20,7 @@ PLAN = plan_of({"island0": [STEP]})
 
 
 @pytest.mark.parametrize(
-    ("conditions", "meets"),
+    ("conditions", "matches"),
     [({}, True), ({"program": "program"}, True), ({"program": "loss"}, False), ({"computation": "loss"}, True),
      ({"computation": "dense"}, True), ({"computation": "add"}, True), ({"computation": "program"}, False),
      ({"step": 4}, True), ({"step": 0}, False), ({"client": "main"}, True), ({"client": "other"}, False),

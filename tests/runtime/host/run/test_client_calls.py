@@ -48,7 +48,7 @@ def answers(calls: ClientCalls, say: Callable[[m.CallBack], None]) -> list[m.Cal
 
 
 def test_a_call_sends_arrays_to_the_client_and_returns_its_results(calls: ClientCalls) -> None:
-    asked = answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "", WHOLE)))
+    asked = answers(calls, lambda call: calls.deliver(3, m.Returned(call.call, "", WHOLE)))
     first, second = function(calls)(X, np.float32(2))
     assert first.tolist() == [5, 6] and first.dtype == np.int16 and second == np.float32(0.5) and second.shape == ()
     assert (asked[0].function, asked[0].value) == (77, '[["int16", [4]], ["float32", []]]')
@@ -57,9 +57,9 @@ def test_a_call_sends_arrays_to_the_client_and_returns_its_results(calls: Client
 
 def test_only_the_called_client_can_answer(calls: ClientCalls) -> None:
     def say(call: m.CallBack) -> None:
-        calls.hear(4, m.Returned(call.call, "not mine", b""))
-        calls.hear(3, m.Returned(call.call + 1, "another call", b""))
-        calls.hear(3, m.Returned(call.call, "", WHOLE))
+        calls.deliver(4, m.Returned(call.call, "not mine", b""))
+        calls.deliver(3, m.Returned(call.call + 1, "another call", b""))
+        calls.deliver(3, m.Returned(call.call, "", WHOLE))
 
     answers(calls, say)
     assert function(calls)(X)[0].tolist() == [5, 6]
@@ -73,9 +73,9 @@ def raised(calls: ClientCalls) -> str:
 
 def test_errors_of_the_client_are_raised_by_the_call(calls: ClientCalls) -> None:
     assert "is lost" in raised(calls)
-    answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "KeyError: 7", b"")))
+    answers(calls, lambda call: calls.deliver(3, m.Returned(call.call, "KeyError: 7", b"")))
     assert raised(calls) == "KeyError: 7"
-    answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "", WHOLE[:-1])))
+    answers(calls, lambda call: calls.deliver(3, m.Returned(call.call, "", WHOLE[:-1])))
     assert raised(calls) == "the callback returned 7 bytes instead of 8"
     answers(calls, lambda call: calls.end(3))
     assert "is lost" in raised(calls)
@@ -98,9 +98,9 @@ def test_an_idle_call_times_out_and_a_computing_call_does_not(monkeypatch: pytes
     def say(call: m.CallBack, computes: bool) -> None:
         over = threading.Event()
         for _ in range(60):  # longer than the limit
-            calls.hear(3, m.Calling(call.call, computes))
+            calls.deliver(3, m.Calling(call.call, computes))
             over.wait(0.01)
-        calls.hear(3, m.Returned(call.call, "", WHOLE))
+        calls.deliver(3, m.Returned(call.call, "", WHOLE))
 
     answers(calls, lambda call: say(call, False))
     assert "the callback has not returned, and has computed nothing for 0.3 seconds" in raised(calls)
@@ -122,7 +122,7 @@ def test_a_client_that_comes_anew_is_called_by_its_new_way_alone(calls: ClientCa
         raise AssertionError("the old way")
 
     calls.begin(3, old)
-    asked = answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "", WHOLE)))
+    asked = answers(calls, lambda call: calls.deliver(3, m.Returned(call.call, "", WHOLE)))
     calls.end(3, old)  # the end of the old way is noticed late
     assert function(calls)(X)[1] == 0.5 and len(asked) == 1
     calls.begin(4, old)
@@ -135,7 +135,7 @@ def test_a_client_that_comes_anew_is_called_by_its_new_way_alone(calls: ClientCa
 def test_a_client_that_goes_ends_its_own_calls_alone(calls: ClientCalls) -> None:
     def say(call: m.CallBack) -> None:
         calls.end(4)
-        calls.hear(3, m.Returned(call.call, "", WHOLE))
+        calls.deliver(3, m.Returned(call.call, "", WHOLE))
 
     answers(calls, say)
     calls.begin(4, lambda _: None)
@@ -143,7 +143,7 @@ def test_a_client_that_goes_ends_its_own_calls_alone(calls: ClientCalls) -> None
 
 
 def test_each_call_has_a_number_of_its_own_and_says_whose_function_it_calls(calls: ClientCalls) -> None:
-    asked = answers(calls, lambda call: calls.hear(3, m.Returned(call.call, "", b"")))
+    asked = answers(calls, lambda call: calls.deliver(3, m.Returned(call.call, "", b"")))
     for alone in (True, False):
         assert ClientFunction(calls, 3, 77, "sine", alone, ())() == ()
     assert len({call.call for call in asked}) == 2 and [call.alone for call in asked] == [True, False]

@@ -45,7 +45,7 @@ class Run(Enqueuer):
         self.ended: list[tuple[Any, int, bool]] = []
         self.begun = 100
 
-    def begin(self, who: Any, launches: Any) -> int:
+    def begin(self, owner: Any, launches: Any) -> int:
         self.begun += 1
         return self.begun
 
@@ -53,8 +53,8 @@ class Run(Enqueuer):
         for step in part.steps:
             step.enqueue(frame)
 
-    def ends_with(self, who: Any, frame: Frame, *, whole: bool) -> None:
-        self.ended.append((who, frame.base, whole))
+    def ends_with(self, owner: Any, frame: Frame, *, whole: bool) -> None:
+        self.ended.append((owner, frame.base, whole))
 
 
 def body(
@@ -197,7 +197,7 @@ def test_a_loop_carries_its_values_while_the_first_body_says_so(number: Any, tim
     run = run_branch(choice(loop((2,), (0, 1)), bodies), values)
     assert int(np.asarray(values[2])) == 1 + 10 * times and values[:2] == [fixed, first] and values[2] is not first
     assert all(operands[0] is fixed for operands in given)
-    assert [who for who, _, _ in run.ended] == [*bodies * times, bodies[0]]
+    assert [owner for owner, _, _ in run.ended] == [*bodies * times, bodies[0]]
 
 
 @pytest.mark.parametrize(("overwritten", "is_copied"), [((1,), True), ((), False)])
@@ -228,7 +228,7 @@ def test_a_branch_of_several_hosts_goes_by_what_all_hear(number: Any, decides: b
     def post(said: Any) -> None:
         posted.append(said)
         (name,) = expected
-        decisions.hear(m.Decided(7, 3, 0, name, 1))
+        decisions.deliver(m.Decided(7, 3, 0, name, 1))
 
     expected: list[int] = []
     decisions.post = post

@@ -53,9 +53,9 @@ def test_a_decision_is_known_by_its_name_alone() -> None:
     run = RunDecisions(7, post_nothing)
     pending = Deciding(run, 3)
     assert not pending.is_known()
-    run.hear(decided(4, 1))
+    run.deliver(decided(4, 1))
     assert not pending.is_known()
-    run.hear(decided(3, 0))
+    run.deliver(decided(3, 0))
     pending.wait()
     assert pending.is_known() and run.take(3) == 0 and run.take(4) == 1
     assert not pending.is_known()  # it is asked for once
@@ -63,15 +63,15 @@ def test_a_decision_is_known_by_its_name_alone() -> None:
 
 def test_an_undecided_name_is_poison_and_dooms_no_other() -> None:
     run = RunDecisions(7, post_nothing)
-    run.hear(undecided(3))
+    run.deliver(undecided(3))
     assert run.take(3) == Poison(LOST) and not run.is_known(4) and run.cancelled is None
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_doomed_run_knows_the_reason_for_all_that_was_not_decided(cancelled: bool) -> None:
     run = RunDecisions(7, post_nothing)
-    run.hear(decided(3, 1))
-    run.hear(doom(7, LOST, cancelled=cancelled))
+    run.deliver(decided(3, 1))
+    run.deliver(doom(7, LOST, cancelled=cancelled))
     assert run.is_known(99) and run.take(99) == Poison(LOST) and run.take(3) == 1
     assert run.cancelled == (Poison(LOST) if cancelled else None)
 
@@ -97,7 +97,7 @@ def test_a_decision_wakes_the_thread_that_waits_for_it(in_step: bool) -> None:
     thread = threading.Thread(target=run.wait, args=(3,), daemon=True)
     thread.start()
     assert changed.is_waited_for.wait(10)
-    run.hear(decided(3, 1))
+    run.deliver(decided(3, 1))
     thread.join(10)
     assert not thread.is_alive() and run.take(3) == 1
 
@@ -107,7 +107,7 @@ def test_the_next_decision_in_step_is_known_once_the_last_is_enqueued() -> None:
     run = InStep(7, post_nothing, _changed=changed)
     for name in (3, 4):
         run.expect(name, 1)
-        run.hear(decided(name, 10 * name))
+        run.deliver(decided(name, 10 * name))
     assert run.is_known(3) and not run.is_known(4) and run.take(3) == 30 and not run.is_known(4)
     thread = threading.Thread(target=run.wait, args=(4,), daemon=True)
     thread.start()
@@ -126,12 +126,12 @@ def test_each_run_hears_its_own_decisions_until_it_ends(in_step: bool) -> None:
     assert isinstance(runs.of(7), InStep) == in_step and runs.of(8).run == 8
     for run in (runs.of(7), runs.of(8)):
         run.expect(3, 1)
-    runs.hear(decided(3, 1))
+    runs.deliver(decided(3, 1))
     assert runs.of(7).is_known(3) and not runs.of(8).is_known(3)
     runs.of(8).reach(1, 2)
     assert posted == [m.Reached(8, 1, 2)]
     runs.end(7)
     runs.end(7)  # a second end is nothing, nor is what is heard behind it
-    runs.hear(decided(3, 1))
+    runs.deliver(decided(3, 1))
     with pytest.raises(KeyError):
         runs.of(7)

@@ -34,7 +34,7 @@ def decisions_taken(outcome: list[Outcome], leads_to: dict[int, list[int]], rng:
         known = [name for name in open_ if run.is_known(name)]
         assert len(known) <= 1
         if not known or (left and rng.random() < 0.5):
-            run.hear(left.pop(0))
+            run.deliver(left.pop(0))
             continue
         run.take(known[0])
         assert not any(run.is_known(name) for name in open_)  # until the work that it enables is enqueued
@@ -61,8 +61,8 @@ def test_all_hosts_take_the_same_decisions_in_the_same_order() -> None:
 def test_an_early_decision_waits_until_it_is_expected() -> None:
     run = InStep(7, post_nothing)
     run.expect(1, 1)
-    run.hear(decided(2))
-    run.hear(decided(1))
+    run.deliver(decided(2))
+    run.deliver(decided(1))
     assert run.is_known(1) and not run.is_known(2)
     run.take(1)
     run.expect(2, 2)
@@ -75,13 +75,13 @@ def test_only_an_end_of_a_named_loop_makes_its_decision_known() -> None:
     run = InStep(7, post_nothing)
     run.expect(11, 10)
     run.expect(21, 20)
-    run.hear(doom(7, LOST, cancelled=False))
-    run.hear(doom(7, LOST, cancelled=True))
+    run.deliver(doom(7, LOST, cancelled=False))
+    run.deliver(doom(7, LOST, cancelled=True))
     assert not run.is_known(11)
-    run.hear(m.Undecided(7, 1, 20, ENDED, doom(7, LOST, cancelled=False).cause))
+    run.deliver(m.Undecided(7, 1, 20, ENDED, doom(7, LOST, cancelled=False).cause))
     assert run.is_known(21) and not run.is_known(11)
     told = run.take(21)
     assert isinstance(told, Poison) and told.cause == LOST
     run.go_on()
-    run.hear(decided(11, 10))
+    run.deliver(decided(11, 10))
     assert run.is_known(11)
