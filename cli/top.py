@@ -48,13 +48,13 @@ def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: 
     """
     chosen, known = chosen_address(address), chosen_keys(keys)
 
-    def look() -> Status:
+    def poll_status() -> Status:
         return ask(chosen, "status", known)
 
     if not once and not as_json:
-        show_live(look, chosen, interval)
+        show_live(poll_status, chosen, interval)
         return
-    for figures in looks(look, lambda: time.sleep(interval)):
+    for figures in polled_figures(poll_status, lambda: time.sleep(interval)):
         if as_json:
             print_json(dataclasses.asdict(figures))
         else:
@@ -63,12 +63,12 @@ def top_(once: bool, as_json: bool, interval: float, address: str | None, keys: 
             return
 
 
-def looks(look: Callable[[], Status], pause: Callable[[], object]) -> Iterator[TopFigures]:
+def polled_figures(poll_status: Callable[[], Status], pause: Callable[[], object]) -> Iterator[TopFigures]:
     """Yields figures forever, with the rates since the previous poll. The first comes after one pause."""
-    before = look()
+    before = poll_status()
     while True:
         pause()
-        now = look()
+        now = poll_status()
         yield top_figures(now, before)
         before = now
 
@@ -90,7 +90,7 @@ def shows_live() -> bool:
     return sys.stdout is not None and can_be_drawn_on(sys.stdout)
 
 
-def show_live(look: Callable[[], Status], address: str, interval: float = INTERVAL) -> None:
+def show_live(poll_status: Callable[[], Status], address: str, interval: float = INTERVAL) -> None:
     """Draws frames until q or Ctrl-C, and then restores the screen. Raises PWC0713 without a terminal."""
     if not shows_live():
         raise PathwaysError(NoTerminal(have_=_what_there_is()))
@@ -100,13 +100,13 @@ def show_live(look: Callable[[], Status], address: str, interval: float = INTERV
     from pathways.cli.top_screen import screen_of
 
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    now = look()  # before the alternate screen opens, so that an error stays visible
+    now = poll_status()  # before the alternate screen opens, so that an error stays visible
     with contextlib.suppress(KeyboardInterrupt), _keys() as pressed:
         first = screen_of(top_figures(now), address, keys=True)
         with Live(first, console=console, screen=True, auto_refresh=False, **_UNTOUCHED) as live:
             live.refresh()
             while pressed(interval) not in _ENDS:
-                before, now = now, look()
+                before, now = now, poll_status()
                 live.update(screen_of(top_figures(now, before), address, keys=True), refresh=True)
 
 

@@ -250,10 +250,10 @@ def written(computation: Operation) -> bytes:
 
 def _share_written(share: Operation) -> bytes:
     """Returns the portable form of a one-device module, without its name and its link to the program."""
-    alone = ir.Module.parse(bytecode(share, WITHOUT_USES), share.context)
+    standalone = ir.Module.parse(bytecode(share, WITHOUT_USES), share.context)
     for key in ("sym_name", PER_DEVICE_OF):
-        del alone.operation.attributes[key]
-    return written(alone.operation)
+        del standalone.operation.attributes[key]
+    return written(standalone.operation)
 
 
 def _settle(op: Operation) -> Any:

@@ -23,7 +23,7 @@ def _local(computation: Computation) -> bytes:
     module = from_portable(computation.module)
     with module.context:
         try:
-            alone = localize(module.operation, computation.axes, computation.in_layouts, computation.out_layouts)
+            per_device = localize(module.operation, computation.axes, computation.in_layouts, computation.out_layouts)
         except (AttributeError, LookupError, TypeError, ValueError):
             return b""  # not from JAX: its devices start together, which is correct for every module
-        return b"" if alone is None else written(alone.operation)
+        return b"" if per_device is None else written(per_device.operation)

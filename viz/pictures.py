@@ -14,7 +14,7 @@ from pathways.viz.graphs import Graph
 from pathways.viz.picture import Picture
 
 NO_PHASES = "the plan has no dumps of earlier phases: pwc compile --with-phases keeps them"
-TRACE_ALONE = "only a trace: with its plan, dataflow, memory and shardings are shown, too"
+ONLY_TRACE = "only a trace: with its plan, dataflow, memory and shardings are shown, too"
 BODIES = "calls in data-dependent branches are not drawn: the data decide which of them run, and how often"
 
 
@@ -48,4 +48,4 @@ def _by_names_of(plan: Plan, run: Recorded) -> Recorded:
 def picture_of_trace(path: Path) -> Picture:
     """Builds the picture of a trace without its plan: the work of each device. Raises PWC0822."""
     runs = read_trace(path)
-    return Picture(runs[-1].program or path.stem, None, (), runs, [TRACE_ALONE])
+    return Picture(runs[-1].program or path.stem, None, (), runs, [ONLY_TRACE])

@@ -158,7 +158,7 @@ class _Localizer:
         elif op.name in ELEMENTWISE:
             self._elementwise(op)
         else:
-            _alone(op)
+            _check_local(op)
             self._check_captured(op)
             for i, value in enumerate(list(op.operands)):
                 op.operands[i] = self._as(value, replicated(value.type.rank), op)
@@ -318,7 +318,7 @@ class _Localizer:
                 raise _NotLocal
         *body, end = [inner.operation for inner in block.operations]
         for inner in body:
-            _alone(inner)
+            _check_local(inner)
             copy_into(inner, ir.InsertionPoint(op), inside)
         for result, value, dims in zip(op.results, end.operands, outs, strict=True):
             self.known[result] = _Shard(inside[value], dims)
@@ -339,7 +339,7 @@ def _whole_shape(shard: _Shard, sizes: dict[str, int]) -> list[int]:
     return shape
 
 
-def _alone(op: Operation) -> None:
+def _check_local(op: Operation) -> None:
     """Raises _NotLocal for an operation that one device cannot do alone, at any depth."""
     dialect, _, kind = op.name.partition(".")
     if kind in _TOGETHER or dialect in ("sdy", "func", "mhlo"):
@@ -349,7 +349,7 @@ def _alone(op: Operation) -> None:
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
-                _alone(inner.operation)
+                _check_local(inner.operation)
 
 
 def _numbers(text: str, name: str) -> list[int]:

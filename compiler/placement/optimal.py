@@ -209,11 +209,11 @@ class _Milp:
             row = {self.time: 1.0}
             for pair in self.z:
                 if load := self.scale * self.model.between(self._traffic(pair)):
-                    row[self._alone(pair, island.name)] = -load
+                    row[self._is_cut_at(pair, island.name)] = -load
             if len(row) > 1:
                 self.row(row, lower=0)
 
-    def _alone(self, pair: frozenset[str], island: str) -> int:
+    def _is_cut_at(self, pair: frozenset[str], island: str) -> int:
         a, b = sorted(pair)
         u = self.count
         self.count += 1

@@ -20,11 +20,11 @@ class InboundValue:
     """
 
     bit: int = 0
-    behind: int = 0
+    after: int = 0
     sent: int = 0
 
 
-ALONE = InboundValue()
+UNORDERED = InboundValue()
 """An inbound value about which the plan determines nothing."""
 
 
@@ -47,16 +47,16 @@ def inbound_values_of(plan: Plan, received: Collection[int], sent: Collection[in
     for at, what in linearize(plan):
         for stream, part in what.parts if isinstance(what, Joined) else ((at, what),):
             reads, writes, _ = part.effects
-            came = left = 0
+            arrived = left = 0
             for slot in () if isinstance(what, Joined) else reads:
                 more = held.get((stream, slot), (0, 0))
-                came, left = came | more[0], left | more[1]
+                arrived, left = arrived | more[0], left | more[1]
             if isinstance(part, Send):
-                under_way[part.channel] = came, left | leaving.get(part.channel, 0)
+                under_way[part.channel] = arrived, left | leaving.get(part.channel, 0)
             elif isinstance(part, Recv):
-                came, left = under_way.get(part.channel, (0, 0))
+                arrived, left = under_way.get(part.channel, (0, 0))
                 if part.channel in received:
-                    found[part.channel] = InboundValue(1 << len(found), came, left)
-                    came |= found[part.channel].bit
-            held.update(((stream, slot), (came, left)) for slot in writes)
+                    found[part.channel] = InboundValue(1 << len(found), arrived, left)
+                    arrived |= found[part.channel].bit
+            held.update(((stream, slot), (arrived, left)) for slot in writes)
     return found

@@ -32,7 +32,7 @@ from pathways.runtime.client.store import DELETED, Handle
 from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch, failed_because
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.hung_launches import hang_behind
+from pathways.runtime.host.run.hung_launches import hang_of
 from pathways.runtime.host.run.poison import Poison
 
 _T = TypeVar("_T")
@@ -386,7 +386,7 @@ def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
             raise now.error() from error
         name, island, where = handle.buffer.origin
         failed = failed_because(name, island=island, cause=str(error), where=where)
-        raise PathwaysError(hang_behind(error) or failed) from error
+        raise PathwaysError(hang_of(error) or failed) from error
 
 
 compat.take_for_arrays(Array, Array.__jax_array__)

@@ -156,7 +156,7 @@ class LoadedPlan:
             observer.submitted(number, self.plan, client.label)
         promised = [h for h in handles if _is_promised(h)] if controller.background.runs else ()
         if not observers and (promised or (self._engine.awaits and not self._engine.is_quick)):
-            return self._run_behind(number, client, arguments, handles)
+            return self._run_in_thread(number, client, arguments, handles)
         for handle in promised:
             handle.known()
         return self._run(number, client, arguments, handles, observers=observers)
@@ -231,7 +231,7 @@ class LoadedPlan:
             work()
         return results.handles
 
-    def _run_behind(
+    def _run_in_thread(
         self,
         number: int,
         client: ClientState,

@@ -16,9 +16,9 @@ from pathways.runtime.wire.encoding import MAX_NUMBERS_BYTES, Parcel, frame_byte
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.fields import check_fields
 
-BEHIND = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
+AFTER_RUN = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)
 """Message types that a client may send to an island after its runs there."""
-BEFORE = (*BEHIND, m.PutArray)
+BEFORE = (*AFTER_RUN, m.PutArray)
 """Message types that may precede a run in its parcel."""
 MAX_BEFORE_BYTES = 1 << 21
 """Maximum bytes of the messages that precede a run."""
@@ -95,9 +95,9 @@ def _run_frame(run: m.RunPlan) -> bytes:
     return made
 
 
-def check_behind(frame: bytes, client: int) -> m.Message:
+def check_after_run(frame: bytes, client: int) -> m.Message:
     """Decodes a message to be sent after runs. Raises PWC0911 for other messages, PWC0916 for foreign ids."""
-    match read_frames(frame, BEHIND):
+    match read_frames(frame, AFTER_RUN):
         case [message]:
             check_fields(message, client, f"client {client}")
             return message

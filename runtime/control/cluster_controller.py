@@ -49,7 +49,7 @@ HEARTBEAT_INTERVAL_S = 0.5
 """Interval of heartbeats to clients."""
 FIRST_MESSAGE_TIMEOUT_S = 10.0
 """Time limit in seconds for the first message of a connecting process."""
-REUSE_LOOK_S = 1.0
+REUSE_POLL_S = 1.0
 """Interval of checks whether a client number can be reused."""
 OF_CLIENTS = (m.Submit, m.Relayed, m.Hold, m.Cancel, m.Introduce, m.Retire, m.Loaded, m.Ask, m.ChangeIslands)
 """Message types that a client may send."""
@@ -210,7 +210,7 @@ class ClusterController:
     def _reuse(self, session: ClientSession) -> None:
         """Frees the number of a client that all hosts have removed, after its last runs complete."""
         if any(client_of(run) == session.number for run in self.dispatcher.runs):
-            self._loop.after(REUSE_LOOK_S, lambda: self._reuse(session))
+            self._loop.after(REUSE_POLL_S, lambda: self._reuse(session))
         else:
             session.life.transition("be forgotten")
             self._numbers.give_back(session.number)

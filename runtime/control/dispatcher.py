@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
-from pathways.runtime.control.client_parcels import IslandParcel, check_behind, checked_parcel, own_parcels
+from pathways.runtime.control.client_parcels import IslandParcel, check_after_run, checked_parcel, own_parcels
 from pathways.runtime.control.device_numbers import DeviceNumbers
 from pathways.runtime.control.member import Member, Rank, relay_of
 from pathways.runtime.control.scheduling import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
-from pathways.runtime.control.sessions import Behind, ClientSession, ClusterRun, Cost, KnownPlan
+from pathways.runtime.control.sessions import ClientSession, ClusterRun, Cost, FrameAfterRuns, KnownPlan
 from pathways.runtime.errors import NeverFits
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
@@ -149,7 +149,7 @@ class Dispatcher:
                 cause = NeverFits(program=plan.name, island=island, limit=f"{limit:,}", size=f"{size:,}", more=more)
                 self._refuse(run, cause)
                 for number, parcel in parcels.items():
-                    self._send_after(session, number, Behind(parcel.epoch, parcel.before))
+                    self._send_after(session, number, FrameAfterRuns(parcel.epoch, parcel.before))
                 return
         self._count_waiting(session, sum(parcel.size for parcel in parcels.values()))
         if session.runs >= MAX_RUNS_PER_CLIENT:
@@ -167,21 +167,21 @@ class Dispatcher:
 
     def pass_on(self, session: ClientSession, message: m.Relayed) -> None:
         """Sends a client's message to an island after its runs. Raises PWC0911 and PWC0916 if it is invalid."""
-        behind = check_behind(message.blob, session.number)
-        if isinstance(behind, m.UnloadPlan):
-            session.unload(behind.plan)
+        frame_after = check_after_run(message.blob, session.number)
+        if isinstance(frame_after, m.UnloadPlan):
+            session.unload(frame_after.plan)
         if not 0 <= message.island < len(self._members):
             raise PathwaysError(BadMessage(have_=f"island {message.island}", rule="an island of this cluster"))
-        self._send_after(session, message.island, Behind(message.epoch, message.blob))
+        self._send_after(session, message.island, FrameAfterRuns(message.epoch, message.blob))
 
-    def _send_after(self, session: ClientSession, island: int, behind: Behind) -> None:
+    def _send_after(self, session: ClientSession, island: int, frame_after: FrameAfterRuns) -> None:
         """Sends frames to an island after the client's queued runs there."""
         line = session.lines[island]
         if line:
-            self._count_waiting(session, len(behind.frame))
-            line.append(behind)
+            self._count_waiting(session, len(frame_after.frame))
+            line.append(frame_after)
         else:
-            self._send(island, *behind)
+            self._send(island, *frame_after)
 
     @staticmethod
     def _count_waiting(session: ClientSession, size: int) -> None:
@@ -269,11 +269,11 @@ class Dispatcher:
             if run.life.state == "on hosts" or not parcel.before:
                 del line[at]
             else:  # the run was refused, and later runs may read these arrays
-                line[at] = Behind(parcel.epoch, parcel.before)
+                line[at] = FrameAfterRuns(parcel.epoch, parcel.before)
                 session.waiting_bytes += len(parcel.before)
-            while line and isinstance(behind := line[0], Behind):
-                self._send(island, *behind)
-                session.waiting_bytes -= len(behind.frame)
+            while line and isinstance(frame_after := line[0], FrameAfterRuns):
+                self._send(island, *frame_after)
+                session.waiting_bytes -= len(frame_after.frame)
                 line.popleft()
             if line and isinstance(line[0], ClusterRun):
                 following[line[0]] = None

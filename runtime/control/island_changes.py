@@ -50,9 +50,9 @@ class IslandChanges:
         self._members, self._dispatcher, self._broadcast = members, dispatcher, send
         self._rates = replace(topology, islands=())
         self._ranks = ranks_in(topology)
-        self._coming: list[_Change] = []
+        self._additions: list[_Change] = []
         self._leaving: list[_Change] = []
-        loop.every(POLL_INTERVAL_S, self._look)
+        loop.every(POLL_INTERVAL_S, self._poll)
 
     @property
     def topology(self) -> Topology:
@@ -94,7 +94,7 @@ class IslandChanges:
         first = self._dispatcher.add(member)
         self._broadcast(m.IslandAdded(member.number, first, write_topology(replace(self._rates, islands=(island,)))))
         self._members.start(member)
-        self._coming.append(_Change(member, answer))
+        self._additions.append(_Change(member, answer))
 
     def _remove(self, message: m.ChangeIslands, answer: Answer) -> None:
         member = next((x for x in self._members.all if x.name == message.island), None)
@@ -109,21 +109,21 @@ class IslandChanges:
             assert refused is not None
             raise PathwaysError(refused)
         self._leaving.append(_Change(member, answer, message.now))
-        self._look()
+        self._poll()
 
     def _may_end(self, change: _Change) -> bool:
         return not self._members.are_meeting and (change.now or not self._dispatcher.is_used(change.member))
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Terminates removed islands after their last runs, and answers completed requests."""
-        for change in list(self._coming):
+        for change in list(self._additions):
             member = change.member
             has_ended = member.lost is not None and not (
                 member.process is not None and member.process.is_started_externally
             )
             if member.is_up or member.epoch.state == "away" or member.leaves is not None or has_ended:
-                self._coming.remove(change)
-                self._end_coming(change)
+                self._additions.remove(change)
+                self._answer_addition(change)
         for change in list(self._leaving):
             member = change.member
             if member.epoch.state != "away" and self._may_end(change):
@@ -133,7 +133,7 @@ class IslandChanges:
                 member.ending = None
                 change.answer(member.name, change.cause)
 
-    def _end_coming(self, change: _Change) -> None:
+    def _answer_addition(self, change: _Change) -> None:
         """Answers a request to add an island. If its hosts exited before they joined, frees its name."""
         member = change.member
         cause = None if member.is_up else member.leaves or member.lost

@@ -55,7 +55,7 @@ class Rank:
     """The secret by which a process proves that it is this host."""
     peer: Peer | None = None
     """The connection to the host, after its `Hello`."""
-    coming: "tuple[Peer, Callable[[dict[str, Any]], None]] | None" = None
+    requester: "tuple[Peer, Callable[[dict[str, Any]], None]] | None" = None
     """For an externally started host: the connection that requested its configuration, and a function to send it."""
     address: str = ""
     """The address at which clients reach the host."""

@@ -75,7 +75,7 @@ class Members:
 
     def begin(self) -> None:
         """Starts all hosts and their monitoring."""
-        self._loop.every(POLL_INTERVAL_S, self._look)
+        self._loop.every(POLL_INTERVAL_S, self._poll)
         for member in self.all:
             self.start(member)
 
@@ -121,23 +121,23 @@ class Members:
             raise PathwaysError(HostLost(island=name, reason="the cluster expects no host of this name"))
         if rank.peer is not None:
             raise PathwaysError(HostLost(island=name, reason="this host is already connected"))
-        if rank.coming is not None:
-            rank.coming[0].end("another process has connected as this host")
+        if rank.requester is not None:
+            rank.requester[0].end("another process has connected as this host")
         if any(each.peer is not None for each in rank.member.ranks):  # it exited after its island was configured
             self.lose(rank.member, HostLost(island=name, reason="it connected again after its island had started"))
-        rank.coming = peer, send
+        rank.requester = peer, send
         member, hosts = rank.member, {each.name: each.island.hosts for each in self.all if each.island.hosts > 1}
-        if any(each.coming is None or each.coming[0].ended for each in member.ranks):
+        if any(each.requester is None or each.requester[0].ended for each in member.ranks):
             return
         try:
             group = rank.member.process.start_group()
         except OSError as error:
             raise PathwaysError(HostLost(island=name, reason=f"its group service did not start: {error}")) from None
         for each, ticket in zip(member.ranks, member.give_tickets(), strict=True):
-            assert each.coming is not None
+            assert each.requester is not None
             devices = member.island.size // member.island.hosts
-            each.coming[1]({"devices": devices, "rank": each.rank, "hosts": hosts, "group": group, "ticket": ticket})
-            each.coming = None
+            each.requester[1]({"devices": devices, "rank": each.rank, "hosts": hosts, "group": group, "ticket": ticket})
+            each.requester = None
 
     def hello(self, peer: Peer, hello: m.Hello, caller: Caller) -> Rank:
         """Registers a process as the host that it claims to be. Raises PWC0910 for another process or version."""
@@ -328,7 +328,7 @@ class Members:
         print_note(f"no more hosts are started for {member.name}: {cause.text(cause.have)}")
         self._on_lost(member, member.epoch.number, cause)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Marks hosts as lost that exited before registration, start too slowly, or have a heartbeat timeout."""
         now = time.monotonic()
         for member in self.all:

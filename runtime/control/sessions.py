@@ -41,7 +41,7 @@ class ClientPeer(Protocol):
         ...
 
 
-class Behind(NamedTuple):
+class FrameAfterRuns(NamedTuple):
     """A frame sent to an island's hosts, of one epoch, after the runs that were submitted before it."""
 
     epoch: int
@@ -130,8 +130,8 @@ class ClientSession:
     """The name in the client's certificate, if it has one."""
     ticket: str = field(default_factory=lambda: secrets.token_hex(16))
     life: Life = field(default_factory=lambda: Life(SESSION))
-    lines: dict[int, "deque[ClusterRun | Behind]"] = field(
-        default_factory=lambda: defaultdict(deque[ClusterRun | Behind])
+    lines: dict[int, "deque[ClusterRun | FrameAfterRuns]"] = field(
+        default_factory=lambda: defaultdict(deque[ClusterRun | FrameAfterRuns])
     )
     """Runs and frames that were not sent yet, by island number."""
     inside: dict[int, InsideClient] = field(default_factory=dict[int, InsideClient])

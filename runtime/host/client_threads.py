@@ -35,7 +35,7 @@ class ClientThreads:
                 self._todo[client] = todo
             todo.put(work)
 
-    def put_behind(self, client: int, work: Callable[[], object]) -> None:
+    def put_last(self, client: int, work: Callable[[], object]) -> None:
         """Enqueues work after the client's pending requests. Does the work at once if the client has no thread."""
         with self._lock:
             if (todo := self._todo.get(client)) is not None:

@@ -43,7 +43,7 @@ MAY = (
 
 
 @dataclass(eq=False)
-class _Coming:
+class _PendingClient:
     """A process that has connected, and is not admitted yet."""
 
     peer: Peer
@@ -64,16 +64,16 @@ class Clients:
     loop: Loop
     _tickets: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     """By client: its ticket, and the name in its certificate."""
-    _coming: dict[Peer, _Coming] = field(default_factory=dict["Peer", _Coming])
+    _pending: dict[Peer, _PendingClient] = field(default_factory=dict["Peer", _PendingClient])
     _there: dict[int, Peer] = field(default_factory=dict[int, Peer])
 
     def expect(self, message: m.Expect) -> None:
         """Stores a client's ticket from the controller. Admits the client if its `Attach` has already arrived."""
         self.host.expect(message)
         self._tickets[message.client] = message.ticket, message.member
-        for coming in list(self._coming.values()):
-            if coming.attach is not None and coming.attach.client == message.client:
-                self._let_in(coming, coming.attach)
+        for pending in list(self._pending.values()):
+            if pending.attach is not None and pending.attach.client == message.client:
+                self._let_in(pending, pending.attach)
 
     def forget(self, client: int) -> None:
         """Ends the stream of a client that the controller reports as disconnected."""
@@ -108,37 +108,37 @@ class Clients:
         reader = FrameReader(lambda kind: MAX_ATTACH_BYTES)
         peer = Peer(self.loop, transport, reader)
         peer.is_known = False
-        coming = self._coming[peer] = _Coming(peer, reader, member)
-        peer.begin(lambda _, kind, payload: self._handle_first(coming, kind, payload), self._leave)
-        self.loop.after(TICKET_S, lambda: self._refuse(peer, _no_ticket(coming)) if peer in self._coming else None)
+        pending = self._pending[peer] = _PendingClient(peer, reader, member)
+        peer.begin(lambda _, kind, payload: self._handle_first(pending, kind, payload), self._leave)
+        self.loop.after(TICKET_S, lambda: self._refuse(peer, _no_ticket(pending)) if peer in self._pending else None)
 
     def _leave(self, peer: Peer, reason: str) -> None:
-        self._coming.pop(peer, None)
+        self._pending.pop(peer, None)
 
-    def _handle_first(self, coming: _Coming, kind: int, payload: bytes | bytearray) -> None:
+    def _handle_first(self, pending: _PendingClient, kind: int, payload: bytes | bytearray) -> None:
         try:
             message = decode(kind, payload)
         except PathwaysError as error:
-            self._refuse(coming.peer, error)
+            self._refuse(pending.peer, error)
             return
-        if not isinstance(message, m.Attach) or coming.attach is not None:
+        if not isinstance(message, m.Attach) or pending.attach is not None:
             have = f"a {type(message).__name__} message"
-            self._refuse(coming.peer, PathwaysError(BadMessage(have_=have, rule="one Attach message")))
+            self._refuse(pending.peer, PathwaysError(BadMessage(have_=have, rule="one Attach message")))
             return
-        coming.attach = message
+        pending.attach = message
         if message.client in self._tickets:
-            self._let_in(coming, message)
+            self._let_in(pending, message)
 
-    def _let_in(self, coming: _Coming, message: m.Attach) -> None:
+    def _let_in(self, pending: _PendingClient, message: m.Attach) -> None:
         """Admits a client if it shows its ticket, else refuses it."""
-        peer, client = coming.peer, message.client
+        peer, client = pending.peer, message.client
         ticket, owner = self._tickets[client]
-        is_another = bool(coming.member and owner) and coming.member != owner  # without a certificate: same user
+        is_another = bool(pending.member and owner) and pending.member != owner  # without a certificate: same user
         if is_another or not hmac.compare_digest(ticket.encode(), message.ticket.encode(errors="replace")):
-            self._refuse(peer, _no_ticket(coming))
+            self._refuse(peer, _no_ticket(pending))
             return
-        del self._coming[peer]
-        coming.reader.most_bytes, peer.is_known = most_bytes, True
+        del self._pending[peer]
+        pending.reader.most_bytes, peer.is_known = most_bytes, True
         post = ClientPost(peer)
         self._there[client] = peer
         peer.receive = lambda _, kind, payload: self._deliver(client, peer, post, kind, payload)
@@ -176,7 +176,7 @@ class Clients:
         peer.end(str(error))
 
 
-def _no_ticket(coming: _Coming) -> PathwaysError:
-    client = -1 if coming.attach is None else coming.attach.client
+def _no_ticket(pending: _PendingClient) -> PathwaysError:
+    client = -1 if pending.attach is None else pending.attach.client
     who = "a process without a ticket"
     return PathwaysError(ForeignArray(who, "Attach", number=client, owner=client, client=client))

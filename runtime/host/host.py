@@ -175,7 +175,7 @@ class Host:
                 self._answer(message.request, lambda: self._observers.inject(message.client, message.fault), post)
             case m.Forget():
                 self._forget(message.client)
-                self._loads.put_behind(message.client, lambda: post(m.Answer(message.request)))
+                self._loads.put_last(message.client, lambda: post(m.Answer(message.request)))
                 self._loads.end(message.client)
                 self._fetches.end(message.client)
             case _:
@@ -292,7 +292,7 @@ class Host:
         """Drops all arrays and plans of a disconnected client. Its earlier runs are already enqueued."""
         self._forgotten.add(client)
         self._observers.forget(client)
-        self._loads.put_behind(client, lambda: self._proven.forget(client))
+        self._loads.put_last(client, lambda: self._proven.forget(client))
         self._controls.put((m.Record(0, client, 0), lambda _: None))
         for number in [n for n in list(self._arrays) if client_of(n) == client]:
             self._arrays.pop(number, None)
@@ -301,7 +301,7 @@ class Host:
 
     def _unload(self, plan: int) -> None:
         """Drops a plan after all pending loads of its client."""
-        self._loads.put_behind(client_of(plan), lambda: (self._plans.pop(plan, None), self._proven.unload(plan)))
+        self._loads.put_last(client_of(plan), lambda: (self._plans.pop(plan, None), self._proven.unload(plan)))
 
     def _load(self, message: m.LoadPlan | m.CountCosts, post: Post) -> None:
         """Loads a plan, or counts its costs, if its client is still connected."""
@@ -322,7 +322,7 @@ class Host:
         results: list[tuple[PartResult, Any]] = []
         numbers = NumbersOnHost(message.wanted) if message.wanted else None
         if numbers is not None:
-            numbers.alone = not self.peer_hosts.in_step
+            numbers.is_whole_here = not self.peer_hosts.in_step
 
         def done(seconds: float) -> None:
             outcome = end_of_run(message.run, seconds, results, numbers)

@@ -204,14 +204,14 @@ class Cancel(Message, frozen=True):
 class CallBack(Message, frozen=True):
     """Host to client: call a function of the client's process (dialect/host_callbacks.py) for this computation.
 
-    `value` is JSON with the type and shape of each argument; `blob` has their bytes. If `alone`, no result can carry an
-    exception.
+    `value` is JSON with the type and shape of each argument; `blob` has their bytes. If `has_no_results`, no
+    result can carry an exception.
     """
 
     call: Int
     function: Int
     computation: str
-    alone: bool
+    has_no_results: bool
     value: str
     blob: bytes
 

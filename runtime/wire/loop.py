@@ -87,7 +87,7 @@ class Loop:
         """Calls `accepted` with the socket of each new connection. The listening socket is closed with the loop."""
         sock.setblocking(False)
 
-        def look(_: int) -> None:
+        def on_event(_: int) -> None:
             try:
                 found = sock.accept()[0]
             except OSError as error:
@@ -99,13 +99,13 @@ class Loop:
 
         def again() -> None:
             if sock.fileno() >= 0:
-                self.selector.register(sock, selectors.EVENT_READ, _Socket(sock, look))
+                self.selector.register(sock, selectors.EVENT_READ, _Socket(sock, on_event))
 
         again()
 
-    def watch(self, sock: socket.socket, look: Callable[[], None]) -> None:
+    def watch(self, sock: socket.socket, on_event: Callable[[], None]) -> None:
         """Calls `look` whenever a socket is readable, until `unwatch`."""
-        self.selector.register(sock, selectors.EVENT_READ, _Socket(sock, lambda _: look()))
+        self.selector.register(sock, selectors.EVENT_READ, _Socket(sock, lambda _: on_event()))
 
     def unwatch(self, sock: socket.socket) -> None:
         self.selector.unregister(sock)
@@ -146,7 +146,7 @@ class Loop:
             with self._lock:
                 for key, events in found:
                     try:
-                        key.data.look(events)
+                        key.data.on_event(events)
                     except Exception:  # a bug in one callback must not stop the others
                         traceback.print_exc()
                 now = time.monotonic()
@@ -211,8 +211,8 @@ def do_safely(work: Callable[[], None]) -> None:
 class _Socket:
     """A socket that is not a message stream, and the callback for when it is readable."""
 
-    def __init__(self, sock: socket.socket, look: Callable[[int], None]) -> None:
-        self._socket, self.look = sock, look
+    def __init__(self, sock: socket.socket, on_event: Callable[[int], None]) -> None:
+        self._socket, self.on_event = sock, on_event
 
     def end(self, reason: str) -> None:
         """Closes the socket."""

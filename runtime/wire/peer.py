@@ -257,7 +257,7 @@ class Peer:
                 break
         self.end(self._failure)
 
-    def look(self, events: int) -> None:
+    def on_event(self, events: int) -> None:
         """Reads and writes as far as possible without waiting."""
         if events & selectors.EVENT_WRITE:
             self.flush()

@@ -33,7 +33,7 @@ REFUSALS_NOTE_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class _Coming:
+class _Pending:
     """A connection during its handshake, and its deadline."""
 
     handshake: Handshake
@@ -57,7 +57,7 @@ class LoopListener:
         """`listener` must already listen. A process that has not authenticated after `seconds` is dropped."""
         self._loop, self._keys, self._wanted, self._let_in = loop, keys, wanted, let_in
         self._seconds = seconds
-        self._coming: dict[socket.socket, _Coming] = {}
+        self._pending: dict[socket.socket, _Pending] = {}
         """In the order of their arrival."""
         self._refused = 0
         """Number of refusals since the last note."""
@@ -67,22 +67,22 @@ class LoopListener:
     def _accept(self, sock: socket.socket) -> None:
         try:
             address: Address = sock.getpeername()[:2]
-            coming = _Coming(Handshake(sock, self._keys, self._wanted), address, time.monotonic() + self._seconds)
+            pending = _Pending(Handshake(sock, self._keys, self._wanted), address, time.monotonic() + self._seconds)
         except OSError:  # disconnected already
             sock.close()
             return
-        self._coming[sock] = coming
-        self._loop.watch(sock, lambda: self._look(sock))
-        if len(self._coming) > MAX_HANDSHAKES:
-            others = [other for other in self._coming if other is not sock]
-            silent = next((other for other in others if not self._coming[other].handshake.has_begun), others[0])
-            self._refuse(silent, ConnectionEnded("too many connections are open"))
+        self._pending[sock] = pending
+        self._loop.watch(sock, lambda: self._advance(sock))
+        if len(self._pending) > MAX_HANDSHAKES:
+            others = [other for other in self._pending if other is not sock]
+            unbegun = next((other for other in others if not self._pending[other].handshake.has_begun), others[0])
+            self._refuse(unbegun, ConnectionEnded("too many connections are open"))
 
-    def _look(self, sock: socket.socket) -> None:
-        if sock not in self._coming:  # dropped just now in favor of another connection
+    def _advance(self, sock: socket.socket) -> None:
+        if sock not in self._pending:  # dropped just now in favor of another connection
             return
         try:
-            found = self._coming[sock].handshake.step()
+            found = self._pending[sock].handshake.step()
             if found is None:
                 return
             stream, peer = found
@@ -90,24 +90,24 @@ class LoopListener:
         except (OSError, ConnectionEnded, PathwaysError) as error:
             self._refuse(sock, error)
             return
-        del self._coming[sock]
+        del self._pending[sock]
         self._loop.unwatch(sock)
         self._let_in(stream, peer)
 
     def _drop_late(self) -> None:
         now = time.monotonic()
-        for sock in [sock for sock, coming in self._coming.items() if coming.until <= now]:
+        for sock in [sock for sock, pending in self._pending.items() if pending.until <= now]:
             self._refuse(sock, TimeoutError())
 
     def _refuse(self, sock: socket.socket, error: Exception) -> None:
-        coming = self._coming.pop(sock)
+        pending = self._pending.pop(sock)
         self._loop.unwatch(sock)
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)
         sock.close()
         self._refused += 1
         if self._refused == 1:
-            refusal = no_peer(coming.address, error, " or ".join(self._wanted), self._seconds).diagnostic
+            refusal = no_peer(pending.address, error, " or ".join(self._wanted), self._seconds).diagnostic
             print(f"note: {refusal.code}: {refusal.brief}", file=sys.stderr)
             self._loop.after(REFUSALS_NOTE_INTERVAL_S, self._note_other_refusals)
 

@@ -129,7 +129,7 @@ def test_a_run_with_a_wrong_number_of_arguments_fails_alone(cluster: SharedClust
 def test_a_poison_without_a_readable_cause_ends_only_its_client(cluster: SharedCluster, cause: str) -> None:
     with unharmed(cluster):
         client = HostileClient(cluster.address)
-        client.control.post(client.behind(ISLAND, m.PutPoison(client.ids(1), cause)))
+        client.control.post(client.after_runs(ISLAND, m.PutPoison(client.ids(1), cause)))
         assert refusal(client) == "PWC0911"
 
 
@@ -178,7 +178,7 @@ def test_a_run_of_several_hosts_is_refused_unless_all_have_loaded_its_plan(clust
             answer = host.receive()
             assert isinstance(answer, m.Answer) and answer.request == 9
             assert (read_diagnostic(answer.error).code if answer.error else "") == code
-        client.control.post(client.behind("island0", m.UnloadPlan(plan)))
+        client.control.post(client.after_runs("island0", m.UnloadPlan(plan)))
         client.control.post(m.Introduce(0, plan, "again, with the proofs of before", None, ""))
         assert refusal(client) == "PWC0911"
         host.close()

@@ -10,7 +10,7 @@ from support.processes import pwc_here
 from support.shared import SharedCluster, line_of, shared_cluster
 from support.terminals import Terminal, terminal
 
-from pathways.cli.top import looks
+from pathways.cli.top import polled_figures
 from pathways.cli.top_figures import TopFigures, top_figures
 from pathways.cli.top_screen import screen_of
 
@@ -123,7 +123,7 @@ def test_a_list_of_many_programs_is_cut() -> None:
 def test_every_poll_is_compared_with_the_previous_one() -> None:
     answers = iter([PREVIOUS, NOW, NOW | {"clock": 13.0}])
     pauses: list[None] = []
-    frames = looks(lambda: next(answers), lambda: pauses.append(None))
+    frames = polled_figures(lambda: next(answers), lambda: pauses.append(None))
     assert [next(frames).rate, next(frames).rate] == [25.0, 0.0] and len(pauses) == 2
 
 

@@ -17,7 +17,7 @@ from jax import lax
 
 import pathways as pw
 from pathways.dialect.plan.plan_file import write_plan
-from pathways.runtime.control.client_parcels import BEHIND
+from pathways.runtime.control.client_parcels import AFTER_RUN
 from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
@@ -87,7 +87,7 @@ class HostileClient:
     def number(self, island: str) -> int:
         return list(self.welcome.hosts).index(island)
 
-    def behind(self, island: str, message: m.Message) -> m.Relayed:
+    def after_runs(self, island: str, message: m.Message) -> m.Relayed:
         """Wraps a message that goes to an island by the controller, behind runs."""
         frame = frame_bytes(message)
         return m.Relayed(self.number(island), self.epoch(island), 0, frame)
@@ -100,8 +100,8 @@ class HostileClient:
     def wrapped(self, island: str, message: m.Message, plan: int, number: int) -> m.Message:
         """Wraps what goes to a host by the controller, a run with the number of a plan and of its own."""
         with contextlib.suppress(OverflowError):  # send() leaves such a message out
-            if isinstance(message, BEHIND):
-                return self.behind(island, message)
+            if isinstance(message, AFTER_RUN):
+                return self.after_runs(island, message)
             if isinstance(message, m.RunPlan):
                 return self.submitted(island, msgspec.structs.replace(message, plan=plan, run=self.ids(1000 + number)))
         return message

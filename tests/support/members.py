@@ -55,7 +55,7 @@ class NotingListener(LoopListener):
     refused: "queue.SimpleQueue[PathwaysError]"
 
     def _refuse(self, sock: socket.socket, error: Exception) -> None:
-        address = self._coming[sock].address
+        address = self._pending[sock].address
         super()._refuse(sock, error)
         self.refused.put(no_peer(address, error, "host", self._seconds))
 

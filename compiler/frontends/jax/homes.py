@@ -95,9 +95,9 @@ def _follow_operands(graph: TracedGraph, homes: Homes) -> None:
 
 def _settle_branch(node: ControlFlow, homes: Homes) -> None:
     """Finds the homes of all values that the bodies of control flow take, make and return."""
-    alone = [_discovered(body, {}) for body in node.bodies]
-    first = next((h for found in alone for h in found.nodes.values()), None) or _somewhere(homes, None)
-    wanted = _wanted_inside(node, alone)
+    separate = [_discovered(body, {}) for body in node.bodies]
+    first = next((h for found in separate for h in found.nodes.values()), None) or _somewhere(homes, None)
+    wanted = _wanted_inside(node, separate)
     if node.kind == "while":  # the values that the test compares are placed where the body needs them
         known = [{v: w for v, w in zip(body.inputs, wanted, strict=True) if w is not None} for body in node.bodies]
         wanted = _wanted_inside(node, [_discovered(b, k) for b, k in zip(node.bodies, known, strict=True)])

@@ -38,18 +38,18 @@ def first_origins(graph: TracedGraph) -> dict[TracedValue, Origin]:
 
 def in_order_of_origins(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> list[Loose]:
     """Splits the operations of a group into single equations, and sorts them by origin. The sort is stable."""
-    alone = [one for m in members for one in m.apart()]
-    maker = {v: i for i, one in enumerate(alone) for v in one.outputs}
+    single_nodes = [one for m in members for one in m.apart()]
+    maker = {v: i for i, one in enumerate(single_nodes) for v in one.outputs}
 
     def urgency(i: int) -> Origin:
-        return min((origins[v] for v in alone[i].outputs), default=(0, 0))
+        return min((origins[v] for v in single_nodes[i].outputs), default=(0, 0))
 
     found: dict[int, Loose] = {}
-    left = sorted(range(len(alone)), key=urgency)[::-1]
+    left = sorted(range(len(single_nodes)), key=urgency)[::-1]
     while left:  # operations without inputs are placed before their first reader
         i = left[-1]
-        missing = [maker[v] for v in alone[i].inputs if v in maker and maker[v] not in found]
+        missing = [maker[v] for v in single_nodes[i].inputs if v in maker and maker[v] not in found]
         if i in found or not missing:
-            found.setdefault(left.pop(), alone[i])
+            found.setdefault(left.pop(), single_nodes[i])
         left += reversed(missing)
     return [*found.values()]

@@ -65,7 +65,7 @@ def _call(message: m.CallBack, post: Callable[[m.Message], None]) -> None:
         answer = m.Returned(message.call, "", blob)
     except BaseException as error:  # SystemExit too: otherwise a device waits forever
         answer = m.Returned(message.call, describe_exception(error), b"")
-        if message.alone:
+        if message.has_no_results:
             note = f"note: a host callback of {message.computation} failed: {answer.cause}"
             print(note, file=sys.stderr, flush=True)
     over.set()

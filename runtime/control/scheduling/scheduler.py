@@ -214,7 +214,7 @@ class Scheduler:
 
     def _first_fresh(self, island: str) -> Request | None:
         """Returns the first run that waits to start on an island; skips runs that only clients can unblock."""
-        return next((r for r in self._fresh.in_order(island) if not self._helped_by_clients_alone(r)), None)
+        return next((r for r in self._fresh.in_order(island) if not self._waits_for_clients_only(r)), None)
 
     def _is_first(self, request: Request, place: Place, at: str) -> bool:
         """Whether no other run must get one of its islands first. The run is first in the queue of island `at`.
@@ -230,7 +230,7 @@ class Scheduler:
                 return False
         return all(self._first_fresh(island) is request for island in others)
 
-    def _helped_by_clients_alone(self, request: Request) -> bool:
+    def _waits_for_clients_only(self, request: Request) -> bool:
         """Whether a run waits for memory that no other run will free. A later run in the queue may hold it."""
         busy = any(self.in_flight.get(i) or i in self.active for i in request.islands)
         return not busy and not self.ledger.fits(request.bytes)

@@ -110,7 +110,7 @@ class EagerMessage:
 
     def is_ready(self) -> bool:
         if not self._is_there:
-            self.inbox.look()
+            self.inbox.poll()
         return self._is_there
 
     def is_there(self) -> bool:
@@ -264,7 +264,7 @@ class Inbox:
             return False
         return True
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Reads without waiting, unless another thread reads."""
         if self.begin_to_read():
             try:

@@ -162,16 +162,16 @@ def result_types(module: bytes) -> dict[int, tuple[ArrayType, ...]]:
     """Returns the result types on one device of each callback of a module, by the callback's index."""
     found: dict[int, tuple[ArrayType, ...]] = {}
 
-    def look(op: Any) -> None:
+    def visit(op: Any) -> None:
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.operations:
-                    look(inner.operation)
+                    visit(inner.operation)
         if op.name == "stablehlo.custom_call" and calls_back(op.attributes["call_target_name"].value.encode()):
             found[_index_of(op)] = tuple(from_mlir(r.type) for r in op.results)
 
     parsed = from_portable(module)
-    look(parsed.operation)
+    visit(parsed.operation)
     return found
 
 

@@ -29,7 +29,7 @@ from pathways.runtime.threads import started
 THREAD = "pathways-memory"
 POLL_INTERVAL_S = 1.0
 """Interval between two checks of memory use."""
-LOOKS = 10
+MAX_SAMPLES = 10
 """Number of polls over which the peak in use is taken, since memory use varies within a step."""
 MIN_FREED_BYTES = 256 << 20
 """Minimum number of freed bytes that are returned."""
@@ -94,9 +94,9 @@ class Returning:
     least: int = 0
     """Resident bytes after memory was last returned. More is returned once MIN_FREED_BYTES more are resident."""
     rests_until: float = -math.inf
-    _in_use: deque[int] = field(default_factory=lambda: deque[int](maxlen=LOOKS))
+    _in_use: deque[int] = field(default_factory=lambda: deque[int](maxlen=MAX_SAMPLES))
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Polls once: returns freed memory to the system if there is enough of it. Returns True if it did."""
         held = self.resident()
         if held - self.others < MIN_FREED_BYTES:
@@ -126,4 +126,4 @@ def return_freed_memory() -> None:
 def _keep_returning(returning: Returning) -> None:
     while True:
         time.sleep(POLL_INTERVAL_S)
-        returning.look()
+        returning.poll()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.plan.inbound_values import ALONE, InboundValue, bits, inbound_values_of
+from pathways.dialect.plan.inbound_values import UNORDERED, InboundValue, bits, inbound_values_of
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import Edge, ranks_of_shards, vote_number
 from pathways.dialect.ranks import pieces_by_pair
@@ -47,7 +47,7 @@ class Edges:
     _known: dict[int, "_Pieces"] = field(default_factory=dict[int, "_Pieces"])
 
     @cached_property
-    def _coming(self) -> Mapping[int, InboundValue]:
+    def _inbound(self) -> Mapping[int, InboundValue]:
         return inbound_values_of(self.plan, self.received, self.sent)
 
     @cached_property
@@ -173,7 +173,7 @@ class Edges:
         own = [p for p in found.pieces if found.targets[p.target] == mine]
         join = _whole if found.is_whole else prepare_join(edge.type, side, own, found.plan.target_boxes, compile_on)
         votes = vote_number(self.plan, edge.target) if self.peer_hosts.in_step else 0
-        return Arrival(edge, slot, join, where, self.peer_hosts, self._coming.get(edge.channel, ALONE), votes)
+        return Arrival(edge, slot, join, where, self.peer_hosts, self._inbound.get(edge.channel, UNORDERED), votes)
 
     def _pieces(self, edge: Edge) -> "_Pieces":
         """Computes the pieces of an edge, ordered by target, once. Two different islands share no device."""
@@ -230,20 +230,20 @@ class Arrival:
     join: Callable[[Sequence[Any]], Any]
     where: Where | None
     peer_hosts: PeerHosts
-    coming: InboundValue
+    inbound: InboundValue
     votes: int = 0
 
     def start(self, frame: Frame, run: Enqueuer) -> Work:
         if self.votes and frame.decisions is not None:
             return self._voted(frame, frame.decisions)
-        return self._alone(frame)
+        return self._unvoted(frame)
 
-    def _alone(self, frame: Frame) -> Work:
+    def _unvoted(self, frame: Frame) -> Work:
         pulled = frame.values[self.slot]
         if isinstance(pulled, Poison):
             frame.transition_edge(RECEIVED, self.edge.number, "fail")
             return
-        yield from self._awaited(Pulled(pulled, frame, self.coming))
+        yield from self._awaited(Pulled(pulled, frame, self.inbound))
         self._join(frame, pulled)
 
     def _awaited(self, pulled: Pulled) -> Work:

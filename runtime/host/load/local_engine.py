@@ -52,7 +52,7 @@ class LocalEngine:
         self.pauses = self.times_scheduled > 1 or tasks
         awaited = [task for wave in self._waves for _, task in wave.tasks]
         only_callbacks = len(self._waves) == 1 and all(isinstance(t, Awaited) for t in awaited)
-        self._alone = prepared.alone if only_callbacks else []
+        self._callback_launchers = prepared.callback_launchers if only_callbacks else []
 
     @property
     def constants(self) -> Sequence[tuple[int, Any]]:
@@ -75,7 +75,7 @@ class LocalEngine:
 
         This requires that nothing is enqueued after the callbacks, and that they returned quickly in the previous run.
         """
-        return bool(self._alone) and all(launch.is_quick for launch in self._alone)
+        return bool(self._callback_launchers) and all(launch.is_quick for launch in self._callback_launchers)
 
     def enqueue(self, frame: Frame, run: Dispatch, *, ahead: bool = False) -> Sequence[Awaited]:
         """Enqueues all waves of a run, each as soon as its awaits have completed.

@@ -63,7 +63,7 @@ class Preparer:
         self._sides = sides
         self._executables = executables
         self._channels: dict[int, int] = {}
-        self.alone: list[OneAtATime] = []
+        self.callback_launchers: list[OneAtATime] = []
         """The launchers of computations with callbacks."""
         self._marks: dict[int, int] = {}
         """The slots of `WatchedLaunch`, by step."""
@@ -194,7 +194,7 @@ class Preparer:
             case Send() if edges is not None and instruction.channel in edges.sent:
                 slot = offset + instruction.slot
                 side = self._sides.of(self.types[slot][1])
-                stays = self._stays(instruction.channel) if instruction.channel in edges.received else -1
+                stays = self._kept_slot(instruction.channel) if instruction.channel in edges.received else -1
                 edge = edges.sent[instruction.channel]
                 return edges.offer(edge, slot, side, self.compile_on, stays, is_last=is_last)
             case Recv() if edges is not None and instruction.channel in edges.received:
@@ -218,7 +218,7 @@ class Preparer:
             case Run() | Branch():
                 raise InternalError(f"{type(instruction).__name__} is no step of this kind")
 
-    def _stays(self, channel: int) -> int:
+    def _kept_slot(self, channel: int) -> int:
         """Allocates the slot for pieces that stay on this host in a copy inside an island of several hosts."""
         self._channels[channel] = slot = self.size
         self.size += 1
@@ -246,7 +246,7 @@ class Preparer:
             mark = self._marks[run.step] = self.size
             self.size += 1
             launch = OneAtATime(launch, watched[0].record, mark, queues)
-            self.alone.append(launch)
+            self.callback_launchers.append(launch)
         # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
         own = self._failed, run, island, tuple(inputs), tuple(outputs), tuple(gone), gang.admit, launch, number, last
         return Step(partial(_launch, *own), run, physical, self.plan, outputs, gone, devices, queues, number)

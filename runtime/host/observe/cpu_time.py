@@ -30,7 +30,7 @@ class CpuTime:
     """Marks that change while something computes, measured at each poll of the watchdog."""
 
     def __init__(self) -> None:
-        self._looks = 0
+        self._polls = 0
         self._all: tuple[float, float] | None = None
         self._devices: tuple[float, float] | None = None
         self.process: int = 0
@@ -38,17 +38,17 @@ class CpuTime:
         self.devices: int | None = 0 if _TASKS.is_dir() else None
         """The same for threads unknown to Python, which are those of devices; None if the system does not report it."""
 
-    def look(self, *, closely: bool) -> None:
+    def poll(self, *, closely: bool) -> None:
         """Measures the CPU time. `closely`: also of single threads, which costs some 15 us each."""
-        self._looks += 1
+        self._polls += 1
         now = time.monotonic()
         self._all, busy = _since(self._all, now, time.process_time())
         if busy:
-            self.process = self._looks
+            self.process = self._polls
         if self.devices is None:
             return
         if not closely:
-            self.devices, self._devices = self._looks, None
+            self.devices, self._devices = self._polls, None
             return
         python = {t.native_id for t in threading.enumerate()}
         used, wants = 0, False
@@ -57,7 +57,7 @@ class CpuTime:
             used, wants = used + (ticks or 0), wants or wanted
         self._devices, busy = _since(self._devices, now, used / _TICKS_PER_S)
         if busy or wants:
-            self.devices = self.process = self._looks
+            self.devices = self.process = self._polls
 
 
 def _since(before: tuple[float, float] | None, now: float, used: float) -> tuple[tuple[float, float], bool]:

@@ -108,7 +108,7 @@ class _Gang:
 
     executable: pjrt.Executable
     watched: Watched
-    coming: list[deque[tuple[Fault, int]]]
+    queues: list[deque[tuple[Fault, int]]]
     """For each device, the faults in its queue, in order."""
 
 
@@ -122,23 +122,23 @@ def bring_to(fault: Fault, devices: Sequence[pjrt.Device], position: int, name: 
         gang = _gangs[tuple(devices)] = _make(devices)
     gang.watched.computation, gang.watched.launch = f"{name} (injected {fault.kind})", name
     gang.watched.record.begin()
-    for coming in gang.coming:
-        coming.append((fault, position))
+    for queues in gang.queues:
+        queues.append((fault, position))
     return gang.executable, gang.watched
 
 
 def _make(devices: Sequence[pjrt.Device]) -> _Gang:
-    coming: list[deque[tuple[Fault, int]]] = [deque() for _ in devices]
+    queues: list[deque[tuple[Fault, int]]] = [deque() for _ in devices]
 
     def happen(index: Any) -> Any:
         position = int(index[0])
-        fault, target = coming[position].popleft()
+        fault, target = queues[position].popleft()
         if position == target:
             _DO[fault.kind](fault)
         return (np.zeros(1, np.int32),)
 
     watched = Watched(happen, "")
-    return _Gang(pjrt.compile_module(_module(len(devices), _call(devices[0])), devices, [watched]), watched, coming)
+    return _Gang(pjrt.compile_module(_module(len(devices), _call(devices[0])), devices, [watched]), watched, queues)
 
 
 def _raise(fault: Fault) -> None:

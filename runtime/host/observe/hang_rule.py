@@ -62,7 +62,7 @@ class Stillness:
         self._awake = 0.0
         self._changed: dict[Hashable, tuple[object, float]] = {}
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Starts a poll of all things, at time `now`."""
         if self._last is not None:
             self._awake += min(max(0.0, now - self._last), self._longest)

@@ -34,15 +34,15 @@ class Numbers(Observer):
     """An observer that waits for the results of each step, and checks them for NaN and infinity."""
 
     wanted: int
-    alone: bool = field(default=True, init=False)
+    is_whole_here: bool = field(default=True, init=False)
     """Whether all of an array is in this process."""
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
         """Raises PWC0211 if a result of the step holds NaN or infinity, and the settings forbid it."""
-        if (found := self.look(step, frame)) is not None:
+        if (found := self.check(step, frame)) is not None:
             raise NumberError(found)
 
-    def look(self, step: Step, frame: Frame) -> NotANumber | None:
+    def check(self, step: Step, frame: Frame) -> NotANumber | None:
         """Waits for the results of a step; returns a diagnostic if one of them holds a forbidden value."""
         instruction = step.instruction
         if not isinstance(instruction, Run):
@@ -63,7 +63,7 @@ class Numbers(Observer):
     def _found(self, value: Any) -> str:
         """Describes the forbidden numbers in a value. Empty if its computation failed: its readers see that failure."""
         parts = value if isinstance(value, Shards) else [value]
-        for shard in parts if self.alone else [s for part in parts for s in pjrt.shards_of(part)]:
+        for shard in parts if self.is_whole_here else [s for part in parts for s in pjrt.shards_of(part)]:
             if not dtypes.issubdtype(shard.dtype, np.inexact):
                 continue
             try:
@@ -80,17 +80,18 @@ class Numbers(Observer):
 class NumbersOnHost(Numbers):
     """As Numbers, for one run on a host. Results with a forbidden value become poison, and no later computation starts.
     Other hosts that wait for values of this host receive the reason in their place. If other hosts share the island
-    (`alone` is not set), later computations start: those hosts may have found nothing, and a collective would wait."""
+    (`is_whole_here` is not set), later computations start: those hosts may have found nothing, and a collective would
+    wait."""
 
     step: int = 0
     found: NotANumber | None = None
 
     def before_step(self, flight: Flight, step: Step, frame: Frame) -> Poison | None:
-        stops = self.alone and isinstance(step.instruction, Run)
+        stops = self.is_whole_here and isinstance(step.instruction, Run)
         return Poison(self.found) if self.found is not None and stops else None
 
     def after_step(self, flight: Flight, step: Step, frame: Frame, begin: int, end: int) -> None:
-        if self.found is None and (found := self.look(step, frame)) is not None:
+        if self.found is None and (found := self.check(step, frame)) is not None:
             self.step, self.found = step.instruction.step, found
-            for index in step.outputs if self.alone else ():
+            for index in step.outputs if self.is_whole_here else ():
                 frame.values[index] = Poison(found)

@@ -98,20 +98,20 @@ class Watchdog:
         try:
             while idle < 3 and not self._flights.ending:
                 time.sleep(self._period)
-                idle = 0 if self.look() else idle + 1
+                idle = 0 if self.poll() else idle + 1
         finally:
             with self._lock:
                 self._thread = None
         if self._flights.all() and not self._flights.ending:  # a run began in between
             self.ensure()
 
-    def look(self) -> int:
+    def poll(self) -> int:
         """Polls all runs, and ends or reports those that hang; returns the number of runs."""
         flights = self._flights.all()
-        self._stillness.look(self._clock())
+        self._stillness.poll(self._clock())
         still = {f.number: self._stillness.of(f.number, f.mark) for f in flights}
         slow = any(seconds >= self.timeout / 2 for seconds in still.values())
-        self._cpu.look(closely=slow)
+        self._cpu.poll(closely=slow)
         inside = list(callbacks.inside())
         used = {call: of_thread(call.native) if call.progress is None else call.progress() for call in inside}
         elsewhere = tuple(used[call] for call in inside if call.progress is not None)

@@ -54,7 +54,7 @@ class ClientCalls:
         self._waiting: dict[tuple[int, int], _Waiting] = {}
         """By client and number."""
         self._numbers = itertools.count()
-        self.looks = 0
+        self.polls = 0
         """Changes while a call waits. The call checks its own progress, so that the watchdog need not."""
 
     def begin(self, client: int, post: Post) -> None:
@@ -109,18 +109,18 @@ class ClientCalls:
 
     def _wait(self, waiting: _Waiting) -> None:
         """Waits until a call returns. Raises RaisedElsewhere after a heartbeat timeout, or without progress."""
-        looked = time.monotonic()
+        now = time.monotonic()
         while not waiting.done.wait(POLL_INTERVAL_S):
-            self.looks += 1
-            before, looked = looked, time.monotonic()
-            if looked - before > MAX_POLL_GAP_S:  # this process was stopped: the gap does not count
-                waiting.last_received = waiting.moved = looked
-            if looked - waiting.last_received > self._silent:
+            self.polls += 1
+            before, now = now, time.monotonic()
+            if now - before > MAX_POLL_GAP_S:  # this process was stopped: the gap does not count
+                waiting.last_received = waiting.moved = now
+            if now - waiting.last_received > self._silent:
                 raise RaisedElsewhere(
                     f"heartbeat timeout: no message from the client for {self._silent:g} seconds: it is frozen, or "
                     "the callback holds the GIL (PATHWAYS_HOST_TIMEOUT on the host sets the limit)"
                 )
-            if looked - waiting.moved > self._still:
+            if now - waiting.moved > self._still:
                 raise RaisedElsewhere(
                     f"the callback has not returned, and has computed nothing for {self._still:g} seconds "
                     "(PATHWAYS_HANG_TIMEOUT on the host sets the limit)"
@@ -140,18 +140,19 @@ class ClientFunction:
     client: int
     number: int
     computation: str
-    alone: bool
+    has_no_results: bool
     results: Sequence[ArrayType]
 
     def progress(self) -> object:
-        return self.calls.looks
+        return self.calls.polls
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         arrays = [np.asarray(a, order="C") for a in args]
-        described = json.dumps([(str(a.dtype), a.shape) for a in arrays])
+        types = json.dumps([(str(a.dtype), a.shape) for a in arrays])
         blob = b"".join(a.tobytes() for a in arrays)
         raw = self.calls.call(
-            self.client, lambda call: m.CallBack(call, self.number, self.computation, self.alone, described, blob)
+            self.client,
+            lambda call: m.CallBack(call, self.number, self.computation, self.has_no_results, types, blob),
         )
         if len(raw) != (size := sum(_size(t) for t in self.results)):
             raise RaisedElsewhere(f"the callback returned {len(raw):,} bytes instead of {size:,}")
@@ -194,9 +195,9 @@ def _calling(
     types = result_types(computation.module) if calls_back(computation.module) else {}
     if calls_back(computation.local) or any(not 0 <= index < len(numbers) for index in types):
         raise PathwaysError(UnknownCallback(computation=computation.name))
-    alone = not computation.outputs
+    has_no_results = not computation.outputs
     functions = [
-        ClientFunction(calls, client, number, computation.name, alone, types.get(index, ()))
+        ClientFunction(calls, client, number, computation.name, has_no_results, types.get(index, ()))
         for index, number in enumerate(numbers)
     ]
     return replace(computation, callbacks=register_callbacks(functions, owner)) if functions else computation

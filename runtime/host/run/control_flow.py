@@ -16,7 +16,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.decisions import Deciding, RunDecisions, iteration_name
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.hung_launches import hang_behind
+from pathways.runtime.host.run.hung_launches import hang_of
 from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import Pending, PreparedWave, Work, drive
 from pathways.runtime.host.run.runs_in_flight import Launch
@@ -164,7 +164,7 @@ class Choice:
             failed = failed_because(
                 f"the condition of {branch.name}", island=self.island, cause=str(error), where=branch.where
             )
-            return self.cause(hang_behind(error) or failed)
+            return self.cause(hang_of(error) or failed)
 
     def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
         """Copies each value of `which` that shares a buffer with `others` or another value; returns all values."""

@@ -20,7 +20,7 @@ from pathways.runtime.host.devices.waits import until_done
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.failures import failure_of
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.hung_launches import hang_behind
+from pathways.runtime.host.run.hung_launches import hang_of
 from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import Work
 
@@ -117,7 +117,7 @@ class WatchedLaunch:
 
 def failed(run: Run, island: str, error: BaseException, raised: BaseException | None = None) -> Diagnostic:
     """Returns the error that users see of a failure: the hang that it follows from, or the exception of a callback."""
-    if (hang := hang_behind(error)) is not None:
+    if (hang := hang_of(error)) is not None:
         return hang
     cause = str(error) if raised is None else describe_exception(raised)
     return failure_of(run.name, island, cause, run.where)

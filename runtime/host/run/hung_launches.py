@@ -56,7 +56,7 @@ _known: dict[int, GivenUp] = {}
 _MARK = re.compile(r"\[pathways hang (\d+)\]")
 
 
-def hang_behind(error: BaseException) -> Hang | None:
+def hang_of(error: BaseException) -> Hang | None:
     """Finds the hang that caused an error of a device, by its number."""
     found = _MARK.search(str(error)) if _known else None
     given_up = None if found is None else _known.get(int(found[1]))
@@ -106,7 +106,7 @@ def _fail_dependents(done: GivenUp, flight: Flight, number: int, launch: Launch)
     partly = len(done.stuck[-1].waiting) < len(launch.devices)
     runs = {id(run) for run in dependents(flight.plan, launch.run)}
     of_program = {n for n, _ in flight.parts_of(None)}
-    for behind, part in flight.parts():
-        known = number in of_program and behind in of_program  # for launches of a body only the order is known
-        if behind > number and (id(part.run) in runs if known else True):
-            _fail(done, behind, part, lose=partly and len(part.devices) > 1)
+    for later, part in flight.parts():
+        known = number in of_program and later in of_program  # for launches of a body only the order is known
+        if later > number and (id(part.run) in runs if known else True):
+            _fail(done, later, part, lose=partly and len(part.devices) > 1)

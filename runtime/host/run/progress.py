@@ -15,7 +15,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import Protocol, TypeAlias
 
-from pathways.dialect.plan.inbound_values import ALONE, InboundValue
+from pathways.dialect.plan.inbound_values import UNORDERED, InboundValue
 from pathways.runtime.host.between.eager_values import Sent
 from pathways.runtime.host.between.inbox import EagerMessage, wait_for_first
 from pathways.runtime.host.devices.layouts import Shards
@@ -46,7 +46,7 @@ class Pulled:
     pieces: Shards
     frame: Frame | None = None
     """The frame that receives the pieces."""
-    coming: InboundValue = ALONE
+    inbound: InboundValue = UNORDERED
     """The values of the same frame that arrive earlier."""
 
     @cached_property
@@ -140,7 +140,7 @@ class _Begun:
     number: int
     work: Work
     awaited: Sequence[Pending] = ()
-    coming: InboundValue = ALONE
+    inbound: InboundValue = UNORDERED
 
 
 class _UnderWay:
@@ -151,43 +151,43 @@ class _UnderWay:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._looked_at: list[_Begun] = []
-        self._behind: dict[int, list[_Begun]] = {}
+        self._polled: list[_Begun] = []
+        self._delayed: dict[int, list[_Begun]] = {}
         """The other tasks, by the last bit of the awaited values that arrive before theirs."""
-        self._coming = 0
+        self._awaited_bits = 0
         """The bits of all values that are awaited."""
 
     def __bool__(self) -> bool:
-        return bool(self._looked_at or self._behind)
+        return bool(self._polled or self._delayed)
 
     def add(self, task: _Begun, awaited: Sequence[Pending]) -> None:
-        task.awaited, task.coming = awaited, ALONE
+        task.awaited, task.inbound = awaited, UNORDERED
         if len(awaited) == 1 and isinstance(value := awaited[0], Pulled) and value.frame is self._frame:
-            task.coming = value.coming
-            self._coming |= value.coming.bit
+            task.inbound = value.inbound
+            self._awaited_bits |= value.inbound.bit
         self._place(task)
 
     def _place(self, task: _Begun) -> None:
-        before = task.coming.behind & self._coming
+        before = task.inbound.after & self._awaited_bits
         if before:
-            self._behind.setdefault(before.bit_length() - 1, []).append(task)
+            self._delayed.setdefault(before.bit_length() - 1, []).append(task)
         else:
-            self._looked_at.append(task)
+            self._polled.append(task)
 
     @property
     def awaited(self) -> Sequence[Pending]:
-        return [pending for task in self._looked_at for pending in task.awaited]
+        return [pending for task in self._polled for pending in task.awaited]
 
     def take(self) -> Sequence[_Begun]:
-        """Returns the tasks with a value that is known now; the first task if no value can be polled."""
-        looked_at = self._looked_at
-        taken = looked_at if len(looked_at) == 1 else [t for t in looked_at if any(p.is_known() for p in t.awaited)]
-        taken = taken or looked_at[:1]
-        self._looked_at = [task for task in looked_at if task not in taken]
+        """Returns the tasks with a value that is known now; the first task if no value can be tasks."""
+        tasks = self._polled
+        taken = tasks if len(tasks) == 1 else [t for t in tasks if any(p.is_known() for p in t.awaited)]
+        taken = taken or tasks[:1]
+        self._polled = [task for task in tasks if task not in taken]
         for task in taken:
-            if bit := task.coming.bit:
-                self._coming &= ~bit
-                for other in self._behind.pop(bit.bit_length() - 1, ()):
+            if bit := task.inbound.bit:
+                self._awaited_bits &= ~bit
+                for other in self._delayed.pop(bit.bit_length() - 1, ()):
                     self._place(other)
         return taken
 
@@ -223,8 +223,8 @@ def _send_unsent(frame: Frame, awaited: Sequence[Pending]) -> None:
     """Sends values; on this thread if all awaited values can arrive only after them: a hop is then a tenth shorter."""
     unsent, frame.unsent = frame.unsent, []
     for bit, values in unsent:
-        behind = [isinstance(p, Pulled) and p.frame is frame and bool(p.coming.sent & bit) for p in awaited]
-        if behind and all(behind):
+        are_after = [isinstance(p, Pulled) and p.frame is frame and bool(p.inbound.sent & bit) for p in awaited]
+        if are_after and all(are_after):
             values.send()
         else:
             values.leave()

@@ -4,7 +4,7 @@ import pytest
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.control.client_parcels import check_behind, checked_parcel
+from pathways.runtime.control.client_parcels import check_after_run, checked_parcel
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
 from pathways.runtime.wire.encoding import frame_bytes, read_frames
@@ -69,4 +69,4 @@ def test_a_parcel_is_the_run_that_it_is_submitted_as(messages: list[m.Message], 
 
 def test_a_message_without_content_may_follow_runs() -> None:
     empty = frame_bytes(m.FreeArrays(()))
-    assert check_behind(empty, 1) == m.FreeArrays(())
+    assert check_after_run(empty, 1) == m.FreeArrays(())

@@ -72,9 +72,9 @@ def test_a_host_without_threads_refuses_what_a_client_asks_for(monkeypatch: pyte
 def test_what_follows_the_work_of_a_client_starts_no_thread() -> None:
     clients, blocked, done = ClientThreads("test"), threading.Event(), threading.Event()
     seen: list[threading.Thread] = []
-    clients.put_behind(1, lambda: seen.append(threading.current_thread()))
+    clients.put_last(1, lambda: seen.append(threading.current_thread()))
     clients.put(2, lambda: blocked.wait(60))
-    clients.put_behind(2, lambda: (seen.append(threading.current_thread()), done.set()))
+    clients.put_last(2, lambda: (seen.append(threading.current_thread()), done.set()))
     blocked.set()
     assert done.wait(60)
     assert seen[0] is threading.current_thread() and seen[1] is not seen[0]

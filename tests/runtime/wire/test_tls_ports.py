@@ -246,7 +246,7 @@ def test_a_thousand_silent_connections_delay_no_member(
     try:
         for number in range(1000):
             silent.append(socket.create_connection(running.address))
-            assert len(port._coming) <= tls_ports.MAX_HANDSHAKES + 1
+            assert len(port._pending) <= tls_ports.MAX_HANDSHAKES + 1
             assert number % 200 or running.can_run()
         assert running.can_run()
         silent[0].settimeout(PATIENCE)

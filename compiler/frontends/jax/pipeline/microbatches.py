@@ -84,7 +84,7 @@ class Microbatches:
             return in_type_of(first[0], total[0] / total[1])
         return in_type_of(first, total / self.count if self.reduce == "mean" else total)
 
-    def alone(self, made: Any) -> Any:
+    def unsplit(self, made: Any) -> Any:
         """Returns the loss and auxiliary values of a batch that is not split."""
         value, rest = self.parted(made)
         value = value[0] / value[1] if self.reduce == "weighted" else value

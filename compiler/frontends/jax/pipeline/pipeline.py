@@ -90,7 +90,7 @@ class Pipelined:
         many = self.options.microbatches
         if many.count == 1:
             planned, specs, rows = self._plan(call, arrays)
-            return many.alone(self._run(planned, specs, rows, self._prepared(planned, specs, arrays), arrays))
+            return many.unsplit(self._run(planned, specs, rows, self._prepared(planned, specs, arrays), arrays))
         whole = self._whole_batch(call, arrays)
         self._tell(whole)
         extras = whole.made_once(arrays)
@@ -188,7 +188,7 @@ class Pipelined:
             arrays = replaced(known, floating, given)
 
             if microbatches == 1:
-                made = many.alone(call.made_by(self.loss, arrays))
+                made = many.unsplit(call.made_by(self.loss, arrays))
                 return made[0] if many.has_aux else made
             whole = self._whole_batch(call, arrays, many)
             extras = whole.made_once(arrays)

@@ -25,7 +25,7 @@ class Sorting(Scheduler):
                 return request
             if goes_on:
                 paused |= request.islands
-            if goes_on or not self._helped_by_clients_alone(request):
+            if goes_on or not self._waits_for_clients_only(request):
                 blocked |= request.islands
         return None
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pathways.runtime.host.devices.freed_memory import (
-    LOOKS,
+    MAX_SAMPLES,
     MIN_FREED_BYTES,
     RESTS,
     Heap,
@@ -47,39 +47,39 @@ class Process:
 
 def test_memory_is_returned_again_only_after_the_process_has_grown() -> None:
     process = Process()
-    assert process.returning.look() and process.held == 2 * GIB
+    assert process.returning.poll() and process.held == 2 * GIB
     process.now += 1000
-    assert not process.returning.look()
+    assert not process.returning.poll()
     process.held = 4 * GIB
-    assert process.returning.look() and process.held == 2 * GIB
+    assert process.returning.poll() and process.held == 2 * GIB
 
 
 def test_the_pause_after_a_return_is_proportional_to_its_cost() -> None:
     """Returning 2 GiB took 0.5 s, and writing these pages again costs 0.6 s more."""
     process = Process()
-    assert process.returning.look()
+    assert process.returning.poll()
     process.held, process.now = 4 * GIB, 0.5 + RESTS * 1.09
-    assert not process.returning.look()
+    assert not process.returning.poll()
     process.now = 0.5 + RESTS * 1.11
-    assert process.returning.look()
+    assert process.returning.poll()
 
 
 def test_recently_used_memory_is_not_returned() -> None:
     """Polls also fall between the peaks of a step, so the highest use among the last polls counts."""
     process = Process()
     process.in_use = 3 * GIB
-    assert not process.returning.look()
+    assert not process.returning.poll()
     process.in_use = GIB
-    for _ in range(LOOKS - 1):
-        assert not process.returning.look()
-    assert process.returning.look()
+    for _ in range(MAX_SAMPLES - 1):
+        assert not process.returning.poll()
+    assert process.returning.poll()
 
 
 def test_the_heap_of_a_small_process_is_not_measured() -> None:
     def count() -> int:
         raise AssertionError
 
-    assert not Returning(Heap(count, Process().give_back), lambda: MIN_FREED_BYTES - 1, 0).look()
+    assert not Returning(Heap(count, Process().give_back), lambda: MIN_FREED_BYTES - 1, 0).poll()
 
 
 def test_freed_arrays_leave_the_resident_memory() -> None:

@@ -46,7 +46,7 @@ def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> System:
 def looks(cpu: CpuTime, *, closely: bool = True) -> tuple[bool, bool]:
     """Looks once; returns whether the marks of the process and of devices have changed."""
     before = cpu.process, cpu.devices
-    cpu.look(closely=closely)
+    cpu.poll(closely=closely)
     return before[0] != cpu.process, before[1] != cpu.devices
 
 

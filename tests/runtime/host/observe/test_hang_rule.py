@@ -55,7 +55,7 @@ def test_a_run_with_inconclusive_evidence_is_suspected() -> None:
 def test_time_while_the_process_is_stopped_is_not_counted() -> None:
     stillness = Stillness(longest=1.0)
     for now in (0.0, 0.5, 1.0, 1000.0, 1000.5):
-        stillness.look(now)
+        stillness.poll(now)
         seconds = stillness.of("run", "a mark")
     assert seconds == 0.5 + 0.5 + 1.0 + 0.5
     assert stillness.of("run", "another mark") == 0.0
@@ -64,7 +64,7 @@ def test_time_while_the_process_is_stopped_is_not_counted() -> None:
 def test_a_forgotten_run_starts_again_at_zero() -> None:
     stillness = Stillness(longest=1.0)
     for now in (0.0, 0.5):
-        stillness.look(now)
+        stillness.poll(now)
         stillness.of("run", 1)
     stillness.keep(set())
     assert stillness.of("run", 1) == 0.0
@@ -79,7 +79,7 @@ def test_a_suspicion_is_reported_at_doubling_intervals() -> None:
 def test_a_thing_is_still_since_its_mark_last_changed() -> None:
     stillness = Stillness(longest=100.0)
     for now, mark in ((5.0, 1), (8.0, 1), (20.0, 2), (27.0, 2)):
-        stillness.look(now)
+        stillness.poll(now)
         seconds = stillness.of("run", mark)
     assert seconds == 27.0 - 20.0 and stillness.of("another", 2) == 0.0
 
@@ -87,7 +87,7 @@ def test_a_thing_is_still_since_its_mark_last_changed() -> None:
 def test_a_clock_that_steps_back_counts_for_nothing() -> None:
     stillness = Stillness(longest=1.0)
     for now in (10.0, 10.5, 3.0, 3.25):
-        stillness.look(now)
+        stillness.poll(now)
         seconds = stillness.of("run", 1)
     assert seconds == 0.5 + 0.25
 

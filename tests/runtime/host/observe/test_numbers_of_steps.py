@@ -72,22 +72,22 @@ NAN, INF = float("nan"), float("inf")
 def test_the_first_result_with_what_is_looked_for_is_named(
     array: Make, wanted: int, first: Sequence[float], second: Sequence[float], found: str
 ) -> None:
-    look = Numbers(wanted).look(step(), frame(None, array(first), array(second)))
-    assert (look.have_ if look is not None else "") == found
-    assert look is None or (look.computation, look.island, look.where) == ("loss", "pod", LINE)
-    assert look is None or look.setting == ("jax.debug_nans" if wanted & NANS else "jax.debug_infs")
+    check = Numbers(wanted).check(step(), frame(None, array(first), array(second)))
+    assert (check.have_ if check is not None else "") == found
+    assert check is None or (check.computation, check.island, check.where) == ("loss", "pod", LINE)
+    assert check is None or check.setting == ("jax.debug_nans" if wanted & NANS else "jax.debug_infs")
 
 
 def test_poison_is_no_result_to_look_at_and_shards_are_looked_at_one_by_one(array: Make) -> None:
     shards = Shards([array([1.0]), array([2.0, NAN])])
-    found = Numbers(NANS).look(step(), frame(None, POISON, shards))
+    found = Numbers(NANS).check(step(), frame(None, POISON, shards))
     assert found is not None and found.have_ == "NaN in 1 of 2 values of result 1"
-    assert Numbers(NANS).look(step(copy(4, 0, 1)), frame(None, array([NAN]), None)) is None
+    assert Numbers(NANS).check(step(copy(4, 0, 1)), frame(None, array([NAN]), None)) is None
 
 
 def test_a_merged_computation_names_its_parts(array: Make) -> None:
     merged = run(4, (0,), (1, 2), name="loss", parts=("0F1 dense model.py:7 f", "- add"))
-    found = Numbers(NANS).look(step(merged), frame(None, array([NAN]), None))
+    found = Numbers(NANS).check(step(merged), frame(None, array([NAN]), None))
     assert found is not None and found.computation == "loss (merged of dense, add)"
 
 
@@ -97,21 +97,21 @@ def test_a_found_number_ends_a_run_of_this_process(array: Make) -> None:
     Numbers(NANS).after_step(FLIGHT, step(), frame(None, array([0.0]), array([0.0])), 0, 0)
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_on_a_host_what_is_found_first_stops_later_computations_of_a_whole_island(array: Make, alone: bool) -> None:
-    look = NumbersOnHost(NANS)
-    look.alone = alone
+@pytest.mark.parametrize("whole", [True, False])
+def test_on_a_host_what_is_found_first_stops_later_computations_of_a_whole_island(array: Make, whole: bool) -> None:
+    check = NumbersOnHost(NANS)
+    check.is_whole_here = whole
     values = frame(None, array([0.0]), array([NAN]))
-    assert look.before_step(FLIGHT, step(), values) is None
-    look.after_step(FLIGHT, step(), values, 0, 0)
-    found = look.found
-    assert isinstance(found, NotANumber) and look.step == 4
-    assert [isinstance(v, Poison) for v in values.values[1:]] == [alone, alone]
-    assert look.before_step(FLIGHT, step(), values) == (Poison(found) if alone else None)
-    assert look.before_step(FLIGHT, step(copy(4, 0, 1)), values) is None
+    assert check.before_step(FLIGHT, step(), values) is None
+    check.after_step(FLIGHT, step(), values, 0, 0)
+    found = check.found
+    assert isinstance(found, NotANumber) and check.step == 4
+    assert [isinstance(v, Poison) for v in values.values[1:]] == [whole, whole]
+    assert check.before_step(FLIGHT, step(), values) == (Poison(found) if whole else None)
+    assert check.before_step(FLIGHT, step(copy(4, 0, 1)), values) is None
     later = run(9, (0,), (1, 2), name="later")
-    look.after_step(FLIGHT, step(later), frame(None, array([NAN]), array([NAN])), 0, 0)
-    assert look.found is found and look.step == 4
+    check.after_step(FLIGHT, step(later), frame(None, array([NAN]), array([NAN])), 0, 0)
+    assert check.found is found and check.step == 4
 
 
 class Noting(Observer):

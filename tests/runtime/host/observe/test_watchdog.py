@@ -21,7 +21,7 @@ class World:
         self.lost: list[int] = []
         """The numbers of the runs that were found to hang."""
         self.dog = Watchdog(self.flights, on_host, lambda hang, _lost: self.lost.append(hang.run), LIMIT, self.clock)
-        self.cpu = SimpleNamespace(process=0, devices=0, look=lambda closely: None)
+        self.cpu = SimpleNamespace(process=0, devices=0, poll=lambda closely: None)
         self.dog._cpu = self.cpu  # pyright: ignore
         self.busy = False
         """Whether the process computes."""
@@ -44,7 +44,7 @@ class World:
             self.now += MAX_POLL_INTERVAL_S
             self.cpu.process += self.busy
             self.cpu.devices += self.busy
-            self.dog.look()
+            self.dog.poll()
 
 
 @pytest.fixture

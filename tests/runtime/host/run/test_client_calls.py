@@ -87,7 +87,7 @@ def test_a_call_without_heartbeats_times_out(monkeypatch: pytest.MonkeyPatch) ->
     calls = ClientCalls()
     answers(calls, lambda call: None)
     assert "no message from the client for 0.05 seconds" in raised(calls)
-    assert calls.looks  # shows the watchdog that the call makes progress
+    assert calls.polls  # shows the watchdog that the call makes progress
 
 
 def test_an_idle_call_times_out_and_a_computing_call_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,10 +144,10 @@ def test_a_client_that_goes_ends_its_own_calls_alone(calls: ClientCalls) -> None
 
 def test_each_call_has_a_number_of_its_own_and_says_whose_function_it_calls(calls: ClientCalls) -> None:
     asked = answers(calls, lambda call: calls.deliver(3, m.Returned(call.call, "", b"")))
-    for alone in (True, False):
-        assert ClientFunction(calls, 3, 77, "sine", alone, ())() == ()
-    assert len({call.call for call in asked}) == 2 and [call.alone for call in asked] == [True, False]
-    assert {call.computation for call in asked} == {"sine"} and function(calls).progress() == calls.looks
+    for has_no_results in (True, False):
+        assert ClientFunction(calls, 3, 77, "sine", has_no_results, ())() == ()
+    assert len({call.call for call in asked}) == 2 and [call.has_no_results for call in asked] == [True, False]
+    assert {call.computation for call in asked} == {"sine"} and function(calls).progress() == calls.polls
 
 
 def module(index: int | None) -> bytes:
@@ -172,7 +172,7 @@ def test_computations_call_the_functions_of_their_client(calls: ClientCalls) -> 
     bound = with_functions(plan, {1: (50, 51), 2: (60,)}, 3, calls)
     assert [len(c.callbacks) for c in bound.computations] == [0, 2, 1] and bound.computations[0] is made[0]
     found: list[Any] = [find(number) for c in bound.computations for number in c.callbacks]
-    assert [(f.client, f.number, f.computation, f.alone, tuple(f.results)) for f in found] == [
+    assert [(f.client, f.number, f.computation, f.has_no_results, tuple(f.results)) for f in found] == [
         (3, 50, "silent", True, ()), (3, 51, "silent", True, (RESULT,)), (3, 60, "told", False, (RESULT,))
     ]  # fmt: skip
     assert all(f.calls is calls for f in found)

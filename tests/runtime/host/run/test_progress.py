@@ -154,8 +154,8 @@ def test_only_the_first_inbound_value_of_each_frame_is_awaited(same: bool) -> No
     values, frames, done = [Value() for _ in range(3)], [Frame(0, ()), Frame(0, ())], list[int]()
     found = [InboundValue(1, 0), InboundValue(2, 1), InboundValue(4, 3)]
     pulls = [
-        Pulled(Shards([value]), frames[0 if same else number % 2], coming)
-        for number, (value, coming) in enumerate(zip(values, found, strict=True))
+        Pulled(Shards([value]), frames[0 if same else number % 2], inbound)
+        for number, (value, inbound) in enumerate(zip(values, found, strict=True))
     ]
 
     def work(number: int) -> Work:
@@ -178,8 +178,8 @@ def test_inbound_values_of_a_chain_arrive_in_chain_order() -> None:
         part = part_of(plan, frozenset({island}))
         found = inbound_values_of(plan, part.received)
         assert len(found) == HOPS - (island == "island0") == len(part.received)
-        for earlier, coming in enumerate(sorted(found.values(), key=lambda one: one.bit)):
-            assert coming.bit == 1 << earlier and coming.behind == coming.bit - 1
+        for earlier, inbound in enumerate(sorted(found.values(), key=lambda one: one.bit)):
+            assert inbound.bit == 1 << earlier and inbound.after == inbound.bit - 1
 
 
 def test_independent_inbound_values_arrive_in_any_order() -> None:
@@ -187,4 +187,4 @@ def test_independent_inbound_values_arrive_in_any_order() -> None:
     plan = pw.program(lambda x, y: (steps[1](steps[0](x)), steps[1](steps[0](y))))
     lowered = plan.lower(np.ones(4, np.float32), np.ones(4, np.float32)).compile("islands=2,devices=1", merge=False)
     found = inbound_values_of(lowered.plan, part_of(lowered.plan, frozenset({"island1"})).received)
-    assert len(found) == 2 and all(coming.behind == 0 for coming in found.values())
+    assert len(found) == 2 and all(inbound.after == 0 for inbound in found.values())

@@ -163,7 +163,7 @@ _SHAPES: dict[str, _Compute] = {
     "reduce_and": _reduced("all"),
     "reduce_or": _reduced("any"),
 }
-_FILL_ALONE = ("reduce_max", "reduce_min", "reduce_and", "reduce_or")
+_DEPEND_ON_FILL = ("reduce_max", "reduce_min", "reduce_and", "reduce_or")
 """Reductions that return the number itself for an array of one repeated number."""
 _BY_JAX = (
     *("gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice", "pad", "sort", "argmax", "split"),
@@ -226,7 +226,7 @@ def _of_shapes(name: str, p: _Params, args: Sequence[Any], aval: Any) -> Any:
     if max(size, *(a.size for a in args)) > KNOWN_LIMIT:
         if fill is None or name in ("concatenate", "cumsum"):
             return None
-        if name in _FILL_ALONE:
+        if name in _DEPEND_ON_FILL:
             return np.broadcast_to(np.asarray(fill, aval.dtype), aval.shape)
     out = _SHAPES[name](p, *args)
     if out.dtype == aval.dtype:

@@ -313,11 +313,11 @@ def test_values_of_one_dimension_are_joined_and_numbers_are_not() -> None:
 
 def test_the_loss_of_a_whole_batch_is_reduced_the_same_way() -> None:
     one = replace(MEAN, count=1)
-    assert one.alone(3.0) == 3.0
-    assert one.alone([1, 2]) == [1, 2], "without microbatches, any tree"
-    assert float(replace(one, reduce="weighted").alone((6.0, 4))) == 1.5
-    assert replace(one, has_aux=True).alone((3.0, "aux")) == (3.0, "aux")
-    value, aux = replace(one, has_aux=True, reduce="weighted").alone(([6.0, 4.0], "aux"))
+    assert one.unsplit(3.0) == 3.0
+    assert one.unsplit([1, 2]) == [1, 2], "without microbatches, any tree"
+    assert float(replace(one, reduce="weighted").unsplit((6.0, 4))) == 1.5
+    assert replace(one, has_aux=True).unsplit((3.0, "aux")) == (3.0, "aux")
+    value, aux = replace(one, has_aux=True, reduce="weighted").unsplit(([6.0, 4.0], "aux"))
     assert (float(value), aux) == (1.5, "aux")
 
 
@@ -339,5 +339,5 @@ def test_the_loss_of_a_whole_batch_is_reduced_the_same_way() -> None:
     ],
 )
 def test_results_of_another_structure_are_refused_with_what_they_are(many: Microbatches, made: Any, have: str) -> None:
-    text = refused(many.alone, made)
+    text = refused(many.unsplit, made)
     assert have.replace("'", "") in text.replace("'", "")
