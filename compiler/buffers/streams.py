@@ -188,8 +188,10 @@ class _Planner:
             op.parts or (),
         )
         draft.instructions.append(run)
-        gone = {node.operands[i] for i in donated}
-        dead = [v for v in dict.fromkeys((*node.operands, *node.results)) if ends[v] == step and v not in gone]
+        donated_values = {node.operands[i] for i in donated}
+        dead = [
+            v for v in dict.fromkeys((*node.operands, *node.results)) if ends[v] == step and v not in donated_values
+        ]
         self._free(draft, step, dead)
 
     def _move(self, node: Node) -> None:

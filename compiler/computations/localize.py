@@ -292,12 +292,12 @@ class _Localizer:
 
     def _reduce(self, op: Operation) -> None:
         self._check_captured(op)
-        gone: list[int] = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+        removed: list[int] = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
         count = len(op.operands) // 2
         sources = [self._shard(v, op) for v in list(op.operands)[:count]]
-        if any(s.dims[i] for s in sources for i in gone) or len({s.dims for s in sources}) > 1:
+        if any(s.dims[i] for s in sources for i in removed) or len({s.dims for s in sources}) > 1:
             raise _NotLocal
-        dims = tuple(d for i, d in enumerate(sources[0].dims) if i not in gone)
+        dims = tuple(d for i, d in enumerate(sources[0].dims) if i not in removed)
         starts = [self._as(v, (), op) for v in list(op.operands)[count:]]
         self._remake(op, [*(s.value for s in sources), *starts], dims)
 

@@ -14,8 +14,8 @@ from pathways.compiler.computations.shardy import (
     ranks_of,
     read_signature,
 )
-from pathways.compiler.passes.arrivals import Taken, find_taken
 from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.passes.inbound_moves import Taken, find_taken
 from pathways.compiler.passes.shard_bodies import Ends, settle_bodies
 from pathways.compiler.passes.specialize import Originals, Special, specialize
 from pathways.dialect.ir import pw
@@ -184,7 +184,7 @@ def _settle(state: _State, *, last: bool = False) -> None:
     while (
         _sweep(state, calls)
         or _sweep(state, calls[::-1])
-        or _stay(state)
+        or _learn_from_own_mesh(state)
         or _arrive(state, last)
         or (last and _go_back(state))
     ):
@@ -259,7 +259,7 @@ def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Di
     that users want. Any other sharding would add a move.
     """
     wants = list(dict.fromkeys(state.wants.get(value, [])))  # users that want the same share one reshard
-    arrives = bool(wants) and value in state.taken.arrivals
+    arrives = bool(wants) and value in state.taken.inbound
     candidates = wants if arrives else list(dict.fromkeys((suggested, *wants)))
     if candidates == [suggested]:
         return suggested
@@ -279,7 +279,7 @@ def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Di
     return min(divisible, key=cost, default=suggested)
 
 
-def _stay(state: _State) -> bool:
+def _learn_from_own_mesh(state: _State) -> bool:
     """Gives an undetermined value the sharding of its first move on its own mesh, which makes the move unnecessary.
 
     The result of a move that states no sharding gets the sharding of its operand.
@@ -288,7 +288,7 @@ def _stay(state: _State) -> bool:
     before = len(known)
     for move in state.taken.moves:
         for given, open_ in ((move.made, move.source), (move.source, move.made)):
-            if move.stays and given in known:
+            if move.is_on_one_mesh and given in known:
                 state.learn(open_, known[given])
     return len(known) > before
 

@@ -34,11 +34,11 @@ def _play(stages: int, count: int) -> list[list[Action]]:
     events = [(0, s) for s in range(stages)]
     """The times at which to check a slice again."""
     free_at = [0] * stages
-    arrivals: list[tuple[int, int, str]] = []
+    pending: list[tuple[int, int, str]] = []
     while events:
         now, _ = events[0]
-        while arrivals and arrivals[0][0] <= now:
-            _, s, kind = heapq.heappop(arrivals)
+        while pending and pending[0][0] <= now:
+            _, s, kind = heapq.heappop(pending)
             arrived[s][kind] += 1
         _, s = heapq.heappop(events)
         if free_at[s] > now or done[s]["W"] == count or (kind := choose(s)) is None:
@@ -51,6 +51,6 @@ def _play(stages: int, count: int) -> list[list[Action]]:
         if kind == "F" and s == stages - 1:
             target = s
         if target is not None and target >= 0:
-            heapq.heappush(arrivals, (now + 1, target, "I" if kind == "I" or target == s else "F"))
+            heapq.heappush(pending, (now + 1, target, "I" if kind == "I" or target == s else "F"))
             heapq.heappush(events, (now + 1, target))
     return rows

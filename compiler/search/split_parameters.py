@@ -145,8 +145,8 @@ def _moved(eqn: Eqn, value: _Value) -> _Value | None:
         case "transpose":
             return _Value(value.leaf, tuple(value.dims[int(d)] for d in eqn.params["permutation"]))
         case "squeeze":
-            gone = {d % len(before) for d in eqn.params["dimensions"]}
-            return _Value(value.leaf, tuple(d for i, d in enumerate(value.dims) if i not in gone))
+            removed = {d % len(before) for d in eqn.params["dimensions"]}
+            return _Value(value.leaf, tuple(d for i, d in enumerate(value.dims) if i not in removed))
         case "slice" | "dynamic_slice" | "gather":
             if len(shape) != len(before) or name == "gather":
                 return None

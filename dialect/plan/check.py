@@ -143,7 +143,7 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
 
 def _instruction(
     plan: Plan, stream: Stream, instruction: Instruction, alive: Set[int], written: Set[int], borrowed: Set[int],
-    stays: Set[int],
+    protected: Set[int],
 ) -> _Problems:  # fmt: skip
     """Finds problems in one instruction, given the slots that are alive, already written, and never to be dropped."""
     count = len(stream.kind_of)
@@ -160,7 +160,7 @@ def _instruction(
         return
     if again := [s for s in writes if s in written] or len(set(writes)) != len(writes):
         yield f"writes {again}", "slots that were never written"
-    if bad := [s for s in drops if s in stays]:
+    if bad := [s for s in drops if s in protected]:
         yield f"drops slots {bad}", "constants and results that are kept"
     if len(set(drops)) != len(drops):
         yield f"drops slots {drops}", "each slot once"

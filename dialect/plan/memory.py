@@ -76,10 +76,10 @@ def memory_changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]
                 pass
 
 
-def _net(step: int, come: list[_Held], go: list[_Held]) -> Iterator[Change]:
+def _net(step: int, allocated: list[_Held], freed: list[_Held]) -> Iterator[Change]:
     """Sums the simultaneous allocations (`come`) and frees (`go`) to one change for each owner on each mesh."""
     totals: dict[tuple[int, str], int] = {}
-    for sign, rows in ((1, come), (-1, go)):
+    for sign, rows in ((1, allocated), (-1, freed)):
         for mesh, owner, size in rows:
             totals[mesh, owner] = totals.get((mesh, owner), 0) + sign * size
     # Frees first, because the changes are simultaneous: otherwise their sum would show a peak that never exists.

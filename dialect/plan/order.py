@@ -21,11 +21,11 @@ from pathways.dialect.plan.nouns import Plan
 class Joined:
     """A branch with its instructions on all islands, as (stream index, instruction).
 
-    `away`: other hosts execute this branch, too.
+    `is_shared`: other hosts execute this branch, too.
     """
 
     parts: tuple[tuple[int, Branch], ...]
-    away: bool = False
+    is_shared: bool = False
 
     @property
     def branch(self) -> Branch:

@@ -125,8 +125,8 @@ def _of_part(order: Iterable[Ordered], number: Mapping[int, int], several: Colle
             continue
         parts = tuple((number[stream], branch) for stream, branch in what.parts if stream in number)
         if parts:
-            away = len(parts) < len(what.parts) or any(stream in several for stream, _ in what.parts)
-            yield parts[0][0], Joined(parts, away=away)
+            is_shared = len(parts) < len(what.parts) or any(stream in several for stream, _ in what.parts)
+            yield parts[0][0], Joined(parts, is_shared=is_shared)
 
 
 def edges_of(plan: Plan) -> list[Edge]:

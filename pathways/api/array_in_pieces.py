@@ -34,8 +34,8 @@ class ArrayInPieces(Array):
     @property
     def handle(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The handle that determines the state of the array: of a donated or deleted piece, else of the first piece."""
-        gone = (p.handle for p in self.pieces if p.handle.taken_by is not None or not p.handle.is_mine)
-        return next(gone, self.pieces[0].handle)
+        unusable = (p.handle for p in self.pieces if p.handle.taken_by is not None or not p.handle.is_mine)
+        return next(unusable, self.pieces[0].handle)
 
     @property
     def sizes(self) -> tuple[int, ...]:

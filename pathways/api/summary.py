@@ -49,11 +49,11 @@ def _moved(type_: ArrayType, here: Sharding, there: Sharding) -> int:
 
 def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:
     """Finds the two buffers of every transfer between islands."""
-    arrivals = {i.channel: s.buffers[i.slot] for s in plan.streams for i in s.instructions if isinstance(i, Recv)}
+    received = {i.channel: s.buffers[i.slot] for s in plan.streams for i in s.instructions if isinstance(i, Recv)}
     for stream in plan.streams:
         for instruction in stream.instructions:
             if isinstance(instruction, Send):
-                yield stream.buffers[instruction.slot], arrivals[instruction.channel]
+                yield stream.buffers[instruction.slot], received[instruction.channel]
 
 
 def compile_summary(plan: Plan, timing: Timing) -> str:

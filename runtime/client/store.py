@@ -171,18 +171,18 @@ class Store:
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
             buffer.holders -= 1
-            gone = buffer.holders == 0 and self._forget(buffer)
-        if gone:
+            is_freed = buffer.holders == 0 and self._forget(buffer)
+        if is_freed:
             self.count(buffer, False)
 
     def _forget(self, buffer: StoredBuffer) -> bool:
         """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""
-        gone = self.buffers.pop(id(buffer), None) is not None
-        if gone:
+        is_freed = self.buffers.pop(id(buffer), None) is not None
+        if is_freed:
             buffer.life.transition("free")
-        if gone and not buffer.pinned:
+        if is_freed and not buffer.pinned:
             buffer.array = None
-        return gone
+        return is_freed
 
     def _all(self) -> list[StoredBuffer]:
         """Returns a copy of all buffers: garbage collection may drop handles at any time. The caller has the lock."""
@@ -201,8 +201,8 @@ class Store:
         """Frees all buffers of a client. Its handles remain, but hold nothing."""
         for buffer in self.of(client):
             with self._lock:
-                gone = self._forget(buffer)
-            if gone:
+                is_freed = self._forget(buffer)
+            if is_freed:
                 self.count(buffer, False)
 
     def lose(self, device: Hashable, cause: Poison) -> None:

@@ -313,7 +313,7 @@ class ClusterController:
         self._broadcast(m.HostConnected(member.name, member.epoch.number, member.addresses))
 
     def _host_lost(self, member: Member, epoch: int, cause: Diagnostic) -> None:
-        self.dispatcher.gone(member, cause)
+        self.dispatcher.island_lost(member, cause)
         self._broadcast(m.HostDisconnected(member.name, epoch, write_diagnostic(cause)))
         if member.epoch.state == "away":
             self._broadcast(m.HostConnected(member.name, member.epoch.number, {}))

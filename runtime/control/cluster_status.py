@@ -20,7 +20,7 @@ def status_of_cluster(
     islands: list[dict[str, Any]] = []
     for member in members:
         numbers = range(member.first, member.first + member.island.size)
-        if member.leaves is not None and member.epoch.state == "away":
+        if member.removal is not None and member.epoch.state == "away":
             continue
         held = {
             label: max((counts[n] for n in numbers), default=0)

@@ -239,13 +239,13 @@ class Dispatcher:
     def _dispatch(self, run: ClusterRun) -> list[int]:
         """Sends a run to its hosts; returns the runs that are scheduled next."""
         members = {island: self._members[island] for island in run.parcels}
-        gone = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n].epoch), None)
-        if gone is None and not self._is_loaded(run):
+        absent = next((x for n, x in members.items() if not x.is_up or x.epoch.number != run.parcels[n].epoch), None)
+        if absent is None and not self._is_loaded(run):
             have = f"a run of {run.plan.name} on {', '.join(sorted(run.request.islands))}"
             rule = "exactly the islands and branches of its plan, after all their hosts have loaded it"
             following = self._drop(run, BadMessage(have_=have, rule=rule))
-        elif gone is not None:
-            cause = gone.lost or HostLost(island=gone.name, reason="another host has replaced it")
+        elif absent is not None:
+            cause = absent.lost or HostLost(island=absent.name, reason="another host has replaced it")
             following = self._drop(run, cause)
         else:
             run.life.transition("begin")
@@ -330,7 +330,7 @@ class Dispatcher:
         del self.runs[run.request.number]
         run.session.count_run(run.request.client, -1)
 
-    def gone(self, member: Member, cause: Diagnostic) -> None:
+    def island_lost(self, member: Member, cause: Diagnostic) -> None:
         """Completes the partitions of a lost island's runs. Queued runs for the island are refused when scheduled."""
         hosts = {rank.number for rank in member.ranks}
         for run in [run for run in self.runs.values() if hosts & run.left]:

@@ -57,7 +57,7 @@ class IslandChanges:
     @property
     def topology(self) -> Topology:
         """Returns the current islands and those being added, without removed islands."""
-        return replace(self._rates, islands=tuple(x.island for x in self._members.all if x.leaves is None))
+        return replace(self._rates, islands=tuple(x.island for x in self._members.all if x.removal is None))
 
     @property
     def numbered(self) -> Topology:
@@ -68,7 +68,7 @@ class IslandChanges:
     def leaving(self) -> list[m.IslandDraining]:
         """Returns the messages about islands that are being removed, for newly connected clients."""
         going = [change.member for change in self._leaving if change.member.epoch.state != "away"]
-        return [m.IslandDraining(x.name, write_diagnostic(x.leaves)) for x in going if x.leaves is not None]
+        return [m.IslandDraining(x.name, write_diagnostic(x.removal)) for x in going if x.removal is not None]
 
     def change(self, message: m.ChangeIslands, answer: Answer) -> None:
         """Adds or removes an island. A refused request is answered at once."""
@@ -98,12 +98,12 @@ class IslandChanges:
 
     def _remove(self, message: m.ChangeIslands, answer: Answer) -> None:
         member = next((x for x in self._members.all if x.name == message.island), None)
-        if member is None or member.leaves is None:  # otherwise its removal is in progress, and may be wanted sooner
+        if member is None or member.removal is None:  # otherwise its removal is in progress, and may be wanted sooner
             if (refused := refused_removal(self.topology, message.island)) is not None:
                 raise PathwaysError(refused)
             assert member is not None
-            member.leaves = IslandRemoved(island=member.name)
-            self._broadcast(m.IslandDraining(member.name, write_diagnostic(member.leaves)))
+            member.removal = IslandRemoved(island=member.name)
+            self._broadcast(m.IslandDraining(member.name, write_diagnostic(member.removal)))
         elif not any(change.member is member for change in self._leaving):
             refused = refused_removal(self.topology, message.island)
             assert refused is not None
@@ -121,7 +121,7 @@ class IslandChanges:
             has_ended = member.lost is not None and not (
                 member.process is not None and member.process.is_started_externally
             )
-            if member.is_up or member.epoch.state == "away" or member.leaves is not None or has_ended:
+            if member.is_up or member.epoch.state == "away" or member.removal is not None or has_ended:
                 self._additions.remove(change)
                 self._answer_addition(change)
         for change in list(self._leaving):
@@ -136,10 +136,10 @@ class IslandChanges:
     def _answer_addition(self, change: _Change) -> None:
         """Answers a request to add an island. If its hosts exited before they joined, frees its name."""
         member = change.member
-        cause = None if member.is_up else member.leaves or member.lost
-        if cause is None or member.leaves is not None:
+        cause = None if member.is_up else member.removal or member.lost
+        if cause is None or member.removal is not None:
             change.answer(member.name, cause)
             return
-        member.leaves = cause
+        member.removal = cause
         self._broadcast(m.IslandDraining(member.name, write_diagnostic(cause)))
         self._leaving.append(replace(change, now=True, cause=cause))

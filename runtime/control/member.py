@@ -93,7 +93,7 @@ class Member:
     began: float = 0.0
     worked: bool = False
     """Whether any run has completed on the current hosts."""
-    leaves: Diagnostic | None = None
+    removal: Diagnostic | None = None
     """The reason for the island's removal, from its request on; None otherwise."""
     idle: int = 0
     """Number of consecutive hosts that exited before completing a run."""
@@ -178,8 +178,8 @@ def spec_of(members: Iterable[Member]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for each in members:
-        gone = write_diagnostic(each.lost) if each.epoch.state == "away" and each.lost is not None else ""
-        found[each.name] = json.dumps([each.epoch.number, each.addresses, gone, each.first])
+        cause = write_diagnostic(each.lost) if each.epoch.state == "away" and each.lost is not None else ""
+        found[each.name] = json.dumps([each.epoch.number, each.addresses, cause, each.first])
     return found
 
 

@@ -88,17 +88,17 @@ class Members:
             self.all.append(member)
         else:
             member.island, member.epoch = island, Epoch(member.epoch.number + 1)
-            member.lost = member.leaves = None
+            member.lost = member.removal = None
             member.idle = 0
         return member
 
     def end(self, member: Member) -> None:
         """Terminates the hosts of a removed island and starts no others."""
-        assert member.leaves is not None
+        assert member.removal is not None
         if member.epoch.state != "away":
             member.ending = member.process
-            self.lose(member, member.leaves)
-        member.lost = member.leaves
+            self.lose(member, member.removal)
+        member.lost = member.removal
 
     def start(self, member: Member) -> None:
         """Starts the hosts of an island. They connect by themselves."""
@@ -305,10 +305,10 @@ class Members:
         self.fence(member, cause)
         self._on_lost(member, epoch, cause)
         member.idle = 0 if member.worked else member.idle + 1
-        if member.leaves is not None:
+        if member.removal is not None:
             member.epoch.settle(member.epoch.number, "stay away")
-            member.lost, member.process = member.leaves, None
-            self._on_lost(member, member.epoch.number, member.leaves)
+            member.lost, member.process = member.removal, None
+            self._on_lost(member, member.epoch.number, member.removal)
         elif member.idle >= MAX_STARTS and (member.process is None or not member.process.is_started_externally):
             self._give_up(member, cause)
         else:
@@ -320,7 +320,7 @@ class Members:
         """Notifies all other hosts that an island's hosts are lost, so that nothing waits for them."""
         for other in self.all:
             if other is not member:
-                other.post(m.Fence(member.name, write_diagnostic(cause), leaves=member.leaves is not None))
+                other.post(m.Fence(member.name, write_diagnostic(cause), is_removed=member.removal is not None))
 
     def _give_up(self, member: Member, cause: Diagnostic) -> None:
         member.epoch.settle(member.epoch.number, "stay away")

@@ -223,7 +223,7 @@ class Host:
             case m.Fence() | m.Mend():
                 anew = message.anew if isinstance(message, m.Mend) else 0
                 self.peer_hosts.lose(message.island, read_diagnostic(message.cause), anew)
-                if isinstance(message, m.Fence) and message.leaves:
+                if isinstance(message, m.Fence) and message.is_removed:
                     self.peer_hosts.leave(message.island)
             case m.RunPlan():
                 self.decisions.begin(message.run)

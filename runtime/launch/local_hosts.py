@@ -32,7 +32,7 @@ class LocalHosts(Started):
     processes: "tuple[subprocess.Popen[bytes], ...]"
     logs: tuple[Path, ...]
     meeting: GroupService | None
-    gone: threading.Event = field(default_factory=threading.Event)
+    exited: threading.Event = field(default_factory=threading.Event)
     """Set when all hosts have exited after `kill`."""
 
     @property
@@ -52,7 +52,7 @@ class LocalHosts(Started):
 
     @property
     def has_exited(self) -> bool:
-        return self.gone.is_set()
+        return self.exited.is_set()
 
     def kill(self) -> None:
         """Kills all hosts now, including frozen ones, and releases their resources when they have exited."""
@@ -69,7 +69,7 @@ class LocalHosts(Started):
             process.wait()
         if self.meeting is not None:
             self.meeting.end()
-        self.gone.set()
+        self.exited.set()
 
 
 class LocalLauncher:
@@ -121,7 +121,7 @@ class LocalLauncher:
         """Waits until all killed hosts have exited, for at most `seconds`."""
         until = time.monotonic() + seconds
         for hosts in self._started:
-            hosts.gone.wait(max(0.0, until - time.monotonic()))
+            hosts.exited.wait(max(0.0, until - time.monotonic()))
 
 
 def sockets_of(folder: Path, island: Island, epoch: int, rank: int) -> list[str]:

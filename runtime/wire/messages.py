@@ -243,12 +243,12 @@ class Beat(Message, frozen=True):
 class Fence(Message, frozen=True):
     """The host of an island is lost: none of its pending values will arrive. `cause` is a diagnostic.
 
-    If `leaves`, no host replaces it.
+    If `is_removed`, no host replaces it.
     """
 
     island: str
     cause: str
-    leaves: bool = False
+    is_removed: bool = False
 
 
 class Decided(Message, frozen=True):

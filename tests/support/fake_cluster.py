@@ -127,7 +127,7 @@ class FakeCluster:
         member.epoch.go()
         member.ranks[0].peer, member.lost = None, cause
         self.pending[host].clear()
-        self.dispatcher.gone(member, cause)
+        self.dispatcher.island_lost(member, cause)
         self.join_host(member)
 
     def is_empty(self) -> bool:

@@ -83,8 +83,8 @@ class Attached(HostedIslands):
         self._held = HeldBytes()
         self._closed = threading.Event()
         for name, place in self._places.items():
-            if place.away:
-                self._stays_away(name, place)
+            if place.ended:
+                self._handle_ended(name, place)
         self._heartbeats = HeartbeatMonitor(host_timeout())
         loop.call(lambda: loop.every(TEND_POLL_S, self._tend))
 
@@ -96,7 +96,7 @@ class Attached(HostedIslands):
             place, host = self._seen(name)
             if host is not None and host.lost is None and host.epoch == place.epoch:
                 return host
-            if place.away:
+            if place.ended:
                 assert place.cause is not None
                 raise PathwaysError(place.cause)
             tried.setdefault(place.epoch, time.monotonic())
@@ -118,7 +118,7 @@ class Attached(HostedIslands):
 
     def _is_known(self, name: str) -> bool:
         place = self._places[name]
-        return bool(place.addresses) or place.away
+        return bool(place.addresses) or place.ended
 
     def _check_there(self) -> None:
         if self.ended is not None:
@@ -188,7 +188,7 @@ class Attached(HostedIslands):
             self._places[island.name] = IslandEndpoints(message.number, -1, {})
         self.appear(island)
 
-    def _stays_away(self, name: str, place: IslandEndpoints) -> None:
+    def _handle_ended(self, name: str, place: IslandEndpoints) -> None:
         """Handles an island whose hosts will not return: it was removed or given up."""
         assert place.cause is not None
         if isinstance(place.cause, IslandRemoved):
@@ -311,10 +311,10 @@ class Attached(HostedIslands):
             case m.HostConnected():
                 with self._changed.lock:
                     place = self._places[message.island]
-                    place.epoch, place.addresses, place.away = message.epoch, message.addresses, not message.addresses
+                    place.epoch, place.addresses, place.ended = message.epoch, message.addresses, not message.addresses
                     self._changed.notify_all()
-                if place.away:
-                    self._stays_away(message.island, place)
+                if place.ended:
+                    self._handle_ended(message.island, place)
             case m.IslandAdded():
                 self._island_added(message)
             case m.IslandDraining():
@@ -374,8 +374,8 @@ class Attached(HostedIslands):
     def lost_on(self, island: PhysicalIsland) -> tuple[int, ...]:
         """Returns all positions of an island whose hosts are lost, until new hosts are connected."""
         place = self._places.get(island.name)
-        gone = place is not None and not place.addresses
-        return tuple(range(len(island.devices))) if gone else super().lost_on(island)
+        is_lost = place is not None and not place.addresses
+        return tuple(range(len(island.devices))) if is_lost else super().lost_on(island)
 
     def keep_for_ever(self) -> None:
         super().keep_for_ever()

@@ -74,7 +74,7 @@ class IslandEndpoints:
     """Addresses by host name. Empty while the hosts are not connected."""
     cause: Diagnostic | None = None
     """The reason why the last hosts were lost."""
-    away: bool = False
+    ended: bool = False
     """Whether no hosts will be started any more."""
     first: int = 0
     """Number of the island's first device."""
@@ -82,8 +82,8 @@ class IslandEndpoints:
 
 def island_endpoints(number: int, text: str) -> IslandEndpoints:
     """Decodes an island's entry of a `Welcome` message."""
-    epoch, addresses, gone, first = json.loads(text)
-    return IslandEndpoints(number, epoch, addresses, read_diagnostic(gone) if gone else None, bool(gone), first)
+    epoch, addresses, error, first = json.loads(text)
+    return IslandEndpoints(number, epoch, addresses, read_diagnostic(error) if error else None, bool(error), first)
 
 
 def register_client(control: Connection, name: str, address: str) -> m.Welcome:

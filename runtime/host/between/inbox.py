@@ -146,7 +146,7 @@ class EagerMessage:
             raise RuntimeError(self._failure)
         return self._data
 
-    def come(self, data: memoryview, failure: str) -> None:
+    def complete(self, data: memoryview, failure: str) -> None:
         """Stores the value or its failure, and opens the gates. The caller holds the lock of the inbox."""
         self._data, self._failure, self._is_there = data, failure, True
         gates, self._gates = self._gates, set()
@@ -227,7 +227,7 @@ class Inbox:
             if message is None:
                 message = EagerMessage(self)
                 if self._over:
-                    message.come(memoryview(b""), self._over)
+                    message.complete(memoryview(b""), self._over)
                 else:
                     self._messages[number] = message
             return message
@@ -241,7 +241,7 @@ class Inbox:
         if transport not in self._where:
             self._where[transport] = message = EagerMessage(self)
             if self._over:
-                message.come(memoryview(b""), self._over)
+                message.complete(memoryview(b""), self._over)
         return self._where[transport]
 
     def close(self) -> None:
@@ -325,7 +325,7 @@ class Inbox:
         elif own is None:
             del self._messages[number]
         failure = bytes(data).decode(errors="replace") or "no reason given" if kind == FAILURE else ""
-        message.come(data, failure)
+        message.complete(data, failure)
 
     def _end(self, why: str, *, for_good: bool = False) -> None:
         """Fails the expected values: the connection is lost. The next connection may bring values expected later."""
@@ -338,7 +338,7 @@ class Inbox:
                 del self._messages[number]
             for message in (*missing.values(), *([self.ready, *self._where.values()] if for_good else [])):
                 if not message.is_there():
-                    message.come(memoryview(b""), why)
+                    message.complete(memoryview(b""), why)
             self._wanted.set()
 
     def _work(self) -> None:

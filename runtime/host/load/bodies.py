@@ -40,8 +40,8 @@ def load_bodies(
 
         inputs, results = ([slot(p) for p in ports] for ports in (body.inputs, body.results))
         constants = put_constants(body, sides)
-        gone = _overwritten(body, offsets)
-        overwritten = frozenset(i for i, index in enumerate(inputs) if index in gone)
+        overwritten_slots = _overwritten(body, offsets)
+        overwritten = frozenset(i for i, index in enumerate(inputs) if index in overwritten_slots)
         loaded.append(LoadedBody(waves, prepared.launches, prepared.size, inputs, results, constants, overwritten))
     return loaded
 

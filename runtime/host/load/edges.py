@@ -55,17 +55,17 @@ class Edges:
         return bits(self.sent)
 
     def offer(
-        self, edge: Edge, slot: int, side: Side, compile_on: Compile, stays: int = -1, *, is_last: bool = False
+        self, edge: Edge, slot: int, side: Side, compile_on: Compile, kept_slot: int = -1, *, is_last: bool = False
     ) -> Callable[[Frame], None]:
         """Prepares the step that offers the pieces of the array in a slot. For poison, it sends the cause.
 
         `is_last`: nothing is launched between this step and the next wait. If a copy stays inside an island of several
-        hosts, the pieces for devices of this host go to the slot `stays`.
+        hosts, the pieces for devices of this host go to the slot `kept_slot`.
         """
         found = self._pieces(edge)
         mine = self.peer_hosts.rank_on(edge.source)
         own = [i for i, p in enumerate(found.pieces) if found.sources[p.source] == mine]
-        if not own and stays < 0:  # e.g. an array without elements: nothing pulls it, so an offer would stay forever
+        if not own and kept_slot < 0:  # e.g. an array without elements: nothing pulls it, so an offer would never end
             return _nothing
         pieces = [found.pieces[i] for i in own]
         place = {index: at for at, index in enumerate(own)}
@@ -81,7 +81,7 @@ class Edges:
         names, ranks = self.peer_hosts.ranks.names(edge.target), self.peer_hosts.ranks
         kept: list[int] = []
         bit = self._leaving[edge.channel]
-        state = number if stays < 0 else ~number  # an inner copy is also received here
+        state = number if kept_slot < 0 else ~number  # an inner copy is also received here
         offers: list[_Offer] = []
         for (source, target), indices in found.by_pair.items():
             if source == mine and edge.source == edge.target and target == mine:
@@ -107,23 +107,23 @@ class Edges:
                         elif unsent is not None:
                             unsent.leave()
                         offered += 1
-                    if stays >= 0:
-                        frame.values[stays] = [arrays[i] for i in kept]
+                    if kept_slot >= 0:
+                        frame.values[kept_slot] = [arrays[i] for i in kept]
                     return
                 why, poison = _MARK.format(write_diagnostic(value.cause)), value
             except Exception as error:  # the other end must be notified of any error
                 why, poison = str(error), Poison(_failure(edge, error, None))
             for to, transport, pair, _, values in offers[offered:]:
                 to.fail(transport, frame.transfers + pair, why, values)
-            if stays >= 0:
-                frame.values[stays] = poison
+            if kept_slot >= 0:
+                frame.values[kept_slot] = poison
 
         return enqueue
 
-    def pull(self, edge: Edge, slot: int, side: Side, stays: int = -1) -> Callable[[Frame], None]:
+    def pull(self, edge: Edge, slot: int, side: Side, kept_slot: int = -1) -> Callable[[Frame], None]:
         """Prepares the step that pulls the pieces of an array. The slot holds the pending pieces until they arrive.
 
-        `stays`: the same slot as in `offer`.
+        `kept_slot`: the same slot as in `offer`.
         """
         found = self._pieces(edge)
         mine = self.peer_hosts.rank_on(edge.target)
@@ -156,12 +156,12 @@ class Edges:
                         arrays[at] = array
                 except (KeyError, *pjrt.FAILURES) as error:
                     bad = bad or Poison(_cause(peer_hosts, edge, frame, error, None))
-            if stays >= 0:
-                stayed, frame.values[stays] = frame.values[stays], None
-                if isinstance(stayed, Poison):
-                    bad = bad or stayed
+            if kept_slot >= 0:
+                kept_pieces, frame.values[kept_slot] = frame.values[kept_slot], None
+                if isinstance(kept_pieces, Poison):
+                    bad = bad or kept_pieces
                 else:
-                    for at, array in zip(kept, pjrt.copy_shards(stayed, devices) if kept else (), strict=True):
+                    for at, array in zip(kept, pjrt.copy_shards(kept_pieces, devices) if kept else (), strict=True):
                         arrays[at] = array
             frame.values[slot] = bad or Shards(arrays)
 

@@ -135,7 +135,7 @@ class Preparer:
         return Choice(
             branch,
             branch_number(self._body, branch.step),
-            joined.away,
+            joined.is_shared,
             self.plan.streams[joined.parts[0][0]].island,
             [inputs.get(n, -1) for n in range(len(body.inputs) + (branch.kind == "cond"))],
             frozenset(donated),
@@ -185,7 +185,7 @@ class Preparer:
             self._sides.islands[name],
             self.plan,
             outputs=[offset + s for s in writes],
-            gone=[offset + s for s in drops],
+            emptied=[offset + s for s in drops],
         )
 
     def _work(self, instruction: Instruction, offset: int, *, is_last: bool) -> Callable[[Frame], None]:
@@ -194,13 +194,13 @@ class Preparer:
             case Send() if edges is not None and instruction.channel in edges.sent:
                 slot = offset + instruction.slot
                 side = self._sides.of(self.types[slot][1])
-                stays = self._kept_slot(instruction.channel) if instruction.channel in edges.received else -1
+                kept_slot = self._kept_slot(instruction.channel) if instruction.channel in edges.received else -1
                 edge = edges.sent[instruction.channel]
-                return edges.offer(edge, slot, side, self.compile_on, stays, is_last=is_last)
+                return edges.offer(edge, slot, side, self.compile_on, kept_slot, is_last=is_last)
             case Recv() if edges is not None and instruction.channel in edges.received:
                 slot = offset + instruction.slot
-                side, stays = self._sides.of(self.types[slot][1]), self._channels.pop(instruction.channel, -1)
-                return edges.pull(edges.received[instruction.channel], slot, side, stays)
+                side, kept_slot = self._sides.of(self.types[slot][1]), self._channels.pop(instruction.channel, -1)
+                return edges.pull(edges.received[instruction.channel], slot, side, kept_slot)
             case Send():
                 # The receiving step makes the copy. Until then the channel holds the buffer, since the sending island
                 # may free its slot at once.
@@ -237,7 +237,7 @@ class Preparer:
         gang = self._gangs.setdefault((run.computation, run.mesh), Gang(queues))
         inputs = [offset + s for s in run.inputs]
         outputs = self._outputs(run, at)
-        gone = [inputs[i] for i in run.donated] + [offset + s for s in freed]
+        emptied = [inputs[i] for i in run.donated] + [offset + s for s in freed]
         number = len(self.launches)
         self.launches.append(Launch(run, physical.key, devices, queues))
         launch = self._launcher(run, at, watched, gang) if here else launches.elsewhere
@@ -248,8 +248,8 @@ class Preparer:
             launch = OneAtATime(launch, watched[0].record, mark, queues)
             self.callback_launchers.append(launch)
         # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
-        own = self._failed, run, island, tuple(inputs), tuple(outputs), tuple(gone), gang.admit, launch, number, last
-        return Step(partial(_launch, *own), run, physical, self.plan, outputs, gone, devices, queues, number)
+        own = self._failed, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang.admit, launch, number, last
+        return Step(partial(_launch, *own), run, physical, self.plan, outputs, emptied, devices, queues, number)
 
     def _failed(self, run: Run, island: str, operands: Sequence[Any], error: Exception) -> Poison:
         """Makes the poison for the results of a failed computation."""
@@ -305,7 +305,7 @@ class Preparer:
 
 def _launch(
     poison: Callable[[Run, str, Sequence[Any], Exception], Poison], run: Run, island: str,
-    inputs: Sequence[int], outputs: Sequence[int], gone: Sequence[int],
+    inputs: Sequence[int], outputs: Sequence[int], emptied: Sequence[int],
     admit: Callable[[], bool], launch: launches.Launcher, number: int, last: bool,
     frame: Frame,
 ) -> None:  # fmt: skip
@@ -319,7 +319,7 @@ def _launch(
         bad = poison(run, island, [values[i] for i in inputs], error)
         for slot in outputs:
             values[slot] = bad
-    for slot in gone:
+    for slot in emptied:
         values[slot] = None
 
 

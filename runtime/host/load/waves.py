@@ -66,7 +66,7 @@ class _Deferring:
     def __init__(self, plan: Plan, received: Container[int]) -> None:
         self.plan = plan
         self.received = received
-        self.arrivals: list[int] = []
+        self.inbound_awaits: list[int] = []
         """The numbers of the awaits of values from other hosts."""
         self.waves: dict[tuple[int, bool], Wave] = {(0, False): Wave(0)}
         self.made: dict[tuple[int, int], int] = {}
@@ -95,8 +95,8 @@ class _Deferring:
         for slot in (*drops, *writes):
             needs |= self.touched.get(slot, 0)
         arrives = isinstance(instruction, Recv) and instruction.channel in self.received
-        if arrives and len(self.arrivals) >= PREFETCH:
-            needs |= 1 << self.arrivals[-PREFETCH]
+        if arrives and len(self.inbound_awaits) >= PREFETCH:
+            needs |= 1 << self.inbound_awaits[-PREFETCH]
         if isinstance(instruction, Recv):  # also sent by this host: a copy inside an island of several hosts
             needs |= self.sent.get(instruction.channel, 0)
         asks = arrives and needs != 0
@@ -109,7 +109,7 @@ class _Deferring:
             assert isinstance(instruction, Run | Recv | Joined)
             wave.awaits.append((self.awaits, at, instruction))
             if arrives:
-                self.arrivals.append(self.awaits)
+                self.inbound_awaits.append(self.awaits)
             after |= 1 << self.awaits
             done = after if isinstance(instruction, Joined) else needs
             self.awaits += 1

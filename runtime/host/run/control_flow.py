@@ -83,7 +83,7 @@ class _Reading:
 class Choice:
     """A branch (cond or while) as a task: the slots of its operands and results.
 
-    If other hosts have a partition of it (`away`), their values have slot -1, and all hosts follow one host's decision.
+    If other hosts have a partition of it (`is_shared`), their values have slot -1. All hosts follow one decision.
     `donated` are the operands that are not needed afterwards. Operands that a body overwrites, and results, must share
     no buffer with other values; otherwise they are copied.
     """
@@ -91,7 +91,7 @@ class Choice:
     branch: Branch
     number: int
     """Its number in the whole plan (dialect/plan/part.py)."""
-    away: bool
+    is_shared: bool
     island: str
     inputs: Sequence[int]
     donated: frozenset[int]
@@ -108,7 +108,7 @@ class Choice:
         others.update(id(c) for body in self.bodies for _, c in body.constants)
         for number in self.donated:
             values[self.inputs[number]] = None
-        shared = _Shared(frame, frame.decisions, self.branch.step, self.away) if frame.decisions else None
+        shared = _Shared(frame, frame.decisions, self.branch.step, self.is_shared) if frame.decisions else None
         results = yield from (self._cond if self.branch.kind == "cond" else self._while)(operands, others, run, shared)
         own = self._own(results, set(range(len(results))), others)
         for index, value in zip(self.outputs, own, strict=True):
@@ -140,7 +140,7 @@ class Choice:
 
     def _decided(self, array: Any, shared: "_Shared | None") -> Generator[Sequence[Pending], None, int | Poison]:
         """Waits for the deciding value, also of another host: the number of a body, or whether a loop continues."""
-        if shared is None or not shared.away:
+        if shared is None or not shared.is_shared:
             found = yield from self._read(array)
             return (shared.decisions.cancelled if shared is not None else None) or found
         name = shared.next_name()
@@ -181,15 +181,15 @@ class Choice:
 class _Shared:
     """One run of a branch on a host. Each of its decisions and body runs has a name that is the same on all hosts."""
 
-    def __init__(self, frame: Frame, decisions: RunDecisions, step: int, away: bool) -> None:
+    def __init__(self, frame: Frame, decisions: RunDecisions, step: int, is_shared: bool) -> None:
         self.frame = frame
         self.decisions = decisions
-        self.away = away
+        self.is_shared = is_shared
         self._step, self._iteration = step, 0
-        self.loop = iteration_name(frame.transfers, step, 0) if away else 0
+        self.loop = iteration_name(frame.transfers, step, 0) if is_shared else 0
 
     def next_name(self) -> int:
-        if not self.away:
+        if not self.is_shared:
             return 0
         self._iteration += 1
         return iteration_name(self.frame.transfers, self._step, self._iteration)

@@ -67,8 +67,8 @@ class Frame:
 class Step:
     """One prepared instruction: `enqueue` executes it; the other fields describe it to observers.
 
-    `outputs` are the slots that it fills, `gone` the slots that it empties. `launch` is its launch id minus the first
-    launch id of the frame; -1: it launches no computation.
+    `outputs` are the slots that it fills, `emptied` the slots that it empties. `launch` is its launch id minus the
+    first launch id of the frame; -1: it launches no computation.
     """
 
     enqueue: Callable[[Frame], None]
@@ -76,7 +76,7 @@ class Step:
     island: PhysicalIsland
     plan: Plan
     outputs: Sequence[int] = ()
-    gone: Sequence[int] = ()
+    emptied: Sequence[int] = ()
     devices: tuple[pjrt.Device, ...] = ()
     queues: tuple[DeviceQueue, ...] = ()
     launch: int = -1
@@ -85,7 +85,7 @@ class Step:
         """Fills its outputs with poison instead of enqueuing it."""
         for slot in self.outputs:
             frame.values[slot] = poison
-        for slot in self.gone:
+        for slot in self.emptied:
             frame.values[slot] = None
 
 

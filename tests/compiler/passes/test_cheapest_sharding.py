@@ -39,11 +39,11 @@ def moved(source: Dims, target: Dims) -> int:
     return sum(int((want & ~have).sum()) for have, want in zip(held(source), held(target), strict=True))
 
 
-def chosen(suggested: Dims, wants: list[Dims], made_so: bool, arrivals: range = range(0)) -> Dims:
+def chosen(suggested: Dims, wants: list[Dims], made_so: bool, inbound: range = range(0)) -> Dims:
     state: Any = SimpleNamespace(
         wants={0: wants},
         program=SimpleNamespace(mesh=lambda _: MESH),
-        taken=SimpleNamespace(lives=["m"], types=[ArrayType(SHAPE, "float32")], arrivals=arrivals),
+        taken=SimpleNamespace(lives=["m"], types=[ArrayType(SHAPE, "float32")], inbound=inbound),
     )
     return cheapest(state, 0, suggested, made_so=made_so)
 

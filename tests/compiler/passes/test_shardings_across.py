@@ -14,7 +14,7 @@ from support import random_programs
 
 import pathways as pw
 from pathways.compiler.passes import propagate_shardings
-from pathways.compiler.passes.arrivals import Taken, find_taken
+from pathways.compiler.passes.inbound_moves import Taken, find_taken
 from pathways.dialect.ir import pw as ops
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import make_context, parse
@@ -145,7 +145,7 @@ def test_a_loop_keeps_the_sharding_of_its_carried_value() -> None:
 
 def without_moves_between_slices(program: ProgramIR, lives: list[str | None]) -> Taken:
     taken = find_taken(program, lives)
-    return replace(taken, moves=[move for move in taken.moves if move.stays])
+    return replace(taken, moves=[move for move in taken.moves if move.is_on_one_mesh])
 
 
 SEEDS = range(12)

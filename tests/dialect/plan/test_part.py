@@ -57,7 +57,7 @@ def check_partitions(parts: list[PlanPart], plan: Plan) -> None:
             if isinstance(what, Joined):
                 branches = [i for s in plan.streams for i in s.instructions if isinstance(i, Branch)]
                 everywhere = sum(b.step == what.branch.step for b in branches)
-                assert what.away == (len(what.parts) < everywhere)
+                assert what.is_shared == (len(what.parts) < everywhere)
     for order in found:  # each partition keeps the order of the whole plan
         assert [places[repr(one)] for one in order] == sorted(places[repr(one)] for one in order)
     assert sorted(chain(*(p.inputs for p in parts))) == [i for i, port in enumerate(plan.inputs) if port.island]

@@ -144,7 +144,7 @@ def test_a_branch_with_parts_on_other_hosts_is_away() -> None:
     }
     (at, whole), (alone, away) = parts["left", "right"][0], parts["right",][0]
     assert parts[()] == () and isinstance(whole, Joined) and isinstance(away, Joined)
-    assert (at, len(whole.parts), whole.away) == (0, 2, False) and whole.branch is whole.parts[0][1]
-    assert (alone, [stream for stream, _ in away.parts], away.away) == (0, [0], True)
+    assert (at, len(whole.parts), whole.is_shared) == (0, 2, False) and whole.branch is whole.parts[0][1]
+    assert (alone, [stream for stream, _ in away.parts], away.is_shared) == (0, [0], True)
     ((_, of_ranks),) = part_of(found, ("left", "right"), "plan", RANKS).order
-    assert isinstance(of_ranks, Joined) and of_ranks.away
+    assert isinstance(of_ranks, Joined) and of_ranks.is_shared

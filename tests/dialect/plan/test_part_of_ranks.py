@@ -80,7 +80,7 @@ def test_copies_between_ranks_become_sends_and_receives(random_plans: list[Plan]
             assert not any(isinstance(i, Copy) for _, i in own)
             rest = [(at, i) for at, i in alone.order if not isinstance(i, Copy)]
             assert [_plain(*one) for one in own] == [_plain(*one) for one in rest]
-            assert all(i.away for _, i in part.order if isinstance(i, Joined))
+            assert all(i.is_shared for _, i in part.order if isinstance(i, Joined))
 
 
 def _plain(at: int, what: Instruction | Joined) -> object:

@@ -89,7 +89,7 @@ def _solve(costs: Costs, places: Any, cost: Any, join: Any) -> tuple[int, ...] |
     """
     stages, count = costs.demands.stages, len(places)
     best = np.full((stages + 1, count), np.inf)
-    came = np.zeros((stages + 1, count), int)
+    predecessor = np.zeros((stages + 1, count), int)
     best[0, 0] = 0
     for k in range(1, stages + 1):
         limit = costs.demands.memory[k - 1]
@@ -99,12 +99,12 @@ def _solve(costs: Costs, places: Any, cost: Any, join: Any) -> tuple[int, ...] |
             if limit is not None:
                 found = np.where(costs.bytes(starts, places[j], k - 1) > limit, np.inf, found)
             found = join(best[k - 1, :j], found)
-            came[k, j] = least = int(np.argmin(found))
+            predecessor[k, j] = least = int(np.argmin(found))
             best[k, j] = found[least]
     if not np.isfinite(best[stages, count - 1]):
         return None
     at, taken = count - 1, [int(places[-1])]
     for k in range(stages, 0, -1):
-        at = came[k, at]
+        at = predecessor[k, at]
         taken.append(int(places[at]))
     return tuple(taken[::-1])

@@ -133,7 +133,7 @@ def test_a_step_is_enqueued_unless_an_observer_gives_poison(poison: Poison | Non
     log: list[Any] = []
     observers = [Noting(log), Noting(log, poison)]
     values = frame("a", "b", "c", "d")
-    enqueue_observed(observers, [step(gone=(3,))], values, FLIGHT)
+    enqueue_observed(observers, [step(emptied=(3,))], values, FLIGHT)
     expected = ["enqueued", "b", "c", "d"] if poison is None else ["a", POISON, POISON, None]
     assert values.values == expected
     assert log == ["before", "before", (expected[:2], True), (expected[:2], True)]

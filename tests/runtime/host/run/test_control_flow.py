@@ -73,9 +73,9 @@ def passing(count: int, *slots: int) -> LoadedBody:
 
 
 def choice(branch: Branch, bodies: Sequence[LoadedBody], **more: Any) -> Choice:
-    given: dict[str, Any] = {"away": False, "donated": frozenset[int](), "cause": Poison} | more
+    given: dict[str, Any] = {"is_shared": False, "donated": frozenset[int](), "cause": Poison} | more
     return Choice(
-        branch, 3, given.pop("away"), "pod", branch.inputs, given.pop("donated"), branch.outputs, bodies, **given
+        branch, 3, given.pop("is_shared"), "pod", branch.inputs, given.pop("donated"), branch.outputs, bodies, **given
     )
 
 
@@ -235,7 +235,7 @@ def test_a_branch_of_several_hosts_goes_by_what_all_hear(number: Any, decides: b
     decisions.expect = lambda name, loop: expected.append(name)
     values = [number(0), "a", "b", None]
     made = choice(
-        cond(1, (0 if has_value else -1, 1, 2), (3,)), [passing(2, 0), passing(2, 1)], away=True, decides=decides
+        cond(1, (0 if has_value else -1, 1, 2), (3,)), [passing(2, 0), passing(2, 1)], is_shared=True, decides=decides
     )
     run_branch(made, values, decisions, transfers=50)
     assert values[3] == "b"

@@ -34,12 +34,12 @@ def reduced(step: EquationPair, operand: int, axes: set[int], *, is_sum: bool) -
             return replace(value, known=None)
         return replace(value, scale=value.scale * factor, known=None)
     value = _without_rows_of_groups(value, axes)
-    gone = [d for d in value.layout if d.dim in axes]
+    over = [d for d in value.layout if d.dim in axes]
     left = [d for d in range(len(shapes[0])) if d not in axes]
     where = {old: new for new, old in enumerate(left)}
-    if not gone:
+    if not over:
         return _kept(step, value, where, factor, is_sum=is_sum)
-    if len(gone) == len(value.layout):
+    if len(over) == len(value.layout):
         return _over_all(step, value, factor, is_sum=is_sum)
     rest = moved(tuple(d for d in value.layout if d.dim not in axes), where)
     made = step.with_layout(value, rest)

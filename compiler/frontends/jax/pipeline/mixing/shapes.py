@@ -40,8 +40,8 @@ def _transpose(step: EquationPair) -> Relation:
 
 
 def _squeeze(step: EquationPair) -> Relation:
-    gone = {d % step.rank() for d in step.params["dimensions"]}
-    left = [d for d in range(step.rank()) if d not in gone]
+    removed = {d % step.rank() for d in step.params["dimensions"]}
+    left = [d for d in range(step.rank()) if d not in removed]
     return step.with_layout(step.ins[0], moved(step.ins[0].layout, {old: new for new, old in enumerate(left)}))
 
 

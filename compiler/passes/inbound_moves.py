@@ -16,13 +16,13 @@ from pathways.dialect.ir.program import ProgramIR
 class Move:
     """A value and its copy at another place: the user moves it, or a consumer there takes it.
 
-    `stays`: both are on one mesh. A `Move` exists only if the axes of both meshes are equal, by name and size. Then a
-    sharding means the same on both meshes, and divides the value on both.
+    `is_on_one_mesh`: both are on one mesh. A `Move` exists only if the axes of both meshes are equal, by name and size.
+    Then a sharding means the same on both meshes, and divides the value on both.
     """
 
     source: int
     made: int
-    stays: bool
+    is_on_one_mesh: bool
     called: bool
     """Whether a call takes the copy. Otherwise only control flow takes it, or nothing."""
 
@@ -38,7 +38,7 @@ class Taken:
     types: list[ArrayType]
     operands: list[Sequence[int]]
     """The operands of each node, by node number. Inbound values replace values that live on another mesh."""
-    arrivals: range
+    inbound: range
     moves: list[Move]
 
 
