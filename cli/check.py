@@ -80,5 +80,5 @@ def _check_plan(plan: Plan, path: str) -> None:
         _ok("memory", f"{stream.island}: peak {size(stream.peak_bytes)} a device, {stated}")
 
 
-def _ok(what: str, says: str) -> None:
-    click.echo(f"ok  {what:16} {says}")
+def _ok(what: str, text: str) -> None:
+    click.echo(f"ok  {what:16} {text}")

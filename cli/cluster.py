@@ -39,13 +39,13 @@ Examples:
 
 
 def _address() -> click.Option:
-    said = f"The cluster: a name, a folder, or HOST:PORT on another machine; default: {ADDRESS}, or {DEFAULT!r}."
-    return click.Option(["--address", "--name", "address"], metavar="NAME", default=None, help=said)
+    described = f"The cluster: a name, a folder, or HOST:PORT on another machine; default: {ADDRESS}, or {DEFAULT!r}."
+    return click.Option(["--address", "--name", "address"], metavar="NAME", default=None, help=described)
 
 
 def _keys() -> click.Option:
-    said = f"The folder of a client's keys, if the cluster is on another machine; default: {KEYS}."
-    return click.Option(["--keys"], type=click.Path(path_type=Path), default=None, help=said)
+    described = f"The folder of a client's keys, if the cluster is on another machine; default: {KEYS}."
+    return click.Option(["--keys"], type=click.Path(path_type=Path), default=None, help=described)
 
 
 @click.group("cluster", epilog=_EXAMPLE)
@@ -108,9 +108,9 @@ def start_(
         if join:
             raise click.UsageError("--join cannot be used with --ray: Ray starts the hosts.")
         status = start_on_ray(chosen, RayRequest(ray, platform, labels, port), parsed, policy)
-        said = ray_of(cluster_folder(chosen))
+        answer = ray_of(cluster_folder(chosen))
         click.echo(status)
-        click.echo(f"Ray      {' '.join((said['address'], ray_settings(said))).strip()}")
+        click.echo(f"Ray      {' '.join((answer['address'], ray_settings(answer))).strip()}")
     elif parsed is None:
         raise click.UsageError("Missing argument 'TOPOLOGY'.")
     elif platform or labels:
@@ -142,14 +142,14 @@ def status_(watch: bool, as_json: bool, address: str | None, keys: Path | None) 
         show_live(lambda: ask(chosen, "status", known), chosen)
         return
     while True:
-        said = ask(chosen, "status", known)
+        answer = ask(chosen, "status", known)
         if as_json:
-            print_json(said)
+            print_json(answer)
         else:
-            clients = ", ".join(f"{c['name']} {c['number']} (process {c['pid']})" for c in said["clients"])
-            click.echo(read_status(said))
+            clients = ", ".join(f"{c['name']} {c['number']} (process {c['pid']})" for c in answer["clients"])
+            click.echo(read_status(answer))
             click.echo(f"clients  {clients or 'none'}")
-            if absent := [i["name"] for i in said["islands"] if i["state"] == "starting"]:
+            if absent := [i["name"] for i in answer["islands"] if i["state"] == "starting"]:
                 click.echo(f"starting {', '.join(absent)}")
         if not watch:
             return
@@ -200,13 +200,13 @@ def stack_(address: str | None, keys: Path | None) -> None:
     For a frozen host on this machine, py-spy reads the stacks if it is installed.
     """
     chosen, known = chosen_address(address), chosen_keys(keys)
-    said = ask(chosen, "stacks", known)
-    hosts = dict(said["hosts"])
+    answer = ask(chosen, "stacks", known)
+    hosts = dict(answer["hosts"])
     if known is None and NO_ANSWER in hosts.values():
         hosts |= stacks_of_frozen(hosts, ask(chosen, "status", known))
     for host, text in hosts.items():
         click.echo("\n".join(f"{host} | {line}" for line in text.splitlines()))
-    for line in said["controller"]:
+    for line in answer["controller"]:
         click.echo(f"controller | {line}")
 
 
@@ -215,14 +215,14 @@ def stack_(address: str | None, keys: Path | None) -> None:
 def logs_(lines: int, address: str | None, keys: Path | None) -> None:
     """Show the last lines that the controller and its hosts have printed, each with the name of its process."""
     chosen = chosen_address(address)
-    said = ask(chosen, "status", chosen_keys(keys))
+    answer = ask(chosen, "status", chosen_keys(keys))
     if read_address(chosen):
         click.echo(f"the logs of {chosen} are on its machine: run `pwc cluster logs --name NAME` there, with its name")
         return
     for path in sorted(Path(cluster_folder(chosen) / LOGS).glob("*.log")):
         for line in path.read_text(errors="replace").splitlines()[-lines:]:
             click.echo(f"{path.stem} | {line}")
-    for host in (host for island in said["islands"] for host in island["hosts"] if not host["pid"]):
+    for host in (host for island in answer["islands"] for host in island["hosts"] if not host["pid"]):
         click.echo(f"{host['name']} | its output is where `pwc cluster join` runs")
 
 

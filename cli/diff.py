@@ -38,21 +38,21 @@ Examples:
 def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool, as_json: bool) -> None:
     """Compare two plans: first a summary of the changes, then line by line. Exit code 1 if they differ."""
     old, new = open_plan(a), open_plan(b)
-    said = list(changed_lines(old, new))
-    lines = [] if summary and said else list(_lines(old, new, ir, str(a), str(b)))
-    rest = [] if said or lines else list(_unseen(old, new))
+    changes = list(changed_lines(old, new))
+    lines = [] if summary and changes else list(_lines(old, new, ir, str(a), str(b)))
+    rest = [] if changes or lines else list(_unseen(old, new))
     if as_json:
-        same = not (said or lines or rest)
-        print_json({"same": same, "summary": said, "lines": [] if summary else lines, "unseen": rest})
+        same = not (changes or lines or rest)
+        print_json({"same": same, "summary": changes, "lines": [] if summary else lines, "unseen": rest})
         ctx.exit(0 if same else 1)
-    for line in said:
+    for line in changes:
         click.echo(line)
-    if not said:
+    if not changes:
         differ = lines or rest
         click.echo("nothing moved, nothing resharded, nothing reordered" if differ else "the plans are the same")
     if shown := [*([] if summary else lines), *rest]:
         click.echo(lines_of("\n".join(shown)))
-    if said or lines or rest:
+    if changes or lines or rest:
         ctx.exit(1)
 
 

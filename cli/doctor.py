@@ -114,8 +114,8 @@ made = pw.make_virtual_device_set()
 from pathways.dialect.platforms import platform_named
 at_will = platform_named(jax.default_backend()).made_at_will is not None
 count = 2 if at_will or len(jax.devices()) >= 4 else 1
-alone = not at_will and len(jax.devices()) == 1
-slices = [made.add_slice(devices=count) for _ in range(1 if alone else 2)]
+single = not at_will and len(jax.devices()) == 1
+slices = [made.add_slice(devices=count) for _ in range(1 if single else 2)]
 first, last = (NamedSharding(s.mesh("x"), P("x")) for s in (slices[0], slices[-1]))
 double = jax.jit(lambda x: 2 * x, in_shardings=first)
 total = jax.jit(lambda x: x.sum(), in_shardings=last)
@@ -123,7 +123,7 @@ program = pw.program(lambda x: total(double(x)))
 assert float(program(np.arange(8.0))) == 56
 begin = time.perf_counter()
 float(program(np.arange(8.0)))
-what = "one slice of the only device" if alone else f"two slices of {count}, a transfer"
+what = "one slice of the only device" if single else f"two slices of {count}, a transfer"
 print(f"{what}, results correct: {1e3 * (time.perf_counter() - begin):.1f} ms a run")
 """
 
@@ -176,9 +176,9 @@ def _in_own_process(source: str, advice: str) -> Answer:
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         return lines[-1], ""
-    said = done.stderr.strip().splitlines()
+    messages = done.stderr.strip().splitlines()
     died = f"killed by signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-    return (said[-1] if said else died), advice
+    return (messages[-1] if messages else died), advice
 
 
 @functools.cache

@@ -27,7 +27,7 @@ class _Expected:
 
     text: str
     line: int | None
-    stands_at: int
+    stated_line: int
 
     def matches(self, diagnostic: Diagnostic, source: str) -> bool:
         if self.text not in diagnostic.render():
@@ -57,7 +57,7 @@ def check_expected(source: str, results: Iterable[tuple[str, Sequence[Diagnostic
             if met is not None:
                 left.remove(met)
                 continue
-            what = f"{source}:{expected.stands_at}: an expected error was not raised"
+            what = f"{source}:{expected.stated_line}: an expected error was not raised"
             have = "; ".join(d.text(d.title) for d in left) or "no error"
             unmet.append(UnmetExpectations(what=what, have_=have, rule=expected.text))
         for diagnostic in left:

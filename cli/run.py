@@ -155,8 +155,8 @@ def _prepare(spec: str, dispatch: str, options: dict[str, str]) -> tuple[Compile
 
 def _settled(source: Source, options: dict[str, str]) -> PathwaysError:
     have = f"{', '.join(options)} for a plan, in which this is already decided"
-    said = " ".join(f"{option} ..." for option in options)
-    advice = f"pwc compile model.py {said} -o plan.bin, or pwc run model.py {said}"
+    flags = " ".join(f"{option} ..." for option in options)
+    advice = f"pwc compile model.py {flags} -o plan.bin, or pwc run model.py {flags}"
     return PathwaysError(BadSource(path=str(source), have_=have, rule="a Python source", advice=advice))
 
 

@@ -93,7 +93,7 @@ def shows_live() -> bool:
 def show_live(poll_status: Callable[[], Status], address: str, interval: float = INTERVAL) -> None:
     """Draws frames until q or Ctrl-C, and then restores the screen. Raises PWC0713 without a terminal."""
     if not shows_live():
-        raise PathwaysError(NoTerminal(have_=_what_there_is()))
+        raise PathwaysError(NoTerminal(have_=_describe_terminal()))
     from rich.console import Console
     from rich.live import Live
 
@@ -113,7 +113,7 @@ def show_live(poll_status: Callable[[], Status], address: str, interval: float =
 _UNTOUCHED: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
 
 
-def _what_there_is() -> str:
+def _describe_terminal() -> str:
     if sys.stdout is None or not sys.stdout.isatty():
         return "standard output, which is a file or a pipe"
     return f"TERM={os.environ.get('TERM', '')}"

@@ -66,8 +66,8 @@ def top_figures(now: Status, before: Status | None = None) -> TopFigures:
     return TopFigures(str(now["policy"]), sum(rates) if passed > 0 else None, islands, clients)
 
 
-def _named(said: Status | None, island: str) -> Status | None:
-    return None if said is None else next((i for i in said["islands"] if i["name"] == island), None)
+def _named(status: Status | None, island: str) -> Status | None:
+    return None if status is None else next((i for i in status["islands"] if i["name"] == island), None)
 
 
 def _rate(now: float, before: float | None, passed: float) -> float | None:
@@ -77,19 +77,19 @@ def _rate(now: float, before: float | None, passed: float) -> float | None:
     return max(0.0, now - before) / passed
 
 
-def _island(said: Status, before: Status | None, passed: float) -> IslandFigures:
+def _island(status: Status, before: Status | None, passed: float) -> IslandFigures:
     return IslandFigures(
-        name=said["name"],
-        kind=said["kind"],
-        devices=said["devices"],
-        state=said["state"],
-        waits=said["waits"],
-        held=sum(said["held"].values()),
-        reserved=said["reserved"],
-        memory=said["memory"],
-        rate=_rate(said["ended"], None if before is None else before["ended"], passed),
-        running=_pairs(said["running"]),
-        waiting=_pairs(said["waiting"]),
+        name=status["name"],
+        kind=status["kind"],
+        devices=status["devices"],
+        state=status["state"],
+        waits=status["waits"],
+        held=sum(status["held"].values()),
+        reserved=status["reserved"],
+        memory=status["memory"],
+        rate=_rate(status["ended"], None if before is None else before["ended"], passed),
+        running=_pairs(status["running"]),
+        waiting=_pairs(status["waiting"]),
     )
 
 
@@ -97,9 +97,9 @@ def _pairs(runs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((str(client), str(program)) for client, program in runs)
 
 
-def _had(said: Status | None) -> dict[str, Status]:
+def _had(status: Status | None) -> dict[str, Status]:
     """Returns the time and runs that each client has had, by name."""
-    sessions: Sequence[Status] = [] if said is None else said["clients"]
+    sessions: Sequence[Status] = [] if status is None else status["clients"]
     return {name: had for session in sessions for name, had in session["had"].items()}
 
 

@@ -177,17 +177,17 @@ class _Reader:
         return Stream(plan.island, plan.peak_bytes, tuple(kinds), tuple(groups), tuple(instructions))
 
     def computation(self, symbol: str, op: Operation) -> Computation:
-        said = signature_of(op)
+        own = signature_of(op)
         share = self.program.per_device.get(symbol)
         found = Computation(
             symbol,
             written(op) if self.with_bytes else b"",
             self.donated.get(symbol, ()),
-            said.inputs,
-            said.in_layouts,
-            said.outputs,
-            said.out_layouts,
-            said.axes,
+            own.inputs,
+            own.in_layouts,
+            own.outputs,
+            own.out_layouts,
+            own.axes,
             read_callbacks(op),
             b"" if share is None or not self.with_bytes else _share_written(share),
         )

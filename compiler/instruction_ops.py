@@ -51,8 +51,8 @@ def _rows(cls: type[Instruction]) -> tuple[_Row, ...]:
         refers = next((m for m in marks if isinstance(m, Refers)), Refers(""))
         attribute = refers.attribute or one.name
         default = None if one.default is MISSING else one.default
-        said = declared[attribute]
-        rows.append(_Row(one.name, attribute, refers.table, default, said.required, said.kind))
+        field = declared[attribute]
+        rows.append(_Row(one.name, attribute, refers.table, default, field.required, field.kind))
     return tuple(rows)
 
 

@@ -145,7 +145,7 @@ def pass_text(step: Pass) -> str:
     for option in fields(step):
         value = getattr(step, option.name)
         if value != option.default:
-            said = getattr(value, "__name__", str(value)).replace(" ", "+")
-            options.append(f"{option.name.replace('_', '-')}={said.lower() if isinstance(value, bool) else said}")
+            shown = getattr(value, "__name__", str(value)).replace(" ", "+")
+            options.append(f"{option.name.replace('_', '-')}={shown.lower() if isinstance(value, bool) else shown}")
     name = step.spelled or step.name
     return f"{name}{{{' '.join(options)}}}" if options else name

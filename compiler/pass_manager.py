@@ -139,8 +139,8 @@ def check_reaches(passes: Sequence[Pass], without: Sequence[str], phase: Phase, 
         requires, ensures = cls.phases()
         leads = requires is not ensures and not phase.reached(ensures) and ensures.position <= upto.position
         if name in without and leads and ensures not in led_to:
-            told = (p.value for p in (ensures, phase, upto, requires))
-            raise PathwaysError(PassNeeded(name, *told))
+            stated_phases = (p.value for p in (ensures, phase, upto, requires))
+            raise PathwaysError(PassNeeded(name, *stated_phases))
 
 
 @dataclass
@@ -230,5 +230,5 @@ def _coded(step: Pass, error: Exception) -> Exception:
     """Converts an exception of a user's pass to PWC0706 at its line. Exceptions of built-in passes stay as they are."""
     if not step.spelled or isinstance(error, PathwaysError):
         return error
-    said = f"{type(error).__name__}: {error}"
-    return PathwaysError(PassRaised(name=step.spelled, error=said, where=where_of_exception(error)))
+    text = f"{type(error).__name__}: {error}"
+    return PathwaysError(PassRaised(name=step.spelled, error=text, where=where_of_exception(error)))

@@ -32,8 +32,8 @@ def write_diagnostic(diagnostic: Diagnostic) -> str:
     own = {f.name: getattr(diagnostic, f.name) for f in fields(diagnostic) if f.name != "where"}
     where = diagnostic.where
     line = None if where is None else [where.file, where.line, where.function, where.here]
-    said = {n: diagnostic.text(getattr(diagnostic, n)) for n in ("title", "have", "need", "hint")}
-    written = {"class": type(diagnostic).__name__, "code": diagnostic.code, "fields": own, "where": line, "said": said}
+    texts = {n: diagnostic.text(getattr(diagnostic, n)) for n in ("title", "have", "need", "hint")}
+    written = {"class": type(diagnostic).__name__, "code": diagnostic.code, "fields": own, "where": line, "said": texts}
     return json.dumps(written)
 
 
@@ -47,8 +47,8 @@ def read_diagnostic(text: str) -> Diagnostic:
         own: Mapping[str, Any] = read["fields"]
         if cls is not None and cls.code == read["code"] and _fits(cls, own):
             return cls(**own, where=where)
-        said = {f"{n}_": str(read["said"][n]) for n in ("title", "have", "need", "hint")}
-        return ForeignDiagnostic(code_=str(read["code"]), where=where, **said)
+        texts = {f"{n}_": str(read["said"][n]) for n in ("title", "have", "need", "hint")}
+        return ForeignDiagnostic(code_=str(read["code"]), where=where, **texts)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a diagnostic: {error}") from None
 

@@ -50,10 +50,10 @@ def plan_reshard(
     target_boxes = tuple(target.boxes(shape))
     holders: dict[Box, list[tuple[int, int]]] = {}
     """For each box, a heap of (elements sent so far, position) of its holders."""
-    lies: dict[tuple[Box, int], int] = {}
+    sources: dict[tuple[Box, int], int] = {}
     for position, box in enumerate(source_boxes):
         holders.setdefault(box, []).append((0, position))
-        lies.setdefault((box, source_ids[position]), position)
+        sources.setdefault((box, source_ids[position]), position)
     grid = source.shard_shape(shape)
     pieces: list[Piece] = []
     moved = 0
@@ -62,7 +62,7 @@ def plan_reshard(
             common = intersect(box, wanted)
             if common is None:
                 continue
-            chosen = lies.get((box, target_ids[position]))
+            chosen = sources.get((box, target_ids[position]))
             if chosen is None:
                 sent, chosen = holders[box][0]
                 heapq.heapreplace(holders[box], (sent + volume(common), chosen))

@@ -57,14 +57,14 @@ class Monitor:
 
         With `seconds`, waits for one change at most, and at most that long. Ctrl-C ends the wait.
         """
-        while (gate := self._look(question)) is not None:
+        while (gate := self._gate_unless(question)) is not None:
             gate.pass_through(seconds)
             if seconds is not None:
-                return self._look(question) is None
+                return self._gate_unless(question) is None
         return True
 
     @uninterrupted
-    def _look(self, question: Callable[[], bool]) -> Gate | None:
+    def _gate_unless(self, question: Callable[[], bool]) -> Gate | None:
         with self.lock:
             if question():
                 return None

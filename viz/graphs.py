@@ -121,8 +121,8 @@ class _Reader:
         self._actions: dict[str, Action] = {}
 
     def box(self, node: Node, size: int) -> Box:
-        said, where = name_and_place_of(node.op.operation)
-        name = said or pw.unnamed(node.op)
+        own_name, where = name_and_place_of(node.op.operation)
+        name = own_name or pw.unnamed(node.op)
         if not node.is_call:
             return Box(BRANCH, name, "", "", (), size, where)
         parts = tuple([self._action(text) for text in actions_of(node.op.action or "", node.op.parts or ())])

@@ -78,8 +78,8 @@ def _summed(changes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     The maximum of live bytes stays the same: it is always at a point where a free follows an allocation.
     """
     summed: dict[tuple[int, int, int], int] = {}
-    turns, before = 0, (-1, False)
+    phases, before = 0, (-1, False)
     for step, owner, moved in changes:
-        turns, before = turns + (before != (step, moved > 0)), (step, moved > 0)
-        summed[turns, step, owner] = summed.get((turns, step, owner), 0) + moved
+        phases, before = phases + (before != (step, moved > 0)), (step, moved > 0)
+        summed[phases, step, owner] = summed.get((phases, step, owner), 0) + moved
     return [(step, owner, moved) for (_, step, owner), moved in summed.items() if moved]

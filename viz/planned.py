@@ -33,11 +33,11 @@ def planned(work: Work, lengths: Sequence[float], unit: str) -> Times:
 
     Transfers occupy no device. Calls on shared devices wait for each other.
     """
-    behind = _behind(work.tasks)
+    predecessors = _predecessors(work.tasks)
     waits = [t.waits for t in work.tasks]
     graph = Precedence(waits, [-1] * len(waits), lengths)
-    found = play(graph, behind)
-    causes = [_last((*a, *b), found.ends) for a, b in zip(waits, behind, strict=True)]
+    found = play(graph, predecessors)
+    causes = [_last((*a, *b), found.ends) for a, b in zip(waits, predecessors, strict=True)]
     return Times(unit, found.starts, found.ends, causes)
 
 
@@ -57,7 +57,7 @@ def equal_lengths(work: Work) -> list[float]:
     return lengths if largest else [1.0 if t.devices else 0.0 for t in work.tasks]
 
 
-def _behind(tasks: Sequence[PlannedTask]) -> list[tuple[int, ...]]:
+def _predecessors(tasks: Sequence[PlannedTask]) -> list[tuple[int, ...]]:
     """Returns for each task the previous task on each of its devices."""
     last: dict[tuple[int, int], int] = {}
     found: list[tuple[int, ...]] = []

@@ -33,7 +33,7 @@ def owners(program: ProgramIR) -> list[str]:
             parts = [_of_part(part) for part in node.op.parts or ()]
             found += [parts[i] for i in node.op.made_by]
         else:
-            made = _of_call(what_it_does(node), pw.shown_name(node.op))
+            made = _of_call(action_of_call(node), pw.shown_name(node.op))
             found += [made] * len(node.results)
     for value in program.flow.returned:
         if value not in program.flow.arguments:
@@ -41,7 +41,7 @@ def owners(program: ProgramIR) -> list[str]:
     return found
 
 
-def what_it_does(node: Node) -> str | None:
+def action_of_call(node: Node) -> str | None:
     """Returns the action of a call. Recomputation for a backward call counts as forward work."""
     action: str | None = node.op.action
     if action is None or not node.op.again:

@@ -35,7 +35,7 @@ def signature_of(computation: Operation) -> ComputationSignature:
 
 
 def _layouts(main: Any, key: str, types: tuple[ArrayType, ...]) -> tuple[Dims, ...]:
-    return tuple(_dims(said, type_) for said, type_ in zip(described(main, key, len(types)), types, strict=True))
+    return tuple(_dims(text, type_) for text, type_ in zip(described(main, key, len(types)), types, strict=True))
 
 
 def _dims(attribute: Any, type_: ArrayType) -> Dims:

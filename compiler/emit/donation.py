@@ -33,13 +33,13 @@ def dead_operands(flow: Flow, arguments: Sequence[Argument]) -> list[frozenset[i
     return found
 
 
-def pair_with_results(dead: frozenset[int], said: ComputationSignature) -> list[Donated]:
+def pair_with_results(dead: frozenset[int], computed: ComputationSignature) -> list[Donated]:
     """Gives each dead operand the first free result of its type and sharding."""
-    free = list(range(len(said.outputs)))
+    free = list(range(len(computed.outputs)))
     found: list[Donated] = []
     for operand in sorted(dead):
-        like = said.inputs[operand], said.in_layouts[operand]
-        result = next((r for r in free if (said.outputs[r], said.out_layouts[r]) == like), None)
+        like = computed.inputs[operand], computed.in_layouts[operand]
+        result = next((r for r in free if (computed.outputs[r], computed.out_layouts[r]) == like), None)
         if result is not None:
             free.remove(result)
         found.append(Donated(operand, result))

@@ -110,13 +110,13 @@ def _describe(main: Operation, donated: Sequence[Donated]) -> None:
     given = {d.operand: d for d in donated}
     count = {"arg_attrs": len(main.regions[0].blocks[0].arguments), "res_attrs": len(_type(main).results)}
     for key, length in count.items():
-        said: list[Any] = []
+        call_attributes: list[Any] = []
         for number, known in enumerate(described(main, key, length)):
             left = {k: known[k] for k in ("sdy.sharding",) if k in known}
             if key == "arg_attrs" and number in given:
                 left |= _donation(given[number])
-            said.append(ir.DictAttr.get(left))
-        main.attributes[key] = ir.ArrayAttr.get(said)
+            call_attributes.append(ir.DictAttr.get(left))
+        main.attributes[key] = ir.ArrayAttr.get(call_attributes)
 
 
 def _donation(donated: Donated) -> dict[str, Any]:

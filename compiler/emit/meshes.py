@@ -111,7 +111,7 @@ def _strides(axes: Axes) -> list[int]:
 def _shared(program: ProgramIR, first: str, second: str, how: str) -> PathwaysError:
     op = program.slices[program.slice_of(second)]
     where = where_of(program.meshes[second].operation) or where_of(op.operation)
-    shown = [f"{m} ({_said(program.mesh(m))})" for m in (first, second)]
+    shown = [f"{m} ({_describe_mesh(program.mesh(m))})" for m in (first, second)]
     return PathwaysError(
         NotInShardy(
             what=f"two meshes on slice {op.sym_name}",
@@ -123,5 +123,5 @@ def _shared(program: ProgramIR, first: str, second: str, how: str) -> PathwaysEr
     )
 
 
-def _said(mesh: MeshSpec) -> str:
+def _describe_mesh(mesh: MeshSpec) -> str:
     return f"{mesh}; devices {', '.join(map(str, mesh.devices))}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from pathways.compiler.buffers.owners import what_it_does
+from pathways.compiler.buffers.owners import action_of_call
 from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.computations.merge import PartCall, PartOperand, Whole, count_operations, merge, mergeable
 from pathways.compiler.passes.base import Pass, Session
@@ -303,7 +303,7 @@ def parts_of(node: Node) -> tuple[str, ...]:
     if node.op.parts is not None:
         return node.op.parts
     name, where = pw.shown_name(node.op), where_of(node.op.operation)
-    return (write_part(PartLabel(what_it_does(node) or "", name, where)),)
+    return (write_part(PartLabel(action_of_call(node) or "", name, where)),)
 
 
 def _shortened(names: Sequence[str], sign: str) -> str:

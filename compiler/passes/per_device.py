@@ -45,9 +45,9 @@ class PerDevice(Pass):
         with program.context:
             for function in program.functions:
                 for symbol, computation in function.computations.items():
-                    said = signature_of(computation)
+                    own = signature_of(computation)
                     found = localize(
-                        computation, said.axes, said.in_layouts, said.out_layouts, self.operations, self.flops
+                        computation, own.axes, own.in_layouts, own.out_layouts, self.operations, self.flops
                     )
                     if found is not None:
                         _add(program, symbol, found)

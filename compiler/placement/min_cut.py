@@ -76,12 +76,12 @@ class _Search:
         current = dict(where)
         crossing = self.crossing(current)
         while True:
-            options = [(self.crossing(n), i, n) for i, n in enumerate(self._neighbors(current))]
+            options = [(self.crossing(n), i, n) for i, n in enumerate(self._variants(current))]
             if not options or min(options)[0] >= crossing:
                 return current
             crossing, _, current = min(options)
 
-    def _neighbors(self, where: dict[str, str]) -> Iterator[dict[str, str]]:
+    def _variants(self, where: dict[str, str]) -> Iterator[dict[str, str]]:
         used = self.used(where)
         free = [r for r in self.model.slices if r.symbol not in self.fixed]
         for i, request in enumerate(free):

@@ -66,12 +66,12 @@ def arrange(program: ProgramIR, schedule: str) -> Arranged:
         table = check_rows(read_rows(Path(schedule)), pipeline, schedule)
     else:
         table = SCHEDULES[schedule](pipeline)
-    behind = _behind(graph, pipeline, table)
+    predecessors = _predecessors(graph, pipeline, table)
     try:
-        timeline = play(graph, behind)
+        timeline = play(graph, predecessors)
     except Cycle as cycle:
         raise _refused(program, pipeline, table, schedule, cycle) from None
-    return Arranged(_by_start(graph, pipeline, behind, timeline), pipeline, table, graph, timeline)
+    return Arranged(_by_start(graph, pipeline, predecessors, timeline), pipeline, table, graph, timeline)
 
 
 def order_by_waits(program: ProgramIR) -> Arranged:
@@ -80,7 +80,7 @@ def order_by_waits(program: ProgramIR) -> Arranged:
     graph = _graph(program, pipeline or _NONE)
     table = () if pipeline is None else as_written(pipeline)
     try:
-        timeline = play(graph, [] if pipeline is None else _behind(graph, pipeline, table))
+        timeline = play(graph, [] if pipeline is None else _predecessors(graph, pipeline, table))
     except Cycle as cycle:
         raise _refused(program, pipeline or _NONE, table, PROGRAM, cycle) from None
     return Arranged(list(range(len(graph.waits))), pipeline, table, graph, timeline)
@@ -107,17 +107,19 @@ def _graph(program: ProgramIR, pipeline: Pipeline) -> Precedence:
     return Precedence(waits, slices, seconds)
 
 
-def _behind(graph: Precedence, pipeline: Pipeline, table: Table) -> list[Sequence[int]]:
+def _predecessors(graph: Precedence, pipeline: Pipeline, table: Table) -> list[Sequence[int]]:
     """Returns for each call of a row the call before it."""
-    behind: list[Sequence[int]] = [()] * len(graph.waits)
+    predecessors: list[Sequence[int]] = [()] * len(graph.waits)
     for row in table:
         calls = [call for action in row for call in pipeline.calls[action]]
         for before, call in pairwise(calls):
-            behind[call] = (before,)
-    return behind
+            predecessors[call] = (before,)
+    return predecessors
 
 
-def _by_start(graph: Precedence, pipeline: Pipeline, behind: Sequence[Sequence[int]], timeline: Timeline) -> list[int]:
+def _by_start(
+    graph: Precedence, pipeline: Pipeline, predecessors: Sequence[Sequence[int]], timeline: Timeline
+) -> list[int]:
     """Returns all nodes by start time, so that a slice first makes the values that other slices wait for.
 
     A node that depends on the pipeline comes as early as possible: a gradient is added when it is ready, a transfer
@@ -129,13 +131,13 @@ def _by_start(graph: Precedence, pipeline: Pipeline, behind: Sequence[Sequence[i
     depends = [False] * count
     for i in range(count):
         depends[i] = any(depends[j] or j in inside for j in graph.waits[i])
-        for j in (*graph.waits[i], *behind[i]):
+        for j in (*graph.waits[i], *predecessors[i]):
             users[j].append(i)
     wanted = list(timeline.starts)
     for i in range(count - 1, -1, -1):
         if i not in inside and not depends[i] and users[i]:
             wanted[i] = min(wanted[j] for j in users[i])
-    waiting = [len(graph.waits[i]) + len(behind[i]) for i in range(count)]
+    waiting = [len(graph.waits[i]) + len(predecessors[i]) for i in range(count)]
     ready = [(wanted[i], i) for i in range(count) if not waiting[i]]
     heapq.heapify(ready)
     order: list[int] = []
@@ -153,7 +155,7 @@ def columns(pipeline: Pipeline, graph: Precedence, table: Table) -> dict[Action,
     """Returns the start of each action if each takes one unit of time: the columns of a table as a file."""
     inside = {c: 1.0 / len(calls) for calls in pipeline.calls.values() for c in calls}
     units = Precedence(graph.waits, graph.slices, [inside.get(i, 0.0) for i in range(len(graph.waits))])
-    starts = play(units, _behind(graph, pipeline, table)).starts
+    starts = play(units, _predecessors(graph, pipeline, table)).starts
     return {action: round(starts[calls[0]]) for action, calls in pipeline.calls.items()}
 
 
@@ -170,16 +172,16 @@ def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str
         action, other = action_of[node], action_of[after]
         if action == other:
             continue
-        stands = before.get(action) == other
-        why = f"comes after {other} in row {row_of[action]}" if stands else f"needs a result of {other}"
+        is_predecessor = before.get(action) == other
+        why = f"comes after {other} in row {row_of[action]}" if is_predecessor else f"needs a result of {other}"
         op = program.flow.nodes[node].op
         where = where_of(op.operation)
         line = f" ({where.at})" if where else ""
         shown.append((f"{action} {pw.shown_name(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
     drawn = [f"{'-> ' if i else '   '}{what}: {why}" for i, (what, why, _) in enumerate(shown)]
     drawn.append(f"-> {shown[0][0]}")
-    behind = next((i for i, (_, why, _) in enumerate(shown) if why.startswith("comes after")), 0)
-    action = action_of[shown[behind][2]]
+    predecessors = next((i for i, (_, why, _) in enumerate(shown) if why.startswith("comes after")), 0)
+    action = action_of[shown[predecessors][2]]
     node = program.flow.nodes[shown[0][2]]
     advice = f"move {action} to the left in row {row_of[action]}"
     if schedule in SCHEDULES and schedule != "gpipe":  # every backward pass needs sums over all microbatches

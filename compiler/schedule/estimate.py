@@ -37,14 +37,14 @@ def describe_schedule(program: ProgramIR, name: str, arranged: Arranged) -> Sche
 def estimated(program: ProgramIR, arranged: Arranged) -> Bubble:
     """Estimates the bubble of the whole program on the pipeline's slices, by the cost model of docs/placement.md."""
     graph = Precedence(arranged.graph.waits, arranged.graph.slices, seconds_of(program))
-    behind: list[Sequence[int]] = [()] * len(graph.waits)
+    predecessors: list[Sequence[int]] = [()] * len(graph.waits)
     last: dict[int, int] = {}
     for node in arranged.order:
         at = graph.slices[node]
         if at >= 0:
-            behind[node] = (last[at],) if at in last else ()
+            predecessors[node] = (last[at],) if at in last else ()
             last[at] = node
-    return bubble(graph, play(graph, behind))
+    return bubble(graph, play(graph, predecessors))
 
 
 def seconds_of(program: ProgramIR) -> list[float]:

@@ -207,11 +207,11 @@ class _Stages:
         taken: set[int] = set()
         for i, run in enumerate(self.runs):
             if i in number:
-                turn = len(run.classes)
+                first_backward = len(run.classes)
                 if i not in backward_of.values() and (backward_of or len(self.runs) == 1):
-                    turn = self._turn(run, bool(backward_of))
+                    first_backward = self._first_backward(run, bool(backward_of))
                 for at, class_ in enumerate(run.classes):
-                    found[class_] = number[i], "F" if at < turn else "B"
+                    found[class_] = number[i], "F" if at < first_backward else "B"
             elif backward_of[i] not in taken:
                 taken.add(backward_of[i])
                 found.update((class_, (number[backward_of[i]], "B")) for class_ in run.classes)
@@ -304,7 +304,7 @@ class _Stages:
         made = Counter(flow.types[v] for n in nodes for v in n.results)
         return not Counter(flow.types[v] for v in arguments) - made
 
-    def _turn(self, run: _Run, has_backward: bool) -> int:
+    def _first_backward(self, run: _Run, has_backward: bool) -> int:
         """Returns the position in the last stage's run at which backward begins: at the first call that is a transpose.
 
         A transpose calls the same function at the same line as an earlier call, with another computation. Without one,

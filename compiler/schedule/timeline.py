@@ -35,13 +35,13 @@ class Timeline:
     ends: list[float]
 
 
-def play(graph: Precedence, behind: Sequence[Sequence[int]] = ()) -> Timeline:
+def play(graph: Precedence, predecessors: Sequence[Sequence[int]] = ()) -> Timeline:
     """Computes when each node starts, if it starts as soon as all its dependencies are done.
 
-    `behind[i]` are further dependencies of node i, from the order of its slice. Raises `Cycle`.
+    `predecessors[i]` are further dependencies of node i, from the order of its slice. Raises `Cycle`.
     """
     count = len(graph.waits)
-    extra: Sequence[Sequence[int]] = behind or [()] * count
+    extra: Sequence[Sequence[int]] = predecessors or [()] * count
     waiting = [len(graph.waits[i]) + len(extra[i]) for i in range(count)]
     users: list[list[int]] = [[] for _ in range(count)]
     for i in range(count):

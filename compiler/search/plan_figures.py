@@ -22,14 +22,14 @@ def play_program(program: ProgramIR) -> Bubble:
         if node.is_transfer and node.op.route != "dcn":
             seconds[node.number] /= program.mesh(node.mesh).size
     waits = [sorted({m for m in (flow.makers[v] for v in n.operands) if m >= 0}) for n in flow.nodes]
-    behind: list[Sequence[int]] = [()] * len(slices)
+    predecessors: list[Sequence[int]] = [()] * len(slices)
     last: dict[int, int] = {}
     for node, at in enumerate(slices):
         if at >= 0:
-            behind[node] = (last[at],) if at in last else ()
+            predecessors[node] = (last[at],) if at in last else ()
             last[at] = node
     graph = Precedence(waits, slices, seconds)
-    return bubble(graph, play(graph, behind))
+    return bubble(graph, play(graph, predecessors))
 
 
 def network_bytes(program: ProgramIR) -> int:

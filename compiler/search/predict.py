@@ -96,8 +96,8 @@ def least_seconds(costs: Sequence[StageCost], choice: SplitChoice) -> float:
 def predict(costs: Sequence[StageCost], choice: SplitChoice, states: float) -> Prediction:
     """Simulates the schedule."""
     table = table_of_choice(choice.stages, choice.chunks, choice.microbatches, choice.schedule)
-    graph, behind = _graph(costs, choice, table)
-    timeline = play(graph, behind)
+    graph, predecessors = _graph(costs, choice, table)
+    timeline = play(graph, predecessors)
     waits = bubble(graph, timeline)
     count = choice.microbatches
     per_slice = [0.0] * choice.stages
@@ -143,8 +143,8 @@ def _graph(costs: Sequence[StageCost], choice: SplitChoice, table: Table) -> tup
                 node(Action(k, "W", m), [made], k % choice.stages, later)
             if k:
                 arrives = [node(("back", k, m), [made], -1, costs[k - 1].sends)]
-    behind: list[Sequence[int]] = [()] * len(waits)
+    predecessors: list[Sequence[int]] = [()] * len(waits)
     for row in table:
         for before, action in pairwise(row):
-            behind[numbers[action]] = (numbers[before],)
-    return Precedence(waits, slices, seconds), behind
+            predecessors[numbers[action]] = (numbers[before],)
+    return Precedence(waits, slices, seconds), predecessors

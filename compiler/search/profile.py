@@ -125,7 +125,7 @@ def _divide(graph: LossGraph, split: Split) -> list[tuple[Any, float]]:
             before.append((value, value.part))
             value.part /= split.model
     for operation in graph.operations:
-        if not operation.is_turn and id(operation.eqn) in split.divided:
+        if not operation.is_iteration and id(operation.eqn) in split.divided:
             for value in operation.outputs:
                 before.append((value, value.part))
                 value.part /= split.model
@@ -136,7 +136,7 @@ def _reduced(operation: Any, split: Split) -> float:
     total = split.reduced.get(id(operation.eqn), 0.0)
     if operation.stacks >= 0:  # counted in the iterations of its loop
         return 0.0
-    return total / operation.loop.length if operation.is_turn else total
+    return total / operation.loop.length if operation.is_iteration else total
 
 
 def _summed(values: Sequence[float]) -> Any:

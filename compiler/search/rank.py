@@ -33,25 +33,25 @@ class Row:
     plan: "PlanFigures | None" = None
 
     @property
-    def _told(self) -> "PlanFigures | None":
+    def _plan_figures(self) -> "PlanFigures | None":
         """The figures of the compiled plan, if there is one."""
         return None if self.plan is None or self.plan.refused else self.plan
 
     @property
     def seconds(self) -> float:
-        return self.prediction.seconds if (plan := self._told) is None else plan.seconds
+        return self.prediction.seconds if (plan := self._plan_figures) is None else plan.seconds
 
     @property
     def memory(self) -> float:
-        return self.prediction.memory if (plan := self._told) is None else plan.memory
+        return self.prediction.memory if (plan := self._plan_figures) is None else plan.memory
 
     @property
     def bubble(self) -> float:
-        return self.prediction.bubble if (plan := self._told) is None else plan.bubble
+        return self.prediction.bubble if (plan := self._plan_figures) is None else plan.bubble
 
     @property
     def dcn_bytes(self) -> float:
-        return self.prediction.dcn_bytes if (plan := self._told) is None else plan.dcn_bytes
+        return self.prediction.dcn_bytes if (plan := self._plan_figures) is None else plan.dcn_bytes
 
     @property
     def fits(self) -> bool:

@@ -98,10 +98,10 @@ class _Walker:
 
     def _loop(self, eqn: Eqn, read: list[_Value]) -> tuple[list[_Value], float]:
         consts, carried = compat.scan_counts(eqn)
-        behind = consts + carried
-        turn = [v if v.leaf < 0 else _Value(v.leaf, v.dims[1:]) for v in read[behind:]]
-        carry = [_Value(split=v.split) for v in read[consts:behind]]
-        made, reduced = self.walk(eqn.params["jaxpr"], [*read[:consts], *carry, *turn])
+        carry_end = consts + carried
+        iteration = [v if v.leaf < 0 else _Value(v.leaf, v.dims[1:]) for v in read[carry_end:]]
+        carry = [_Value(split=v.split) for v in read[consts:carry_end]]
+        made, reduced = self.walk(eqn.params["jaxpr"], [*read[:consts], *carry, *iteration])
         return [_Value(split=v.split) for v in made], reduced * eqn.params["length"]
 
     def _product(self, eqn: Eqn, read: list[_Value]) -> tuple[_Value, float]:

@@ -31,10 +31,10 @@ def functions_called_by(function: Operation) -> list[str]:
     """Lists the functions that a function calls, in order of their first call."""
     found: dict[str, None] = {}
 
-    def look(op: Any) -> Any:
+    def visit(op: Any) -> Any:
         if op.name == "func.call":
             found[op.attributes["callee"].value] = None
         return ir.WalkResult.ADVANCE
 
-    function.walk(look)
+    function.walk(visit)
     return list(found)

@@ -14,7 +14,7 @@ from pathways.dialect.plan.order import Joined, linearize
 class InboundValue:
     """An inbound value of a host. `bit` is its own bit.
 
-    `behind` has the bits of all inbound values that the host must have received before this one. `sent` has the bits
+    `after` has the bits of all inbound values that the host must have received before this one. `sent` has the bits
     (`bits`) of all values that the host must have sent before. Bit sets are used because plans have thousands of
     values, and sets of numbers would be large.
     """

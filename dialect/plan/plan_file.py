@@ -183,8 +183,8 @@ def _check_seal(raw: bytes, path: str) -> None:
 
 def _check_digests(manifest: dict[str, Any], members: dict[str, bytes], path: str) -> None:
     stated = cast("dict[str, str]", manifest["members"])
-    told = {name for name in members if not name.startswith("executables/")}
-    if set(stated) | {"manifest.json"} != told:
+    listed = {name for name in members if not name.startswith("executables/")}
+    if set(stated) | {"manifest.json"} != listed:
         raise _damaged(path, f"its members are {sorted(members)}, its manifest lists {sorted(stated)}")
     for name, digest in stated.items():
         if hashlib.sha256(members[name]).hexdigest() != digest:

@@ -232,8 +232,8 @@ def attach(address: str | None, name: str | None = None, keys: str | Path | None
     welcome = register_client(control, name or Path(sys.argv[0]).stem or "python", where)
     is_elsewhere = read_address(where) is not None  # then the Unix sockets of the hosts' machine are out of reach
 
-    def connect(said: str, host: str) -> Connection:
-        return connect_to_host(said, host, folder, elsewhere=is_elsewhere)
+    def connect(endpoints: str, host: str) -> Connection:
+        return connect_to_host(endpoints, host, folder, elsewhere=is_elsewhere)
 
     loop = Loop()
     stream = control.hand_over(loop)
@@ -310,10 +310,10 @@ def why_held_up() -> str:
     if not isinstance(machine, Attached):
         return ""
     try:
-        said = machine.ask("status")
+        answer = machine.ask("status")
     except PathwaysError:  # the cluster is lost: the waiting call raises that
         return ""
-    return next((str(client["why"]) for client in said["clients"] if client["number"] == machine.client), "")
+    return next((str(client["why"]) for client in answer["clients"] if client["number"] == machine.client), "")
 
 
 show_progress(why_held_up)

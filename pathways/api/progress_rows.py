@@ -38,15 +38,15 @@ def progress_rows(activities: Sequence[Activity], now: float, after: float) -> l
         threads.setdefault(activity.thread, []).append(activity)
     long = [stack for stack in threads.values() if stack[0].begun + after <= now]
     rows: list[ProgressRow] = []
-    told: set[str] = set()
+    shown: set[str] = set()
     """Reasons of waits elsewhere: threads that wait for the same reason share one row."""
     for stack in long:
         for depth, activity in enumerate(stack):
             if activity.unit == ELSEWHERE:
                 detail = activity.detail
-                if not detail or detail in told:
+                if not detail or detail in shown:
                     continue
-                told.add(detail)
+                shown.add(detail)
             rows.append(_row(activity, depth, now))
     return rows[:MAX_ROWS]
 

@@ -30,8 +30,8 @@ def shown_sharding(sharding: Any) -> Any:
         return sharding
     devices: list[VirtualDevice] = list(cast("Any", sharding.mesh).devices.flat)
     if devices[0].slice is implicit_slice():
-        return SingleDeviceSharding(devices[0].stands_for or _first_device())
-    own = [d.stands_for for d in devices]
+        return SingleDeviceSharding(devices[0].own_device or _first_device())
+    own = [d.own_device for d in devices]
     if None in own:
         return sharding
     return NamedSharding(mesh_of_others(cast("Mesh", sharding.mesh), own), sharding.spec)

@@ -60,21 +60,21 @@ def _await_settled(address: str, folder: Path, starting: Activity, *, joined: bo
     until = time.monotonic() + READY_TIMEOUT_S
     settled = 0.0
     while True:
-        said = ask(address, "status")
-        states = {island["name"]: island["state"] for island in said["islands"]}
+        answer = ask(address, "status")
+        states = {island["name"]: island["state"] for island in answer["islands"]}
         starting.done, starting.total, starting.unit = list(states.values()).count("up"), len(states), "islands"
-        starting.detail = ", ".join(f"{i['name']} waits for {i['waits']}" for i in said["islands"] if i["waits"])
+        starting.detail = ", ".join(f"{i['name']} waits for {i['waits']}" for i in answer["islands"] if i["waits"])
         if joined:
-            return read_status(said)
-        if all(island["state"] == "up" or island["waits"] for island in said["islands"]):
+            return read_status(answer)
+        if all(island["state"] == "up" or island["waits"] for island in answer["islands"]):
             settled = settled or time.monotonic()
             if all(state == "up" for state in states.values()) or time.monotonic() - settled > RESOURCE_WAIT_S:
-                return read_status(said)
+                return read_status(answer)
         else:
             settled = 0.0
         late = time.monotonic() > until
         if late or "away" in states.values():
-            missing = [host["name"] for i in said["islands"] if i["state"] != "up" for host in i["hosts"]]
+            missing = [host["name"] for i in answer["islands"] if i["state"] != "up" for host in i["hosts"]]
             words = "; ".join(f"{name}: {last_words(log_of(folder / LOGS, name)) or 'no output'}" for name in missing)
             ask(address, "stop")  # also deletes the logs, which were read above
             raise PathwaysError(NoCluster(address=str(folder), reason=f"not all hosts connected; {words}"))

@@ -90,8 +90,8 @@ def read_index(path: str | Path) -> SnapshotIndex:
             rows = [(row, f"a{i}") for i, row in enumerate(head["arrays"])]
             return SnapshotIndex({row["name"]: _saved(file, row, member, folder) for row, member in rows}, folder)
     except (OSError, *_MALFORMED) as error:
-        said = "not an .npz archive" if "pickle" in str(error) else str(error) or type(error).__name__
-        raise _wrong(path, getattr(error, "strerror", None) or said) from None
+        reason = "not an .npz archive" if "pickle" in str(error) else str(error) or type(error).__name__
+        raise _wrong(path, getattr(error, "strerror", None) or reason) from None
 
 
 def _saved(file: Any, row: Mapping[str, Any], member: str, folder: str | None) -> Saved:

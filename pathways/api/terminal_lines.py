@@ -46,7 +46,7 @@ class TerminalLines:
         drawn = "".join(_NEXT_LINE + line for line in lines)
         with self._lock:
             self._is_drawn = True
-            self._say(_DOWN * len(lines) + _UP.format(len(lines)) + _SAVE + drawn + _CLEAR_BELOW + _RESTORE)
+            self._write(_DOWN * len(lines) + _UP.format(len(lines)) + _SAVE + drawn + _CLEAR_BELOW + _RESTORE)
 
     def write_above(self, stream: TextIO, text: str) -> int:
         """Writes other output, below which the rows are drawn again."""
@@ -74,9 +74,9 @@ class TerminalLines:
     def _erase(self) -> None:
         if self._is_drawn:
             self._is_drawn = False
-            self._say(_CLEAR_BELOW)
+            self._write(_CLEAR_BELOW)
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
 
@@ -96,8 +96,8 @@ class TerminalLines:
         for row in rows:
             lead: Any = self._spinner.render(time.monotonic()) if row.depth == 0 else " " * (2 * row.depth - 1)
             bar = "" if row.part is None else ProgressBar(total=1.0, completed=row.part, width=BAR_COLUMNS)
-            said = ", ".join(part for part in (row.count, row.detail) if part)
-            one_line = Text(said, no_wrap=True, overflow="ellipsis")
+            shown = ", ".join(part for part in (row.count, row.detail) if part)
+            one_line = Text(shown, no_wrap=True, overflow="ellipsis")
             table.add_row(Text.assemble(lead, " ", row.name), bar, one_line, f"{row.seconds} s")
         return table
 

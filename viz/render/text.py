@@ -30,7 +30,7 @@ def text_of_schedule(scene: Scene, width: int = 0) -> str:
 def _planned(scene: Scene, width: int) -> list[str]:
     assert scene.work is not None
     plan, times = scene.work.plan, scene.times["equal"]
-    told = [_told(scene, lane, times) for lane in scene.lanes]
+    told = [_cells(scene, lane, times) for lane in scene.lanes]
     column = max((len(text) for row in told for text, _ in row), default=1) + 1
     rows = [(lane.name, _row(scene, lane, times, column)) for lane in scene.lanes]
     pipeline = f"{plan.schedule.stages} stages, {plan.schedule.microbatches} microbatches"
@@ -46,7 +46,7 @@ def _idle(scene: Scene, times: Times) -> float:
     return 1 - busy / whole if whole else 0.0
 
 
-def _told(scene: Scene, lane: Lane, times: Times) -> list[tuple[str, PlannedTask]]:
+def _cells(scene: Scene, lane: Lane, times: Times) -> list[tuple[str, PlannedTask]]:
     """Returns the label of each task in a lane that takes time."""
     assert scene.work is not None
     tasks = [scene.work.tasks[t] for t in lane.tasks if times.ends[t] > times.starts[t]]
@@ -63,7 +63,7 @@ def _short(task: PlannedTask, several: bool) -> str:
 def _row(scene: Scene, lane: Lane, times: Times, column: int) -> str:
     """Writes the row of a lane. A unit of time is as wide as the longest label, so two units take two columns."""
     written = ""
-    for text, task in _told(scene, lane, times):
+    for text, task in _cells(scene, lane, times):
         begin, end = (round(t[task.number] * column) for t in (times.starts, times.ends))
         written += _blank(len(written), begin, column)
         written += text.ljust(end - begin)[: max(end - begin, len(text))]

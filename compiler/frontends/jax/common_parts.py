@@ -35,9 +35,9 @@ def with_common_parts(units: Sequence[Unit], origins: Mapping[TracedValue, Origi
     cut |= {group: _cut(group, origins, nodes) for group in others}
     parts = {group: made[-1] for group, made in cut.items() if len(made[-1].operations) >= least}
     structures = Structures()
-    said = {group: structures.of(part) for group, part in parts.items()}
-    found = Counter(said.values())
-    shared = {group for group, structure in said.items() if found[structure] > 1}
+    structure_of = {group: structures.of(part) for group, part in parts.items()}
+    found = Counter(structure_of.values())
+    shared = {group for group, structure in structure_of.items() if found[structure] > 1}
     return [part for u in units for part in (cut[u] if isinstance(u, Group) and u in shared else [u])]
 
 

@@ -71,7 +71,7 @@ class VirtualDevice:
         self.device_kind = kind
         self.process_index = 0
         self.client = _Client(platform)
-        self.stands_for: Any = None
+        self.own_device: Any = None
         """The device of this process that a program names, and that this virtual device replaces."""
 
     def default_memory(self) -> _Memory:

@@ -103,8 +103,8 @@ def _settle_branch(node: ControlFlow, homes: Homes) -> None:
         wanted = _wanted_inside(node, [_discovered(b, k) for b, k in zip(node.bodies, known, strict=True)])
     places: list[SliceMesh] = []
     for value, want in zip(node.taken, wanted, strict=True):
-        lies = homes.values.get(value)
-        places.append((lies or want or first) if node.kind == "cond" else (want or lies or first))
+        known_home = homes.values.get(value)
+        places.append((known_home or want or first) if node.kind == "cond" else (want or known_home or first))
     for body in node.bodies:
         given = dict(zip(body.inputs, places, strict=True))
         homes.bodies[body] = _closed(body, _discovered(body, given), first)

@@ -170,7 +170,7 @@ def _indivisible(error: Exception) -> Iterator[tuple[str, str]]:
 
 def _ambiguous(text: str, line: Where | None, error: Exception) -> AmbiguousSharding:
     """Lists candidate shardings with the bytes that each one moves, if JAX's frames show the operands."""
-    said = text.strip().splitlines()[0]
+    first_line = text.strip().splitlines()[0]
     advice = "state it: jnp.einsum(..., out_sharding=P(...)), or first jax.sharding.reshard(x, P(...))"
     for scope in _locals(error):
         if {"lhs", "rhs", "dimension_numbers"} <= scope.keys():
@@ -180,8 +180,8 @@ def _ambiguous(text: str, line: Where | None, error: Exception) -> AmbiguousShar
                 break
             if candidates:
                 advice = "out_sharding=NamedSharding(mesh, SPEC), with SPEC one of\n" + "\n".join(candidates)
-                return AmbiguousSharding(have_=said, advice=advice, where=line)
-    return AmbiguousSharding(have_=said, advice=advice, where=line)
+                return AmbiguousSharding(have_=first_line, advice=advice, where=line)
+    return AmbiguousSharding(have_=first_line, advice=advice, where=line)
 
 
 def _candidates(lhs: Any, rhs: Any, numbers: Any) -> list[str]:

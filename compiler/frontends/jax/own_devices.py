@@ -44,7 +44,7 @@ def with_virtual_devices(jaxpr: Any, meshes: Meshes) -> Any:
     named.read(jaxpr)
     if not named.own:
         return jaxpr
-    return _Replacer(_stand_ins(named, meshes)).jaxpr(jaxpr)
+    return _Replacer(_virtual_devices_for(named, meshes)).jaxpr(jaxpr)
 
 
 @dataclass
@@ -89,7 +89,7 @@ def _devices_of(target: Any) -> tuple[Any, ...]:
     return (target,) if isinstance(target, _DEVICES) else ()
 
 
-def _stand_ins(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
+def _virtual_devices_for(named: _Named, meshes: Meshes) -> dict[Any, VirtualDevice]:
     """Chooses the virtual device for each own device. Own devices that are only named singly may have none."""
     found: dict[Any, VirtualDevice] = {}
     for mesh, slice_ in meshes.items():
@@ -123,7 +123,7 @@ def _own_slice(devices: tuple[Any, ...]) -> VirtualSlice:
     """
     made = implicit_slice() if len(devices) == 1 else VirtualSlice(len(devices))
     for virtual, own in zip(made.devices, devices, strict=True):
-        virtual.platform, virtual.device_kind, virtual.stands_for = own.platform, own.device_kind, own
+        virtual.platform, virtual.device_kind, virtual.own_device = own.platform, own.device_kind, own
     return made
 
 

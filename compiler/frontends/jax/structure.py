@@ -15,7 +15,7 @@ class Structures:
     """Describes the computation of groups. Keeps the descriptions of equations, since most occur in many groups."""
 
     def __init__(self) -> None:
-        self._said: Callable[[compat.Eqn], tuple[Any, ...]] = remembered_by_identity(_said)
+        self._describe: Callable[[compat.Eqn], tuple[Any, ...]] = remembered_by_identity(_describe)
 
     def of(self, group: Group) -> tuple[Any, ...]:
         """Returns a key that is equal for groups that compute the same."""
@@ -24,13 +24,13 @@ class Structures:
             numbers[value] = len(numbers)
         parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
         for loose in group.operations:
-            parts.append((tuple(map(self._said, loose.eqns)), *(_operand(o, numbers) for o in loose.operands)))
+            parts.append((tuple(map(self._describe, loose.eqns)), *(_operand(o, numbers) for o in loose.operands)))
             for value in loose.outputs:
                 numbers[value] = len(numbers)
         return ("group", *parts, tuple(numbers[v] for v in group.outputs))
 
 
-def _said(eqn: compat.Eqn) -> tuple[Any, ...]:
+def _describe(eqn: compat.Eqn) -> tuple[Any, ...]:
     """Describes an equation without its operands; equal for equations that compute the same."""
     params = tuple((k, _hashable(v)) for k, v in sorted(eqn.params.items()))
     return eqn.primitive.name, params, tuple(aval_text(v.aval) for v in eqn.outvars)

@@ -21,14 +21,14 @@ FORWARD, BACKWARD = "F", "B"
 STAGE = "stage_id"
 
 
-def uncounted(said: Iterable[tuple[str, str]]) -> str | None:
+def uncounted(labels: Iterable[tuple[str, str]]) -> str | None:
     """Explains why actions, each with its mesh, are not of one pipeline; None if they are.
 
     Examples: a stage or a microbatch is missing, or a stage is on two meshes.
     """
     homes: dict[int, str] = {}
     microbatches: set[int] = set()
-    for text, mesh in said:
+    for text, mesh in labels:
         try:
             action = read_action(text)
         except ValueError:

@@ -31,11 +31,11 @@ def described_by(main: Any) -> Described:
     )
 
 
-def _names(said: Sequence[str], otherwise: str) -> list[str]:
+def _names(names: Sequence[str], otherwise: str) -> list[str]:
     """Returns the names if all exist and are distinct; otherwise numbered names."""
-    if all(said) and len(set(said)) == len(said):
-        return list(said)
-    return [f"{otherwise}{i}" for i in range(len(said))]
+    if all(names) and len(set(names)) == len(names):
+        return list(names)
+    return [f"{otherwise}{i}" for i in range(len(names))]
 
 
 def _text(attributes: Any, key: str) -> str:

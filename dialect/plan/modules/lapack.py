@@ -39,21 +39,21 @@ _ALL, _SOME, _NONE, _LEFT = (ord(c) for c in "ASNL")
 
 def check_lapack(operation: Operation, target: str) -> None:
     """Raises Refused if operands and results do not have the shapes that `target` needs."""
-    letter, name = target[len("lapack_")], target[len("lapack_") + 1 : -len("_ffi")]
+    kind, name = target[len("lapack_")], target[len("lapack_") + 1 : -len("_ffi")]
     name = _COMPLEX.get(name, name)
-    described = _OF_REALS.get(name, _SHAPES[name]) if letter in "sd" else _SHAPES[name]
+    described = _OF_REALS.get(name, _SHAPES[name]) if kind in "sd" else _SHAPES[name]
     takes, gives = (side.split() for side in described.split("->"))
     operands, results = _shapes(operation.operands), _shapes(operation.results)
     if len(operands) != len(takes) or len(results) != len(gives):
         raise Refused(f"calls {target} with {len(operands)} arrays for {len(results)}")
     batch = operands[0][: len(operands[0]) - len(takes[0])]
     sizes = dict[str, int]()
-    for shape, letters in zip(operands, takes, strict=True):
-        if len(shape) == len(batch) + len(letters):
-            sizes |= zip(letters, shape[len(batch) :], strict=True)
+    for shape, symbols in zip(operands, takes, strict=True):
+        if len(shape) == len(batch) + len(symbols):
+            sizes |= zip(symbols, shape[len(batch) :], strict=True)
     _complete(sizes, _config(operation), name)
-    for shape, letters in zip([*operands, *results], [*takes, *gives], strict=True):
-        wanted = (*batch, *(sizes.get(c, -1) for c in letters if c != "-"))
+    for shape, symbols in zip([*operands, *results], [*takes, *gives], strict=True):
+        wanted = (*batch, *(sizes.get(c, -1) for c in symbols if c != "-"))
         if shape != wanted:
             raise Refused(f"calls {target} with an array of {list(shape)} where it needs {list(wanted)}")
 

@@ -30,17 +30,17 @@ def answer() -> None:
     answers = _private_answers()
     order = json.loads(sys.stdin.buffer.readline())
     _limit(order["seconds"], order["memory"])
-    _say(answers, reading=-1)
+    _write_answer(answers, reading=-1)
     context = make_bare_context()
     try:
         for number, item in enumerate(order["items"]):
             raw = sys.stdin.buffer.read(item["size"])
-            _say(answers, reading=number)
+            _write_answer(answers, reading=number)
             _read(item, raw, context, order["allowed"])
     except Refused as refused:
-        _say(answers, problem=refused.problem, target=refused.target)
+        _write_answer(answers, problem=refused.problem, target=refused.target)
     else:
-        _say(answers, done=len(order["items"]))
+        _write_answer(answers, done=len(order["items"]))
     answers.flush()
     os._exit(0)  # skips the destructor of a hostile module, which may crash
 
@@ -80,5 +80,5 @@ def _limit(seconds: int, memory: int) -> None:
         resource.setrlimit(what, (most, more if hard == resource.RLIM_INFINITY else min(more, hard)))
 
 
-def _say(answers: BinaryIO, **answer: Any) -> None:
+def _write_answer(answers: BinaryIO, **answer: Any) -> None:
     answers.write(json.dumps(answer).encode() + b"\n")

@@ -21,7 +21,7 @@ PINGS_PER_HOST = 8
 
 @dataclass(frozen=True)
 class Ping:
-    """A round trip to a host. `sent` and `back` are local times; `told` is the host's time between them."""
+    """A round trip to a host. `sent` and `back` are local times; `reported` is the host's time between them."""
 
     sent: int
     reported: int

@@ -185,8 +185,8 @@ class Edges:
             plan, ranks = plan_reshard(edge.type.shape, here, there, *ids), self.peer_hosts.ranks
             sources, targets = (ranks_of_shards(self.plan, layout, ranks) for layout in (edge.here, edge.there))
             by_pair = pieces_by_pair(plan.pieces, sources, targets)
-            alone = edge.source != edge.target and not any(map(ranks.are_several, (edge.source, edge.target)))
-            whole = alone and bool(plan.pieces) and plan.pieces == _position_by_position(plan)
+            is_simple = edge.source != edge.target and not any(map(ranks.are_several, (edge.source, edge.target)))
+            whole = is_simple and bool(plan.pieces) and plan.pieces == _position_by_position(plan)
             self._known[edge.number] = _Pieces(plan, plan.pieces, sources, targets, by_pair, whole)
         return self._known[edge.number]
 

@@ -22,10 +22,10 @@ def hang(flight: Flight, others: int, seconds: float, stuck: Sequence[Stuck]) ->
     lines = [f"{s.launch.run.name} was launched on {_where(s.launch, s.waiting)}, and is not done" for s in stuck[:1]]
     if not stuck:
         lines.append("no unfinished launch: a call that launches a computation has not returned")
-    behind = Counter(f"queued after it: {s.launch.run.name} on {_where(s.launch, s.waiting)}" for s in stuck[1:])
-    lines += [f"{line}, {count} times" if count > 1 else line for line, count in list(behind.items())[:MAX_CALLED]]
-    if len(behind) > MAX_CALLED:
-        lines.append(f"and {sum(list(behind.values())[MAX_CALLED:])} more")
+    queued = Counter(f"queued after it: {s.launch.run.name} on {_where(s.launch, s.waiting)}" for s in stuck[1:])
+    lines += [f"{line}, {count} times" if count > 1 else line for line, count in list(queued.items())[:MAX_CALLED]]
+    if len(queued) > MAX_CALLED:
+        lines.append(f"and {sum(list(queued.values())[MAX_CALLED:])} more")
     return Hang(
         seconds=f"{seconds:g}",
         program=flight.plan.name,

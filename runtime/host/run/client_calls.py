@@ -46,7 +46,7 @@ class ClientCalls:
     """The calls of all clients of a host that have not returned. Raises PWC0707 for an invalid time limit."""
 
     def __init__(self) -> None:
-        self._silent, self._still = time_limit("PATHWAYS_HOST_TIMEOUT", "10"), _hang_limit()
+        self._timeout, self._still = time_limit("PATHWAYS_HOST_TIMEOUT", "10"), _hang_limit()
         self._lock = threading.Lock()
         """Guards the clients, and the calls that wait for them."""
         self._posts: dict[int, Post] = {}
@@ -115,9 +115,9 @@ class ClientCalls:
             before, now = now, time.monotonic()
             if now - before > MAX_POLL_GAP_S:  # this process was stopped: the gap does not count
                 waiting.last_received = waiting.moved = now
-            if now - waiting.last_received > self._silent:
+            if now - waiting.last_received > self._timeout:
                 raise RaisedElsewhere(
-                    f"heartbeat timeout: no message from the client for {self._silent:g} seconds: it is frozen, or "
+                    f"heartbeat timeout: no message from the client for {self._timeout:g} seconds: it is frozen, or "
                     "the callback holds the GIL (PATHWAYS_HOST_TIMEOUT on the host sets the limit)"
                 )
             if now - waiting.moved > self._still:

@@ -26,7 +26,7 @@ def test_a_node_starts_when_all_that_it_waits_for_has_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "behind", "cycle"),
+    ("waits", "predecessors", "cycle"),
     [
         ([[], []], [(1,), (0,)], {0, 1}),
         ([[], [0], [1]], [(2,), (), ()], {0, 1, 2}),
@@ -35,14 +35,14 @@ def test_a_node_starts_when_all_that_it_waits_for_has_ended() -> None:
         ([[], []], [(), (1,)], {1}),
     ],
 )
-def test_each_node_of_a_cycle_waits_for_the_next(waits: Any, behind: Any, cycle: set[int]) -> None:
+def test_each_node_of_a_cycle_waits_for_the_next(waits: Any, predecessors: Any, cycle: set[int]) -> None:
     with pytest.raises(Cycle) as caught:
-        play(Precedence(waits, [0] * len(waits), [1.0] * len(waits)), behind)
+        play(Precedence(waits, [0] * len(waits), [1.0] * len(waits)), predecessors)
     nodes = caught.value.nodes
     assert set(nodes) == cycle and len(nodes) == len(cycle)
     for at, node in enumerate(nodes):
         after = nodes[(at + 1) % len(nodes)]
-        assert after in (*waits[node], *behind[node])
+        assert after in (*waits[node], *predecessors[node])
 
 
 def test_the_bubble_counts_slices_that_work_and_ends_with_the_last_work() -> None:

@@ -64,8 +64,8 @@ def _between_modules(
 
 def _modules_around(spine: Spine, place: int) -> int:
     """Returns the number of modules that enclose a position."""
-    before, behind = (spine.operations[p].scope.split("/") for p in (place - 1, place))
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, behind, strict=False)))
+    before, after = (spine.operations[p].scope.split("/") for p in (place - 1, place))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
 
 
 def _classes(spine: Spine, most: float) -> list[Any]:

@@ -79,7 +79,7 @@ def layer_starts(spine: Spine) -> list[int]:
     loops: dict[int, list[int]] = {}
     modules: dict[str, dict[int, int]] = {}
     for place, operation in enumerate(spine.operations):
-        if operation.is_turn:
+        if operation.is_iteration:
             loops.setdefault(id(operation.loop), []).append(place)
         scope = operation.scope
         for match in (_NUMBERED.match(scope[: m.end()]) for m in re.finditer(r"[^/]+", scope)):

@@ -73,13 +73,13 @@ class Operation:
     keeps: list[Value] = field(default_factory=list[Value])
     keeps_bytes: float = 0.0
     loop: OpenedLoop | None = None
-    turn: int = -1
+    iteration: int = -1
     stacks: int = -1
     """The index of the result of `loop` that this operation stacks; -1 for other operations."""
 
     @property
-    def is_turn(self) -> bool:
-        return self.turn >= 0
+    def is_iteration(self) -> bool:
+        return self.iteration >= 0
 
     @property
     def effects(self) -> bool:

@@ -32,7 +32,7 @@ class LoopJoiner:
         at = 0
         while at < len(operations):
             operation = operations[at]
-            if not operation.is_turn:
+            if not operation.is_iteration:
                 result.append(self._stack(operation) if operation.stacks >= 0 else operation)
                 at += 1
                 continue
@@ -44,13 +44,13 @@ class LoopJoiner:
         return result
 
     def _goes_on(self, first: Operation, other: Operation) -> bool:
-        return other.is_turn and other.loop is first.loop and self._stage_of[other] == self._stage_of[first]
+        return other.is_iteration and other.loop is first.loop and self._stage_of[other] == self._stage_of[first]
 
-    def _scan(self, turns: Sequence[Operation]) -> Operation:
-        first, last, loop = turns[0], turns[-1], turns[0].loop
+    def _scan(self, iterations: Sequence[Operation]) -> Operation:
+        first, last, loop = iterations[0], iterations[-1], iterations[0].loop
         assert loop is not None
-        count, consts = len(turns), len(loop.consts)
-        low = loop.length - first.turn - count if loop.reverse else first.turn
+        count, consts = len(iterations), len(loop.consts)
+        low = loop.length - first.iteration - count if loop.reverse else first.iteration
         xs = [self._slice(x, low, low + count, loop.length) for x in loop.xs]
         carry = first.inputs[consts : consts + loop.carried]
         stacked = [_rows_of(v, count) for v in first.outputs[loop.carried :]]
@@ -132,12 +132,12 @@ def _run(loop: OpenedLoop, count: int, values: Sequence[Any]) -> list[Any]:
     n_consts, n_carry = len(loop.consts), loop.carried
     consts, carry, xs = values[:n_consts], values[n_consts : n_consts + n_carry], values[n_consts + n_carry :]
 
-    def turn(carry: Any, x: Any) -> tuple[Any, Any]:
+    def iteration(carry: Any, x: Any) -> tuple[Any, Any]:
         made = body(*consts, *carry, *x)
         return made[:n_carry], made[n_carry:]
 
     unroll = params.get("unroll", 1)
-    carry, ys = _any_lax.scan(turn, list(carry), list(xs), length=count, reverse=loop.reverse, unroll=unroll)
+    carry, ys = _any_lax.scan(iteration, list(carry), list(xs), length=count, reverse=loop.reverse, unroll=unroll)
     return [*carry, *ys]
 
 

@@ -75,7 +75,7 @@ class _Opener:
                 self.graph.checkpoints[number] = Checkpoint(eqn.params["prevent_cse"], eqn.params["policy"])
                 return self.walk(body_of(eqn.params["jaxpr"]), operands, (*groups, number))
             if name == "scan" and eqn.params["length"] > 1:
-                return self._turns(eqn, operands, groups, flops)
+                return self._iterations(eqn, operands, groups, flops)
         operation = self._add(eqn, operands, groups, flops)
         if flops > self.grain and (name in CUSTOM or name in ("cond", "while", "scan", "pallas_call")):
             self.graph.indivisible.append(operation)
@@ -93,19 +93,21 @@ class _Opener:
         self._append(operation)
         return operation
 
-    def _turns(self, eqn: Eqn, operands: list[Operand], groups: tuple[int, ...], flops: float) -> list[Operand]:
+    def _iterations(self, eqn: Eqn, operands: list[Operand], groups: tuple[int, ...], flops: float) -> list[Operand]:
         """Adds one operation per loop iteration, and one per array that the iterations stack."""
         length: int = eqn.params["length"]
         consts, carried = compat.scan_counts(eqn)
         loop = OpenedLoop(eqn, operands[:consts], operands[consts + carried :], carried)
         carry = operands[consts : consts + carried]
         depends, (_, kept) = _union(operands), kept_of_eqn(eqn)
-        for turn in range(length):
+        for iteration in range(length):
             outputs = [Value(v.aval, depends) for v in eqn.outvars]
             for value in outputs[carried:]:
                 value.part = 1 / length
             inputs = [*loop.consts, *carry, *loop.xs]
-            made = Operation("scan", inputs, outputs, _never, eqn, flops / length, groups, loop=loop, turn=turn)
+            made = Operation(
+                "scan", inputs, outputs, _never, eqn, flops / length, groups, loop=loop, iteration=iteration
+            )
             made.keeps_bytes = kept / length
             self._append(made)
             carry = [*outputs[:carried]]

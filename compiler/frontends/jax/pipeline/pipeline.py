@@ -35,8 +35,8 @@ from pathways.compiler.frontends.jax.pipeline.whole_batch import (
     MIXES,
     WholeBatch,
     check_reduce,
-    tell,
-    tell_of_aux,
+    warn_of_aux,
+    warn_of_mixing,
     whole_batch,
 )
 from pathways.compiler.frontends.jax.tracing_stack import around
@@ -72,7 +72,7 @@ class Pipelined:
         self._meshes = meshes
         self._of_choices: list[tuple[SplitChoice, Pipelined]] = []
         self._subject = Subject(self.name, where)
-        self._told = False
+        self._has_warned = False
 
     def __repr__(self) -> str:
         return (
@@ -92,7 +92,7 @@ class Pipelined:
             planned, specs, rows = self._plan(call, arrays)
             return many.unsplit(self._run(planned, specs, rows, self._prepared(planned, specs, arrays), arrays))
         whole = self._whole_batch(call, arrays)
-        self._tell(whole)
+        self._warn_once(whole)
         extras = whole.made_once(arrays)
         batch = self._split(call, arrays, whole) + whole.cut(extras)
         shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in batch]
@@ -118,15 +118,15 @@ class Pipelined:
             types = [_struct(a) for a in arrays]
             return whole_batch(loss, types, call.batch, many, self.options.mixes)
 
-    def _tell(self, whole: WholeBatch) -> None:
+    def _warn_once(self, whole: WholeBatch) -> None:
         """Warns once if a loss mixes examples. Raises PWC0119, PWC0124 and PWC0128."""
         mixes = self.options.mixes
         if mixes != "allow":
             check_reduce(self.name, whole)
-        if not self._told or mixes == "refuse":
-            tell(self._semantics(whole), mixes)
-            tell_of_aux(self.name, whole, mixes)
-            self._told = True
+        if not self._has_warned or mixes == "refuse":
+            warn_of_mixing(self._semantics(whole), mixes)
+            warn_of_aux(self.name, whole, mixes)
+            self._has_warned = True
 
     def _semantics(self, whole: WholeBatch) -> BatchSemantics:
         return semantics_of(self.name, whole.many.count, whole.handling.verdict, self.options.mixes)

@@ -51,7 +51,7 @@ def spine_of(graph: LossGraph) -> Spine:
     reached = {v: _reached(r, positions, users) for v, r in readers.items()}
     flops = np.array([o.flops for o in members], float)
     for operation, used in users.items():
-        at = [u for u in used if members[u].is_turn] or [min(used)] if used else []
+        at = [u for u in used if members[u].is_iteration] or [min(used)] if used else []
         for u in at:  # work on a stack is split over the iterations that take its slices
             flops[u] += operation.flops / len(at)
     return Spine(
@@ -125,10 +125,10 @@ def _parameter_bytes(graph: LossGraph, members: list[Operation], reached: dict[V
         used = reached.get(argument, frozenset())
         if argument.depends != PARAMETER or not used:
             continue
-        turns = [u for u in used if (loop := members[u].loop) is not None and _runs_over(loop.xs, argument)]
-        if turns:
-            for u in turns:
-                found[u] += argument.bytes / len(turns)
+        iterations = [u for u in used if (loop := members[u].loop) is not None and _runs_over(loop.xs, argument)]
+        if iterations:
+            for u in iterations:
+                found[u] += argument.bytes / len(iterations)
             continue
         for u in {min(used), max(used)}:
             found[u] += argument.bytes

@@ -72,6 +72,6 @@ def _checkpointed(
         _evaluate(operations, inner, depth + 1, set(given), checkpoints)
         return [inner[v] for v in given]
 
-    said = checkpoints[number]
-    again = _any_jax.checkpoint(inside, prevent_cse=said.prevent_cse, policy=said.policy)
+    options = checkpoints[number]
+    again = _any_jax.checkpoint(inside, prevent_cse=options.prevent_cse, policy=options.policy)
     env.update(zip(given, again(*(read(v, env) for v in taken)), strict=True))

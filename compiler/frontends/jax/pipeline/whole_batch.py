@@ -155,7 +155,7 @@ def check_reduce(name: str, whole: WholeBatch) -> None:
     raise PathwaysError(WrongReduce(loss=name, reduce=reduce, wrong=wrong, have_=have, right=right, where=caller()))
 
 
-def tell_of_aux(name: str, whole: WholeBatch, mixes: str) -> None:
+def warn_of_aux(name: str, whole: WholeBatch, mixes: str) -> None:
     """Warns if `aux` makes auxiliary values differ from those of the whole batch, or raises PWC0128."""
     many = whole.many
     rules = {"mean": "means over the examples", "sum": "sums over the examples", "concat": "rows of the examples"}
@@ -168,10 +168,10 @@ def tell_of_aux(name: str, whole: WholeBatch, mixes: str) -> None:
     more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
     leaves = f"{', '.join(wrong[:3])}{more}"
     rule, where = rules[many.aux], caller()
-    told = AuxDiffers(loss=name, aux=many.aux, microbatches=many.count, leaves=leaves, rule=rule, where=where)
+    diagnostic = AuxDiffers(loss=name, aux=many.aux, microbatches=many.count, leaves=leaves, rule=rule, where=where)
     if mixes == "refuse":
-        raise PathwaysError(told)
-    _warn(told.render("warning"))
+        raise PathwaysError(diagnostic)
+    _warn(diagnostic.render("warning"))
 
 
 def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
@@ -191,7 +191,7 @@ def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
             return is_clean and relation.form is Form.TOTAL and is_close(relation.scale, scale)
 
 
-def tell(semantics: BatchSemantics, mixes: str) -> None:
+def warn_of_mixing(semantics: BatchSemantics, mixes: str) -> None:
     """Warns if a loss mixes examples, or raises PWC0119 under mixes="refuse".
 
     Prints a note if the analysis is undecided.
@@ -204,10 +204,12 @@ def tell(semantics: BatchSemantics, mixes: str) -> None:
         print(f"note: {text}", file=sys.stderr)
         return
     text, where = mixing_text(semantics.causes)
-    told = MixesExamples(loss=semantics.loss, microbatches=semantics.microbatches, have_=text, where=where or caller())
+    diagnostic = MixesExamples(
+        loss=semantics.loss, microbatches=semantics.microbatches, have_=text, where=where or caller()
+    )
     if mixes == "refuse":
-        raise PathwaysError(told)
-    _warn(told.render("warning"))
+        raise PathwaysError(diagnostic)
+    _warn(diagnostic.render("warning"))
 
 
 def _warn(text: str) -> None:

@@ -113,14 +113,14 @@ class _Scan:
         self.axis: int | None = None
         self.digit: Digit | None = None
         inputs = zip(step.ins[consts + carried :], step.shapes[consts + carried :], strict=True)
-        self.turns = [self._one_turn(r, shapes) for r, shapes in inputs]
+        self.iterations = [self._one_iteration(r, shapes) for r, shapes in inputs]
         depends_on_size = self.is_over_batch and self.axis is None
         self.of_size = {step.cause(Why.SIZE, _OF_SIZE)} if depends_on_size else set[MixingCause]()
         """The cause for a loop that is longer for more examples, but does not run over them."""
         self.sums = set[int]()
         """Positions in the carry that hold sums over the examples."""
 
-    def _one_turn(self, relation: Relation, shapes: Shapes) -> Relation:
+    def _one_iteration(self, relation: Relation, shapes: Shapes) -> Relation:
         """Relates the part of a stacked input that one iteration gets."""
         if relation.form is Form.ROWS:
             found = next((d for d in relation.layout if d.dim == 0), None)
@@ -134,7 +134,7 @@ class _Scan:
         if relation.form is not Form.CONST:
             return relation
         known = filled(relation, (shapes[0][1:], shapes[1][1:]))
-        is_level_over_turns = is_level(relation, shapes)
+        is_level_over_iterations = is_level(relation, shapes)
         uneven = self.is_over_batch and known is None and (relation.known is not None or not relation.is_even)
         causes = (
             {self.step.cause(Why.POSITION, "a loop over the batch counts its rows")} if uneven else set[MixingCause]()
@@ -143,7 +143,7 @@ class _Scan:
             relation,
             known=known,
             scale=relation.factor,
-            is_even=is_level_over_turns and not uneven,
+            is_even=is_level_over_iterations and not uneven,
             causes=relation.causes | causes,
         )
 
@@ -176,7 +176,7 @@ class _Scan:
         whole, part = (p["jaxpr"] for p in self.step.both)
         body = body_of(whole)
         for _ in range(_MAX_ROUNDS):
-            made = self.step.walk.body(whole, part, [*self.consts, *self.carry, *self.turns])
+            made = self.step.walk.body(whole, part, [*self.consts, *self.carry, *self.iterations])
             carry = [self._carried(i, made[i], body) for i in range(len(self.carry))]
             if carry == self.carry:
                 return made
@@ -186,8 +186,8 @@ class _Scan:
     def _carried(self, i: int, made: Relation, body: JaxBody) -> Relation:
         before = self.carry[i]
         is_loop = self.is_over_batch or self.axis is not None
-        of_turn = made.form is Form.ROWS and any(d.dim == self.axis for d in made.layout)
-        if is_loop and of_turn and i not in self.sums and before.form in (Form.CONST, Form.TOTAL):
+        is_per_iteration = made.form is Form.ROWS and any(d.dim == self.axis for d in made.layout)
+        if is_loop and is_per_iteration and i not in self.sums and before.form in (Form.CONST, Form.TOTAL):
             self.sums.add(i)
             return Relation(adds_up=True, scale=0.0, causes=before.causes, is_pure=before.is_pure and made.is_pure)
         is_handed_on = body.outvars[i] is body.invars[self.first + i]

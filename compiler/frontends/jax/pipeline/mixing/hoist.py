@@ -272,7 +272,7 @@ def _made_in_body(eqn: Eqn, inner: Hoists, around: Values) -> list[Any]:
     known = _known(eqn, around, needed)
     state = [i for i in range(carried) if needed[consts + i]]
 
-    def turn(carry: Sequence[Any], given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def iteration(carry: Sequence[Any], given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         arguments = [*known[:consts], *([None] * carried), *given]
         for i, value in zip(state, carry, strict=True):
             arguments[consts + i] = value
@@ -284,7 +284,7 @@ def _made_in_body(eqn: Eqn, inner: Hoists, around: Values) -> list[Any]:
 
     first = [known[consts + i] for i in state]
     options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-    _, made = _any_lax.scan(turn, first, known[consts + carried :], **options)
+    _, made = _any_lax.scan(iteration, first, known[consts + carried :], **options)
     return list(made)
 
 
@@ -322,11 +322,11 @@ def _run_body(eqn: Eqn, inner: Hoists, t: int, arguments: list[Any], extras: lis
         return jax_api.checkpoint(body, **options)(arguments, extras)
     consts, carried = compat.scan_counts(eqn)
 
-    def turn(carry: Sequence[Any], given: tuple[Sequence[Any], Sequence[Any]]) -> tuple[list[Any], list[Any]]:
+    def iteration(carry: Sequence[Any], given: tuple[Sequence[Any], Sequence[Any]]) -> tuple[list[Any], list[Any]]:
         made = run_with_extras(inner, t, [*arguments[:consts], *carry, *given[0]], given[1])
         return made[:carried], made[carried:]
 
     options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
     stacked = arguments[consts + carried :], extras
-    state, made = _any_lax.scan(turn, arguments[consts : consts + carried], stacked, **options)
+    state, made = _any_lax.scan(iteration, arguments[consts : consts + carried], stacked, **options)
     return [*state, *made]

@@ -87,8 +87,8 @@ def test_a_loop_becomes_its_turns_and_the_stacks_that_they_make() -> None:
     found = graph(loss, W, W)
     assert names(found) == ["scan"] * 8 + ["stack"] * 2
     turns, stacks = found.operations[:8], found.operations[8:]
-    assert [o.turn for o in turns] == list(range(8)) and all(o.is_turn for o in turns)
-    assert [o.stacks for o in stacks] == [0, 1] and not any(o.is_turn for o in stacks)
+    assert [o.iteration for o in turns] == list(range(8)) and all(o.is_iteration for o in turns)
+    assert [o.stacks for o in stacks] == [0, 1] and not any(o.is_iteration for o in stacks)
     assert [o.stacks for o in turns] == [-1] * 8
     (loop,) = {o.loop for o in found.operations}
     assert loop is not None and (loop.length, loop.reverse, loop.carried) == (8, False, 1)
@@ -111,7 +111,7 @@ def test_a_loop_of_one_turn_stays_whole(length: int, opened: bool) -> None:
 
     found = graph(loss, W, W)
     assert names(found) == ["scan"] * length
-    assert [o.is_turn for o in found.operations] == [opened] * length
+    assert [o.is_iteration for o in found.operations] == [opened] * length
     assert (len(found.indivisible) == 1) != opened
 
 
