@@ -124,8 +124,8 @@ def _clients(now: Status, before: Mapping[str, Status], passed: float) -> tuple[
             due=mine["weight"] / weights if mine is not None and name in busy and weights > 0 else None,
             time=spent[name] / all_time if name in spent and all_time > 0 else None,
             rate=None if mine is None else _rate(mine["runs"], before.get(name, _NOTHING)["runs"], passed),
-            running=_most_on_one(islands, "running", name),
-            waiting=_most_on_one(islands, "waiting", name),
+            running=_max_on_one_island(islands, "running", name),
+            waiting=_max_on_one_island(islands, "waiting", name),
             held=held.get(name, 0),
         )
 
@@ -140,6 +140,6 @@ def _clients(now: Status, before: Mapping[str, Status], passed: float) -> tuple[
 _NOTHING: Status = {"runs": 0, "seconds": 0.0}
 
 
-def _most_on_one(islands: Sequence[Status], which: str, client: str) -> int:
+def _max_on_one_island(islands: Sequence[Status], which: str, client: str) -> int:
     """Returns the largest number of runs of a client on one island: a run may be on several islands."""
     return max((sum(c == client for c, _ in island[which]) for island in islands), default=0)

@@ -164,11 +164,11 @@ def chunk_of(type_: ArrayType, part: Shape) -> Shape:
         size = type_.shard_bytes(tuple(chunk))
         if size <= MAX_CHUNK_BYTES:
             break
-        most = max(1, chunk[i] * MAX_CHUNK_BYTES // size)
+        max_length = max(1, chunk[i] * MAX_CHUNK_BYTES // size)
         if length == whole:
-            chunk[i] = most
+            chunk[i] = max_length
             continue
-        divisor = next(n for n in range(most, 0, -1) if length % n == 0)
+        divisor = next(n for n in range(max_length, 0, -1) if length % n == 0)
         if (
             size // chunk[i] * divisor >= _MIN_CHUNK_BYTES
         ):  # else, with a prime number of rows, each row would be a chunk

@@ -22,7 +22,7 @@ class MadeAtWill:
     """
 
     fewest: int
-    most: int
+    max_count: int
     threads: int
     """XLA threads for each device."""
     spare: int
@@ -72,7 +72,7 @@ PLATFORMS: dict[str, Platform] = {
             # process, and a thread takes 2. Beyond that XLA aborts the process. A client's pool has one thread a
             # device. A collective holds one thread a device until all devices join it. Without a spare thread, any
             # other work that needs one deadlocks it (jaxlib 0.10, seen).
-            made_at_will=MadeAtWill(fewest=4, most=6000, threads=4, spare=2, kind="cpu"),
+            made_at_will=MadeAtWill(fewest=4, max_count=6000, threads=4, spare=2, kind="cpu"),
             apart=16,
             on_host=True,
             callback="xla_ffi_python_cpu_callback",

@@ -37,8 +37,8 @@ class RankTable:
     @property
     def pairs(self) -> int:
         """The count of numbers reserved for one value between islands: one for each pair of sender and receiver."""
-        most = max(self.hosts.values(), default=1)
-        return most * most
+        max_hosts = max(self.hosts.values(), default=1)
+        return max_hosts * max_hosts
 
     def pair(self, edge: int, source: int, target: int) -> int:
         """Returns the unique number of the transfer from rank `source` to rank `target` on an edge between islands."""

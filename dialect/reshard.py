@@ -71,7 +71,7 @@ def plan_reshard(
     return ReshardPlan(tuple(pieces), source_boxes, target_boxes, moved)
 
 
-def most_pieces(shape: Shape, source: Sharding, target: Sharding) -> int:
+def max_pieces(shape: Shape, source: Sharding, target: Sharding) -> int:
     """Returns an upper bound of the pieces of `plan_reshard` plus the shards that it visits, without listing any."""
     touched = 1
     for length, here, there in zip(shape, source.shard_shape(shape), target.shard_shape(shape), strict=True):

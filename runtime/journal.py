@@ -19,7 +19,7 @@ def note(what: str, which: Any, event: str) -> None:
     _events.append((time.monotonic(), what, which, event))
 
 
-def last_events(most: int = MAX_SHOWN_EVENTS) -> list[str]:
+def last_events(count: int = MAX_SHOWN_EVENTS) -> list[str]:
     """Returns the last events as lines, oldest first, each with the seconds since it happened."""
     now = time.monotonic()
-    return [f"{now - at:9.3f} s ago  {what} {which} {event}" for at, what, which, event in list(_events)[-most:]]
+    return [f"{now - at:9.3f} s ago  {what} {which} {event}" for at, what, which, event in list(_events)[-count:]]

@@ -57,15 +57,15 @@ def _kind(owner: str) -> str:
 
 def _row(island: str, devices: tuple[int, ...], limit: int | None, changes: list[Change]) -> DeviceMemory:
     live: dict[str, int] = defaultdict(int)
-    most: dict[str, int] = defaultdict(int)
+    peak_of: dict[str, int] = defaultdict(int)
     total, peak, at = 0, 0, -1
     for change in changes:
         live[change.owner] += change.bytes
-        most[change.owner] = max(most[change.owner], live[change.owner])
+        peak_of[change.owner] = max(peak_of[change.owner], live[change.owner])
         total += change.bytes
         if total > peak:
             peak, at = total, change.step
-    ranked = sorted(most, key=lambda owner: (-most[owner], owner))
+    ranked = sorted(peak_of, key=lambda owner: (-peak_of[owner], owner))
     owners = ranked if len(ranked) <= MAX_OWNERS + 1 else [*ranked[:MAX_OWNERS], OTHERS]
     number = {owner: min(i, len(owners) - 1) for i, owner in enumerate(ranked)}
     rows = _summed([(change.step, number[change.owner], change.bytes) for change in changes])

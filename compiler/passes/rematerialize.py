@@ -77,8 +77,8 @@ def _rounds(program: ProgramIR, pipeline: Pipeline) -> list[list[int]]:
     of_slice: dict[int, list[int]] = {}
     for stage in sorted(kept, key=lambda s: -kept[s]):
         of_slice.setdefault(pipeline.rows[stage], []).append(stage)
-    most = max(map(len, of_slice.values()))
-    return [[stages[i] for stages in of_slice.values() if i < len(stages)] for i in range(most)]
+    max_length = max(map(len, of_slice.values()))
+    return [[stages[i] for stages in of_slice.values() if i < len(stages)] for i in range(max_length)]
 
 
 def _peaks(program: ProgramIR, temporaries: dict[str, int]) -> dict[str, int]:

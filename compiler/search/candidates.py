@@ -25,9 +25,9 @@ class Space:
     places: int
     schedules: tuple[str, ...] = (GPIPE, "1f1b", INTERLEAVED, ZERO_BUBBLE)
     chunks: tuple[int, ...] = (1, 2, 4)
-    most_microbatches: int = 0
+    max_microbatches: int = 0
     """0: as many as the batch has rows, but at most 16 a stage."""
-    most_model: int = 8
+    max_model: int = 8
     splits_parameters: bool = True
 
 
@@ -37,7 +37,7 @@ def candidates(topology: Topology, space: Space) -> Iterator[SplitChoice]:
     largest = max(i.size for i in islands)
     for data in _divisors(topology.size):
         for model in _divisors(largest) if space.splits_parameters else [1]:
-            if model > space.most_model or data * model > topology.size:
+            if model > space.max_model or data * model > topology.size:
                 continue
             rooms = [i.size // (data * model) for i in islands]
             spans = data * model > largest
@@ -50,8 +50,8 @@ def _orders(split: SplitChoice, space: Space) -> Iterator[SplitChoice]:
     """Yields a split with each number of microbatches, schedule and number of stages a slice."""
     for count in _divisors(space.batch):
         rows = space.batch // count
-        most = space.most_microbatches or 16 * split.stages
-        if rows % split.data or count > most:
+        limit = space.max_microbatches or 16 * split.stages
+        if rows % split.data or count > limit:
             continue
         if split.stages == 1:
             schedule = PROGRAM if count == 1 else "1f1b"
@@ -82,7 +82,7 @@ def _divisors(count: int) -> list[int]:
     return [n for n in range(1, count + 1) if count % n == 0]
 
 
-def _powers(most: int) -> list[int]:
+def _powers(limit: int) -> list[int]:
     """Returns the powers of two up to the maximum, and the maximum."""
-    found = [2**k for k in range(most.bit_length()) if 2**k <= most]
-    return found if most < 1 or found[-1] == most else [*found, most]
+    found = [2**k for k in range(limit.bit_length()) if 2**k <= limit]
+    return found if limit < 1 or found[-1] == limit else [*found, limit]

@@ -51,13 +51,13 @@ def _kinds(schedule: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def in_flight(slices: int, chunks: int, microbatches: int, schedule: str) -> tuple[int, ...]:
     """Returns the maximum number of microbatches for which each stage keeps the inputs of backward at one time."""
-    most = [0] * (slices * chunks)
+    highest = [0] * (slices * chunks)
     for row in table_of_choice(slices, chunks, microbatches, schedule):
-        now = [0] * len(most)
+        now = [0] * len(highest)
         for action in row:
             now[action.stage] += {"F": 1, "I": 0}.get(action.kind, -1)
-            most[action.stage] = max(most[action.stage], now[action.stage])
-    return tuple(most)
+            highest[action.stage] = max(highest[action.stage], now[action.stage])
+    return tuple(highest)
 
 
 def memory_of_slices(costs: Sequence[StageCost], choice: SplitChoice, states: float) -> list[float]:

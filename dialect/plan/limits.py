@@ -12,7 +12,7 @@ from pathways.dialect.errors import PlanTooLarge
 from pathways.dialect.plan.instructions import Branch, Copy, Recv, Send
 from pathways.dialect.plan.memory import classes_of
 from pathways.dialect.plan.nouns import Buffer, Layout, Plan
-from pathways.dialect.reshard import most_pieces
+from pathways.dialect.reshard import max_pieces
 
 MAX_BODIES = 1 << 12
 """The most bodies: each is checked as a plan together with the bodies before it."""
@@ -41,7 +41,7 @@ def check_amounts(plan: Plan, path: str) -> None:
 
 def check_work(plan: Plan, path: str) -> None:
     """Raises PWC0613 for a valid plan that would take too long to load or to show."""
-    pieces = sum(most_pieces(shape, plan.sharding(a), plan.sharding(b)) for shape, a, b in set(_moves(plan)))
+    pieces = sum(max_pieces(shape, plan.sharding(a), plan.sharding(b)) for shape, a, b in set(_moves(plan)))
     _check(path, "pieces in transfers", pieces, MAX_TRANSFER_PIECES)
     classes = [len(c) for c in classes_of(plan.meshes)]
     changes = 0

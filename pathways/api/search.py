@@ -75,7 +75,7 @@ def search(
     _check(wanted, rows)
     _check_options(subject.name, machines, rows, top, schedules, only)
     yardstick = Machines(machines, efficiency, call_seconds, wanted.states, memory_gbps)
-    space = Space(rows, machines.size, most_microbatches=max_microbatches)
+    space = Space(rows, machines.size, max_microbatches=max_microbatches)
     space = space if schedules is None else replace(space, schedules=tuple(schedules))
     profiles, ranking = _ranked(wanted, yardstick, space, top, only)
     if not ranking.rows:

@@ -29,7 +29,7 @@ from pathways.runtime.launch.launcher import HostLauncher
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import NO_ANSWER
 from pathways.runtime.wire.credentials import Caller, process_at
-from pathways.runtime.wire.encoding import decode, most_bytes, read_expected
+from pathways.runtime.wire.encoding import decode, max_bytes, read_expected
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import FrameReader, Transport
@@ -101,7 +101,7 @@ class ClusterController:
     def _let_in(self, stream: Transport, caller: Caller) -> None:
         """Waits for the first message of a process; disconnects a process that sends none."""
         first = self._receiver(caller)
-        peer = Peer(self._loop, stream, FrameReader(lambda kind: min(MAX_FRAME_BYTES, most_bytes(kind))))
+        peer = Peer(self._loop, stream, FrameReader(lambda kind: min(MAX_FRAME_BYTES, max_bytes(kind))))
         peer.max_unread_bytes = MAX_UNREAD_BYTES
         peer.begin(first, lambda _, reason: self._log(f"a process disconnected before it registered: {reason}"))
         late = f"it has sent no message in {FIRST_MESSAGE_TIMEOUT_S:g} seconds"

@@ -238,14 +238,14 @@ class ClientNumbers:
     Number 0 is reserved for the only client of a single-client cluster.
     """
 
-    def __init__(self, most: int = MAX_CLIENTS) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_CLIENTS) -> None:
+        self._limit = limit
         self._following = 1
         self._free: deque[int] = deque()
 
     def take(self) -> int | None:
         """Returns a number, None if all are in use."""
-        if self._following < self._most:
+        if self._following < self._limit:
             self._following += 1
             return self._following - 1
         return self._free.popleft() if self._free else None

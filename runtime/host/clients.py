@@ -19,7 +19,7 @@ from pathways.runtime.host.posting import ClientPost, Post
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.addresses import BACKLOG, Address, listening_at
 from pathways.runtime.wire.credentials import process_at
-from pathways.runtime.wire.encoding import decode, most_bytes
+from pathways.runtime.wire.encoding import decode, max_bytes
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
 from pathways.runtime.wire.fields import check_fields
 from pathways.runtime.wire.frames import FrameReader, Transport
@@ -138,7 +138,7 @@ class Clients:
             self._refuse(peer, _no_ticket(pending))
             return
         del self._pending[peer]
-        pending.reader.most_bytes, peer.is_known = most_bytes, True
+        pending.reader.max_bytes, peer.is_known = max_bytes, True
         post = ClientPost(peer)
         self._there[client] = peer
         peer.receive = lambda _, kind, payload: self._deliver(client, peer, post, kind, payload)

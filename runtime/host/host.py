@@ -270,7 +270,7 @@ class Host:
             plan = self._plans[message.plan].plan
             return write_costs(costs_of(plan, Sides(plan, self._islands_of(plan)), self._executables))
         if isinstance(message, m.Record):
-            return self._observers.record(message.client, 0 if message.client in self._forgotten else message.most)
+            return self._observers.record(message.client, 0 if message.client in self._forgotten else message.limit)
         if isinstance(message, m.Connect):
             if given := {host: text for host, text in message.invitations.items() if text}:
                 self.peer_hosts.connect_to(given)

@@ -5,7 +5,7 @@ for a single request. Afterwards the socket may be passed to the event loop (`pe
 import contextlib
 import socket
 
-from pathways.runtime.wire.encoding import decode, encode, most_bytes
+from pathways.runtime.wire.encoding import decode, encode, max_bytes
 from pathways.runtime.wire.frames import FrameReader, Transport, frame_of, send_all
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.messages import Message
@@ -17,7 +17,7 @@ class Connection:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._reader = FrameReader(most_bytes)
+        self._reader = FrameReader(max_bytes)
 
     def post(self, *messages: Message) -> None:
         """Sends messages and blocks until the stream has accepted them. Raises ConnectionEnded."""

@@ -79,8 +79,8 @@ def read_frames(data: bytes, expected: Collection[type[Message]] = MESSAGES) -> 
         at += HEADER.size + size
         if len(data) < at:
             raise _bad(f"an incomplete frame in {len(data)} bytes", "complete frames")
-        if size > most_bytes(kind) or len(found) > MAX_FRAMES:
-            have, rule = f"message {len(found)}, of {size:,} bytes", f"at most {MAX_FRAMES:,} of {most_bytes(kind):,}"
+        if size > max_bytes(kind) or len(found) > MAX_FRAMES:
+            have, rule = f"message {len(found)}, of {size:,} bytes", f"at most {MAX_FRAMES:,} of {max_bytes(kind):,}"
             raise _bad(have, rule)
         _check_kind(kind, expected)
         found.append(decode(kind, data[at - size : at]))
@@ -138,7 +138,7 @@ def _check_kind(kind: int, expected: Collection[type[Message]]) -> None:
         raise _bad(f"a {name}", f"one of {', '.join(cls.__name__ for cls in expected)}")
 
 
-def most_bytes(kind: int) -> int:
+def max_bytes(kind: int) -> int:
     """Returns the largest size of a message of this kind, in bytes."""
     return MAX_NUMBERS_BYTES if kind < len(MESSAGES) and MESSAGES[kind] in _OF_NUMBERS else MAX_BYTES
 

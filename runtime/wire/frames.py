@@ -78,9 +78,9 @@ def send_all(transport: Transport, pieces: Sequence[bytes | memoryview]) -> None
 class FrameReader:
     """Splits the bytes of one stream into frames. The owner decides when to read."""
 
-    def __init__(self, most_bytes: Callable[[int], int]) -> None:
-        """`most_bytes` returns the maximum payload size in bytes for the kind of a frame. It may be replaced later."""
-        self.most_bytes = most_bytes
+    def __init__(self, max_bytes: Callable[[int], int]) -> None:
+        """`max_bytes` returns the maximum payload size in bytes for the kind of a frame. It may be replaced later."""
+        self.max_bytes = max_bytes
         self.last_received = time.monotonic()
         """Time of the last received bytes."""
         self._buffer = bytearray()
@@ -127,7 +127,7 @@ class FrameReader:
         buffer, begin = self._buffer, self._begin + HEADER.size
         if len(buffer) >= begin:
             size, kind = HEADER.unpack_from(buffer, self._begin)
-            if size > (most := self.most_bytes(kind)):
+            if size > (most := self.max_bytes(kind)):
                 have, rule = f"a message of kind {kind} of {size:,} bytes", f"at most {most:,} bytes"
                 raise PathwaysError(BadMessage(have_=have, rule=rule))
             if len(buffer) >= begin + size:

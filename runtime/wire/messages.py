@@ -197,14 +197,14 @@ class CountCosts(Message, frozen=True):
 
 
 class Record(Message, frozen=True):
-    """Record a client's runs from now on, at most `most` launches; 0 stops.
+    """Record a client's runs from now on, at most `limit` launches; 0 stops.
 
     The answer's blob is the recording so far.
     """
 
     request: Int
     client: ClientNumber
-    most: Count
+    limit: Count
 
 
 class ReportTime(Message, frozen=True):

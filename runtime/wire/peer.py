@@ -19,7 +19,7 @@ from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Monitor
 from pathways.runtime.states import PEER, Life
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import encode, frame_bytes, most_bytes
+from pathways.runtime.wire.encoding import encode, frame_bytes, max_bytes
 from pathways.runtime.wire.frames import (
     JOINED_BYTES,
     STREAM_ENDED,
@@ -80,7 +80,7 @@ class Peer:
         self._loop, self._transport = loop, transport
         self.receive: Receive = _ignore
         self.on_end: OnEnd = _ignore
-        self._reader = reader or FrameReader(most_bytes)
+        self._reader = reader or FrameReader(max_bytes)
         self._waiting: deque[bytes | memoryview] = deque()
         self._size = 0
         self._posted: deque[Sequence[bytes | memoryview]] = deque()

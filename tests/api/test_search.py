@@ -35,7 +35,7 @@ def test_the_printed_table_equals_the_golden_file(request: pytest.FixtureRequest
 @pytest.mark.long("all plans of a program are compiled: 10 s")
 def test_the_first_row_is_the_fastest_of_all_plans() -> None:
     """Compiles every candidate, so that the time of each comes from its plan."""
-    space = Space(ROWS, LAYERS, schedules=("1f1b",), chunks=(1,), most_microbatches=4)
+    space = Space(ROWS, LAYERS, schedules=("1f1b",), chunks=(1,), max_microbatches=4)
     choices = [c for c in candidates(parse_topology(TOPOLOGY), space) if c.islands]
     every = pw.search(loss, init(), batch(), topology=TOPOLOGY, only=choices, compiled=len(choices))
     plans = {row.choice.split: row for row in every.rows}

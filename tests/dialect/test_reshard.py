@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.reshard import most_pieces, plan_reshard
+from pathways.dialect.reshard import max_pieces, plan_reshard
 from pathways.dialect.sharding import MeshSpec, Sharding, intersect, volume
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
@@ -80,7 +80,7 @@ def test_a_factored_axis_gives_the_same_layout() -> None:
 @given(shardings(), shardings())
 def test_the_piece_count_stays_within_its_bound(source: Sharding, target: Sharding) -> None:
     found = plan_reshard(SHAPE, source, target, source.mesh.devices, target.mesh.devices)
-    bound = most_pieces(SHAPE, source, target) - source.mesh.size - target.mesh.size
+    bound = max_pieces(SHAPE, source, target) - source.mesh.size - target.mesh.size
     assert len(found.pieces) <= bound <= source.mesh.size * target.mesh.size
 
 
@@ -91,7 +91,7 @@ def test_the_piece_count_of_unaligned_grids_stays_within_its_bound(
 ) -> None:
     """One third of a dimension can overlap two halves, and one half can overlap two thirds."""
     found = plan_reshard(shape, source, target, source.mesh.devices, target.mesh.devices)
-    assert len(found.pieces) <= most_pieces(shape, source, target) - source.mesh.size - target.mesh.size
+    assert len(found.pieces) <= max_pieces(shape, source, target) - source.mesh.size - target.mesh.size
 
 
 DEVICES = pjrt.make_devices(16)[:8]

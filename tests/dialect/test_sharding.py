@@ -2,7 +2,7 @@
 
 import pytest
 
-from pathways.dialect.reshard import most_pieces, plan_reshard
+from pathways.dialect.reshard import max_pieces, plan_reshard
 from pathways.dialect.sharding import Box, MeshSpec, Sharding, intersect, replicated, size_of_axes, volume
 
 GRID = MeshSpec((("a", 2), ("b", 3)), (0, 1, 2, 3, 4, 5))
@@ -64,19 +64,19 @@ def line(size: int, *devices: int) -> Sharding:
 def test_the_bound_of_pieces_is_exact_where_shards_align(source: int, target: int) -> None:
     here, there = line(source), line(target)
     found = plan_reshard((8,), here, there, range(source), range(target))
-    assert most_pieces((8,), here, there) == len(found.pieces) + source + target
+    assert max_pieces((8,), here, there) == len(found.pieces) + source + target
 
 
 @pytest.mark.parametrize(("source", "target", "most"), [(3, 2, 3 + 2 * 4), (2, 3, 2 + 3 * 3), (4, 3, 4 + 3 * 4)])
 def test_a_shard_that_is_not_aligned_touches_one_more(source: int, target: int, most: int) -> None:
-    assert most_pieces((24,), line(source), line(target)) == most
-    assert most_pieces((0,), line(source), line(target)) == source + target
+    assert max_pieces((24,), line(source), line(target)) == most
+    assert max_pieces((0,), line(source), line(target)) == source + target
 
 
 def test_pieces_of_dimensions_multiply() -> None:
     mesh = MeshSpec((("a", 4), ("b", 2)), tuple(range(8)))
     cut, whole = Sharding(mesh, (("a",), ("b",))), Sharding(mesh, ((), ()))
-    assert most_pieces((8, 8), cut, whole) == 8 + 8 * (1 + 8)
+    assert max_pieces((8, 8), cut, whole) == 8 + 8 * (1 + 8)
 
 
 def test_a_reshard_is_a_copy_where_positions_hold_equal_boxes() -> None:

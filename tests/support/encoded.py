@@ -16,7 +16,7 @@ from pathways.runtime.control.relay import Relay
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.wire import messages as m
-from pathways.runtime.wire.encoding import decode, encode, most_bytes
+from pathways.runtime.wire.encoding import decode, encode, max_bytes
 from pathways.runtime.wire.frames import ConnectionEnded
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.messages import Message
@@ -45,7 +45,7 @@ class EncodedEnd:
 
     def post(self, *messages: Message) -> None:
         for kind, payload, blob in map(encode, messages):
-            assert len(payload) + len(blob) <= most_bytes(kind)
+            assert len(payload) + len(blob) <= max_bytes(kind)
             self._outbox.put((kind, payload + blob))
 
     def receive(self) -> tuple[int, bytes]:

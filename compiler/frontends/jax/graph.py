@@ -106,9 +106,9 @@ class Loose:
         """Yields each equation with its operands and its outputs."""
         taken = made = 0
         for eqn in self.eqns:
-            more, most = taken + len(eqn.invars), made + len(eqn.outvars)
-            yield eqn, self.operands[taken:more], self.outputs[made:most]
-            taken, made = more, most
+            more, end = taken + len(eqn.invars), made + len(eqn.outvars)
+            yield eqn, self.operands[taken:more], self.outputs[made:end]
+            taken, made = more, end
 
     def each_takes(self, found: Sequence[int]) -> set[int]:
         """Unites one set per input for each equation, and returns the different unions. Sets are bits of integers."""

@@ -103,9 +103,9 @@ class Checker:
 
     def _constant(self, operation: Operation) -> None:
         self._constants += self.bytes_of(operation.results[0].type)
-        most = max(MAX_CONSTANT_BYTES, 8 * self.size)
-        if self._constants > most:
-            raise Refused(f"has constants of {self._constants} bytes, more than {most}")
+        limit = max(MAX_CONSTANT_BYTES, 8 * self.size)
+        if self._constants > limit:
+            raise Refused(f"has constants of {self._constants} bytes, more than {limit}")
 
 
 def check_frontend(attributes: Attribute, what: str) -> None:
@@ -116,7 +116,7 @@ def check_frontend(attributes: Attribute, what: str) -> None:
             raise Refused(f"has shardings in the frontend attributes of {what}")
 
 
-def _bytes(type_: Type, most: int) -> int:
+def _bytes(type_: Type, limit: int) -> int:
     if str(type_) == _TOKEN:
         return 0
     if not isinstance(type_, bare_ir.RankedTensorType):
@@ -127,6 +127,6 @@ def _bytes(type_: Type, most: int) -> int:
         size = from_mlir(type_).bytes
     except (KeyError, TypeError):
         raise Refused(f"has an array of {str(type_.element_type)[:80]}") from None
-    if size > most:
+    if size > limit:
         raise Refused(f"has an array {str(type_)[:80]} of {size} bytes, more than all its devices can hold")
     return size

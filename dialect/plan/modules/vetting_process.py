@@ -67,7 +67,7 @@ def _private_answers() -> BinaryIO:
 
 
 def _limit(seconds: int, memory: int) -> None:
-    for what, most in (
+    for what, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_AS, memory),
@@ -75,9 +75,9 @@ def _limit(seconds: int, memory: int) -> None:
         (resource.RLIMIT_FSIZE, MAX_ANSWER_BYTES),
     ):
         hard = resource.getrlimit(what)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        more = most + (what == resource.RLIMIT_CPU)  # the soft limit sends SIGXCPU, which shows the reason
-        resource.setrlimit(what, (most, more if hard == resource.RLIM_INFINITY else min(more, hard)))
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        more = limit + (what == resource.RLIMIT_CPU)  # the soft limit sends SIGXCPU, which shows the reason
+        resource.setrlimit(what, (limit, more if hard == resource.RLIM_INFINITY else min(more, hard)))
 
 
 def _write_answer(answers: BinaryIO, **answer: Any) -> None:

@@ -62,8 +62,10 @@ class ClusterRecorder(RunRecorder):
                     self._islands[member.name] = island
             except (PathwaysError, ValueError) as error:
                 _note(island, error)
-        most = MAX_LAUNCHES // max(1, len(hosts))
-        for island, answer in ask_each(hosts, lambda _, number: m.Record(number, self._cluster.client, most)).items():
+        max_launches = MAX_LAUNCHES // max(1, len(hosts))
+        for island, answer in ask_each(
+            hosts, lambda _, number: m.Record(number, self._cluster.client, max_launches)
+        ).items():
             if isinstance(answer, PathwaysError):
                 _note(island, answer)
             else:

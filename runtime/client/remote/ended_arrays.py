@@ -51,10 +51,10 @@ class EndedArrays:
         return found + [m.UnloadPlan(plan) for plan in _taken(self._plans, MAX_UNLOADED_WITH_RUN)]
 
 
-def _taken(numbers: deque[int], most: int) -> list[int]:
+def _taken(numbers: deque[int], count: int) -> list[int]:
     """Removes and returns up to `most` numbers, while other threads add and remove some."""
     found: list[int] = []
     with contextlib.suppress(IndexError):
-        while len(found) < most:
+        while len(found) < count:
             found.append(numbers.popleft())
     return found

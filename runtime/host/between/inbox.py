@@ -192,9 +192,9 @@ class Inbox:
     things, the thread of the inbox reads. That thread also connects, and reconnects when the connection is lost.
     """
 
-    def __init__(self, eager_address: EagerAddress, most: int, anew: int = 0) -> None:
+    def __init__(self, eager_address: EagerAddress, max_bytes: int, anew: int = 0) -> None:
         """`most`: the bytes of the largest value that the other host pushes."""
-        self._entrance, self.most, self._anew = eager_address, most, anew
+        self._entrance, self.max_bytes, self._anew = eager_address, max_bytes, anew
         self.lock = threading.Lock()
         """Guards the messages; no thread waits while it has this lock."""
         self.reading = threading.Lock()
@@ -303,7 +303,7 @@ class Inbox:
         with self.lock:
             while len(data) - begin >= HEADER.size:
                 size, kind = HEADER.unpack_from(data, begin)
-                if kind not in _KINDS or size > _MAX_BYTES.get(kind, self.most) + NUMBER.size:
+                if kind not in _KINDS or size > _MAX_BYTES.get(kind, self.max_bytes) + NUMBER.size:
                     raise ValueError(f"{size:,} bytes of kind {kind}")
                 body, end = begin + HEADER.size, begin + HEADER.size + size
                 if end > len(data):

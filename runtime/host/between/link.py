@@ -57,8 +57,8 @@ class Invitation:
 
     @classmethod
     def read(cls, text: str) -> "Invitation":
-        most, eager_address = text.split(maxsplit=1)
-        return cls(EagerAddress.read(eager_address), int(most))
+        max_bytes, eager_address = text.split(maxsplit=1)
+        return cls(EagerAddress.read(eager_address), int(max_bytes))
 
 
 class Outbound:
@@ -159,7 +159,7 @@ class Inbound:
     """Receives values from one other host, until that host is lost or reconnects."""
 
     def __init__(self, inbox: Inbox, sources: Sequence[DataSource]) -> None:
-        self._max_eager_bytes, self._sources = inbox.most, sources
+        self._max_eager_bytes, self._sources = inbox.max_bytes, sources
         self.ready = inbox.ready
         """Received when both ends are ready."""
         self.lost: Diagnostic | None = None

@@ -25,7 +25,7 @@ from pathways.runtime.host.between.data_plane import ArrayGroup
 from pathways.runtime.host.between.eager_server import Outbox
 from pathways.runtime.host.between.inbox import EagerMessage
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.waits import wait_at_most
+from pathways.runtime.host.devices.waits import wait_up_to
 from pathways.runtime.wire.addresses import show_address
 
 CONNECT_S = 5.0
@@ -140,7 +140,7 @@ class PulledSource:
         Waits for the address, and until both ends are ready. Raises RuntimeError if the address does not arrive.
         """
         if self._connection is None:
-            wait_at_most([self._where], self._patience_s)
+            wait_up_to([self._where], self._patience_s)
             if not self._where.is_there():
                 self._patience_s = CONNECT_AGAIN_S  # each pull delays runs of other clients
                 raise RuntimeError("the peer host has not sent the address of its transfer server")
@@ -148,7 +148,7 @@ class PulledSource:
                 raise RuntimeError("the connection was closed")
             greeting, _, address = bytes(self._where.read()).decode().partition(" ")
             connection, greeted = self._server.connect_to(address, int(greeting))
-            wait_at_most(greeted, MEETING_S)
+            wait_up_to(greeted, MEETING_S)
             with self._lock:
                 self._connection = connection
                 if self._is_closed:

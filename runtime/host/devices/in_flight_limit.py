@@ -40,12 +40,12 @@ class QueueLost(Exception):
 class DeviceQueue:
     """The executions in flight on one device: tokens, oldest first, each with the count of executions it covers."""
 
-    __slots__ = ("flying", "lost", "most", "moved", "since", "stride", "tokens", "waits")
+    __slots__ = ("flying", "limit", "lost", "moved", "since", "stride", "tokens", "waits")
 
-    def __init__(self, most: int = 16) -> None:
-        self.most = most
+    def __init__(self, limit: int = 16) -> None:
+        self.limit = limit
         """Maximum number of executions in flight on the device."""
-        self.stride = TOKEN_STRIDE if most > TOKEN_STRIDE else max(1, most // 2)
+        self.stride = TOKEN_STRIDE if limit > TOKEN_STRIDE else max(1, limit // 2)
         self.tokens: deque[tuple[Token, int]] = deque()
         self.since = 0
         """Number of executions since the last token."""
@@ -91,11 +91,11 @@ def unfinished(tokens: Sequence[Any], queues: Iterable[DeviceQueue]) -> Sequence
 class Gang:
     """The devices that one computation runs on. An execution is admitted to all of them or to none."""
 
-    __slots__ = ("_most", "_queues", "_stride")
+    __slots__ = ("_max_stride", "_queues", "_stride")
 
     def __init__(self, queues: Sequence[DeviceQueue]) -> None:
         self._queues = tuple(queues)
-        self._most = min((q.stride for q in queues), default=1)
+        self._max_stride = min((q.stride for q in queues), default=1)
         self._stride = 1
 
     def admit(self) -> bool:
@@ -113,7 +113,7 @@ class Gang:
             for queue in self._queues:
                 if queue.lost:
                     raise QueueLost
-                room = queue.most - self._most + 1  # more executions may start before the next token
+                room = queue.limit - self._max_stride + 1  # more executions may start before the next token
                 while queue.flying > room and queue.tokens:
                     self._wait(queue)
         return due
@@ -147,5 +147,5 @@ class Gang:
         queue.done(oldest, now)
         if now - begin > SLOW_WAIT_S:
             self._stride = 1
-        elif now - begin < QUICK_WAIT_S and self._stride < self._most:
-            self._stride = min(self._most, 2 * self._stride)
+        elif now - begin < QUICK_WAIT_S and self._stride < self._max_stride:
+            self._stride = min(self._max_stride, 2 * self._stride)

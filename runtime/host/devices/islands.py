@@ -298,8 +298,8 @@ class Machine:
 
     def _check_room(self, program: str, made: int, will: MadeAtWill) -> None:
         """Counts devices that are about to be created. Raises PWC0503 if they exceed a limit of devices or threads."""
-        if self._made + made > will.most:
-            have = f"{self._made} {self.platform.upper()} devices created in this process, at most {will.most}"
+        if self._made + made > will.max_count:
+            have = f"{self._made} {self.platform.upper()} devices created in this process, at most {will.max_count}"
             needs = f"{made} more; delete programs and arrays on slices that you no longer use: del step, x"
             raise PathwaysError(NotEnoughDevices(program=program, have_=have, needs=needs))
         if (room := thread_limits.room()) < will.threads * made:

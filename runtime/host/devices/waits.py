@@ -80,7 +80,7 @@ def until_done(tokens: Sequence[Any], queues: Sequence[Abandonable]) -> bool:
     return not any(queue.lost for queue in queues)
 
 
-def wait_at_most(values: Sequence[Any], seconds: float) -> None:
+def wait_up_to(values: Sequence[Any], seconds: float) -> None:
     """Waits until all values are ready or have failed, but no longer than `seconds`."""
     gate = Gate()
     _helper().wait(values, gate)

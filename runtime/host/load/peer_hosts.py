@@ -20,7 +20,7 @@ from pathways.runtime.host.between.eager_values import Sender
 from pathways.runtime.host.between.link import Inbound, Invitation, Outbound, eager_limit
 from pathways.runtime.host.between.transfer_server import MEETING_S
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.waits import wait_at_most
+from pathways.runtime.host.devices.waits import wait_up_to
 from pathways.runtime.host.run.awaited_values import AwaitedValues
 from pathways.runtime.wire.addresses import LOOPBACK
 from pathways.runtime.wire.loop import Loop
@@ -49,7 +49,7 @@ class PeerHosts:
     _invitations: dict[str, Invitation] = field(default_factory=dict[str, Invitation])
     _anew: dict[str, int] = field(default_factory=dict[str, int])
     """By host: the controller's number of the last reconnection that it ordered for the two hosts."""
-    _most: int = field(default_factory=eager_limit)
+    _max_bytes: int = field(default_factory=eager_limit)
     """Maximum bytes of a value that is sent as an eager message."""
     _senders: dict[tuple[pjrt.Device, ...], Sender] = field(default_factory=dict[tuple[pjrt.Device, ...], Sender])
     awaited: AwaitedValues = field(default_factory=AwaitedValues)
@@ -81,7 +81,7 @@ class PeerHosts:
     def to(self, host: str) -> Outbound:
         with self._changed:
             if host not in self.servers:
-                self.servers[host] = Outbound(self.device, self.ip, self._sends, self._most, self.sender)
+                self.servers[host] = Outbound(self.device, self.ip, self._sends, self._max_bytes, self.sender)
             return self.servers[host]
 
     def sender(self, devices: Sequence[pjrt.Device]) -> Sender:
@@ -99,7 +99,7 @@ class PeerHosts:
     def connect_to(self, invitations: Mapping[str, str]) -> None:
         """Connects to hosts by their invitations. Waits until both ends are ready or one is lost."""
         sources = [self._connected(host, Invitation.read(text)) for host, text in invitations.items()]
-        wait_at_most([source.ready for source in sources], MEETING_S)
+        wait_up_to([source.ready for source in sources], MEETING_S)
 
     def _connected(self, host: str, invitation: Invitation) -> Inbound:
         with self._changed:
@@ -164,7 +164,7 @@ class PeerHosts:
                     continue  # as in `lose`; or a newer reconnection was ordered
             self.to(host).begin_anew(anew)
             met.append(self._connected(host, invitation))
-        wait_at_most([source.ready for source in met], MEETING_S)
+        wait_up_to([source.ready for source in met], MEETING_S)
 
     def end_loss(self, island: str) -> None:
         """Forgets the first loss of an island, after all runs that were sent before the loss are enqueued."""

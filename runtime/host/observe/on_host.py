@@ -50,12 +50,12 @@ class HostObservers:
         """Ends the fault of a disconnected client."""
         self._faults.pop(client, None)
 
-    def record(self, client: int, most: int) -> bytes:
+    def record(self, client: int, max_launches: int) -> bytes:
         """Ends a client's recording, and returns it. If `most` is not 0, starts one of at most that many launches."""
         recorder = self._recorders.pop(client, None)
         found = b"" if recorder is None else write_events(recorder.stop(), recorder.plans)
-        if most > 0:
-            begun = Recorder(most=most, profiling=self._profiling)
+        if max_launches > 0:
+            begun = Recorder(max_launches=max_launches, profiling=self._profiling)
             begun.start()
             self._recorders[client] = begun
         return found

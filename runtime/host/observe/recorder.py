@@ -87,7 +87,7 @@ class Profiling:
 class Recorder(RunRecorder):
     """Records the work of this process from `start` to `stop`."""
 
-    most: int = MAX_LAUNCHES
+    max_launches: int = MAX_LAUNCHES
     launches: dict[int, LaunchSpan] = field(default_factory=dict[int, LaunchSpan])
     moves: list[Moved] = field(default_factory=list[Moved])
     _devices: dict[int, tuple[pjrt.Device, ...]] = field(default_factory=dict[int, Any])
@@ -104,14 +104,14 @@ class Recorder(RunRecorder):
         with self._lock:
             self.plans[flight.number] = flight.plan
             island.users.add(self)  # the recording names it, so it stays bound until the recording is written
-            if isinstance(instruction, Run) and len(self.launches) < self.most:
+            if isinstance(instruction, Run) and len(self.launches) < self.max_launches:
                 positions = tuple(island.devices.index(d) for d in step.devices)
                 base, launch = frame.base, frame.base + step.launch
                 self._devices[launch] = step.devices
                 self.launches[launch] = LaunchSpan(
                     launch, flight.number, base, island.key, positions, instruction, step.plan, begin, end
                 )
-            elif isinstance(instruction, Recv | Copy) and len(self.moves) < self.most:
+            elif isinstance(instruction, Recv | Copy) and len(self.moves) < self.max_launches:
                 kind = "receive" if isinstance(instruction, Recv) else "copy"
                 self.moves.append(Moved(flight.number, island.key, kind, instruction.step, begin, end))
 

@@ -184,7 +184,7 @@ class GangToken:
 
 def test_the_limit_of_executions_in_flight_is_from_two_strides_to_16() -> None:
     """Below two strides, executions that have no token yet would exceed the limit."""
-    assert 2 * TOKEN_STRIDE <= DeviceQueue().most <= 16
+    assert 2 * TOKEN_STRIDE <= DeviceQueue().limit <= 16
 
 
 def test_importing_pathways_does_not_import_scipy_optimize() -> None:

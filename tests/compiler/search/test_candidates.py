@@ -62,7 +62,7 @@ def test_the_model_axis_has_at_most_as_many_devices_as_the_space_allows() -> Non
     def models(space: Space) -> set[int]:
         return {c.model for c in candidates(parse_topology("devices=8"), space)}
 
-    assert models(Space(8, 8, most_model=2)) == {1, 2} and models(Space(8, 8, most_model=4)) == {1, 2, 4}
+    assert models(Space(8, 8, max_model=2)) == {1, 2} and models(Space(8, 8, max_model=4)) == {1, 2, 4}
     assert models(Space(8, 8)) == {1, 2, 4, 8} and models(Space(8, 8, splits_parameters=False)) == {1}
 
 
@@ -75,7 +75,7 @@ def test_the_model_axis_has_at_most_as_many_devices_as_the_space_allows() -> Non
     ],
 )
 def test_a_split_has_at_most_sixteen_microbatches_a_stage(batch: int, most: int, counts: dict[int, set[int]]) -> None:
-    space = Space(batch, 2, most_microbatches=most)
+    space = Space(batch, 2, max_microbatches=most)
     found = [c for c in candidates(parse_topology("devices=2"), space) if c.data == c.model == 1]
     assert {s: {c.microbatches for c in found if c.stages == s} for s in (1, 2)} == counts
 

@@ -210,7 +210,7 @@ def test_hosts_are_notified_of_disconnected_clients(running: RunningController) 
 
 def test_the_number_of_a_client_is_used_again_when_hosts_have_forgotten_it(running: RunningController) -> None:
     raw: Any = running.controller
-    raw._numbers = ClientNumbers(most=3)
+    raw._numbers = ClientNumbers(limit=3)
     pause = threading.Event()
     for _ in range(7):
         connection, welcome = running.client()

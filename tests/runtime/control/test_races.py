@@ -78,7 +78,7 @@ def test_fast_executions_get_fewer_tokens_than_slow_ones(
         if gang.admit():
             dues.append(number)
             gang.started((Slow(waits, seconds), None))
-        assert queue.flying <= DeviceQueue().most
+        assert queue.flying <= DeviceQueue().limit
     assert all(b - a == each for a, b in zip(dues[-4:], dues[-3:], strict=False))
     assert dues[:3] == [0, 1, 2]  # how slow executions are is not known yet
 

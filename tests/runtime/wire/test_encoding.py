@@ -18,7 +18,7 @@ from pathways.runtime.wire.encoding import (
     MESSAGES,
     decode,
     frame_bytes,
-    most_bytes,
+    max_bytes,
     pack_parcels,
     read_expected,
     read_frames,
@@ -64,10 +64,10 @@ def test_a_truncated_parcel_is_refused() -> None:
 
 def test_messages_of_numbers_are_small_and_others_may_carry_an_array() -> None:
     for cls in (m.Done, m.RunPlan, m.FreeArrays, m.Beat):
-        assert most_bytes(kind_of(cls)) == 1 << 20
+        assert max_bytes(kind_of(cls)) == 1 << 20
     for cls in (m.Submit, m.Relayed, m.LoadPlan, m.PutArray, m.Answer):
-        assert most_bytes(kind_of(cls)) == 1 << 40
-    assert most_bytes(len(MESSAGES)) == most_bytes(255) == 1 << 40, "unknown kinds are refused when they are decoded"
+        assert max_bytes(kind_of(cls)) == 1 << 40
+    assert max_bytes(len(MESSAGES)) == max_bytes(255) == 1 << 40, "unknown kinds are refused when they are decoded"
 
 
 @pytest.mark.parametrize("kind", [-1, len(MESSAGES), 255])

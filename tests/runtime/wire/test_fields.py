@@ -109,7 +109,7 @@ def test_only_an_argument_may_be_none() -> None:
         (m.Hold, "inside", (-1,)),
         (m.Submit, "weight", (-1,)),
         (m.Record, "client", (4,)),
-        (m.Record, "most", (-1,)),
+        (m.Record, "limit", (-1,)),
         (m.ClientHello, "name", ("a\x1b[2J", "line\nline", "x" * (MAX_NAME + 1))),
         (m.Introduce, "name", ("\u202e",)),
         (m.LoadPlan, "path", ("x" * (MAX_TEXT + 1),)),

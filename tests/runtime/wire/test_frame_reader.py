@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.wire.encoding import encode, most_bytes
+from pathways.runtime.wire.encoding import encode, max_bytes
 from pathways.runtime.wire.frames import READ_BYTES, ConnectionEnded, FrameReader, frame_of
 from pathways.runtime.wire.messages import Beat, Done, Message, PutArray
 
@@ -32,7 +32,7 @@ def raw(messages: list[Message]) -> bytes:
 
 def read(stream: Any) -> list[tuple[int, bytes]]:
     """Reads all frames of a stream until it ends."""
-    reader = FrameReader(most_bytes)
+    reader = FrameReader(max_bytes)
     found: list[tuple[int, bytes]] = []
     with pytest.raises(ConnectionEnded):
         while True:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pathways.runtime.wire.encoding import most_bytes
+from pathways.runtime.wire.encoding import max_bytes
 from pathways.runtime.wire.frames import (
     HEADER,
     JOINED_BYTES,
@@ -70,7 +70,7 @@ def test_a_stream_that_has_ended_gives_one_reason_for_reads_and_writes(pair: Pai
     here, there = pair
     here.sendall(b"data that nobody reads, so that the system resets the stream")
     there.close()
-    reader = FrameReader(most_bytes)
+    reader = FrameReader(max_bytes)
     with pytest.raises(ConnectionEnded, match=STREAM_ENDED):  # a reset
         reader.read(here)
     with pytest.raises(ConnectionEnded, match=STREAM_ENDED):  # the end of the stream

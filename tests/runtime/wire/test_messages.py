@@ -150,7 +150,7 @@ def test_a_relayed_message_may_exceed_the_limit_of_small_messages() -> None:
     """A run with thousands of failed results reports each of them in one message."""
     large = m.Relayed(0, 0, 0, bytes(4 << 20))
     kind, payload, blob = encoding.encode(large)
-    assert len(payload) + len(blob) <= encoding.most_bytes(kind)
+    assert len(payload) + len(blob) <= encoding.max_bytes(kind)
     assert encoding.decode(kind, payload + blob) == large
 
 

@@ -68,12 +68,12 @@ def _modules_around(spine: Spine, place: int) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
 
 
-def _classes(spine: Spine, most: float) -> list[Any]:
+def _classes(spine: Spine, max_bytes: float) -> list[Any]:
     """Groups positions with equal operations around them. Leaves out positions where more than `most` bytes cross."""
     by_around: dict[Any, list[int]] = {}
     tokens = spine.tokens
     for place in range(1, len(spine)):
-        if spine.crossing[place] <= most:
+        if spine.crossing[place] <= max_bytes:
             around = (*tokens[max(0, place - _CONTEXT_OPS) : place], -1, *tokens[place : place + _CONTEXT_OPS])
             by_around.setdefault(around, []).append(place)
     return [np.array(places) for places in by_around.values() if len(places) > 1]

@@ -318,7 +318,7 @@ def test_pulling_from_a_host_that_says_no_address_fails(pair: Pair, monkeypatch:
     source = link.connect(Invitation(pair.eager_address, 8))
     wanted = ArrayGroup([ArrayType((16,), "float32")], [pjrt.on_device(device)])
     waits: list[float] = []
-    monkeypatch.setattr(transfer_server, "wait_at_most", lambda _, seconds: waits.append(seconds))
+    monkeypatch.setattr(transfer_server, "wait_up_to", lambda _, seconds: waits.append(seconds))
     for number in range(3):
         with pytest.raises(RuntimeError, match="has not sent the address"):
             source.fetch(number, wanted)

@@ -100,7 +100,7 @@ def test_islands_of_one_name_and_other_sizes_have_keys_of_their_own(world: World
 
 def test_queues_belong_to_devices(world: World) -> None:
     island = world.bind("a", 3)
-    assert [queue.most for queue in island.queues] == [platform_named("cpu").in_flight] * 3
+    assert [queue.limit for queue in island.queues] == [platform_named("cpu").in_flight] * 3
     assert world.machine.devices_with(island.queues[:2]) == set(island.devices[:2])
     world.machine.bind("b", island.devices[:2])
     assert world.machine.named("b") is not None and world.machine.named("b").queues == island.queues[:2]  # pyright: ignore
@@ -128,12 +128,12 @@ def refused(world: World, devices: int, kind: str = "any") -> str:
 def test_a_process_makes_at_most_so_many_devices(world: World) -> None:
     will = platform_named("cpu").made_at_will
     assert will is not None
-    most = will.most // will.spare
-    assert str(will.most) in refused(world, most + 1) and world.made == []
+    most = will.max_count // will.spare
+    assert str(will.max_count) in refused(world, most + 1) and world.made == []
     world.bind("a", most)
-    assert sum(world.made) == will.most
+    assert sum(world.made) == will.max_count
     said = refused(world, 1)
-    assert f"{will.most} CPU devices created in this process, at most {will.most}" in said
+    assert f"{will.max_count} CPU devices created in this process, at most {will.max_count}" in said
 
 
 def test_devices_need_room_for_their_threads(world: World) -> None:

@@ -15,7 +15,7 @@ from pathways.runtime.host.between.data_plane import ArrayGroup
 from pathways.runtime.host.between.eager_values import landed
 from pathways.runtime.host.between.link import EAGER, PULLED, eager_limit
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.waits import wait_at_most
+from pathways.runtime.host.devices.waits import wait_up_to
 from pathways.runtime.host.load import peer_hosts as tested
 from pathways.runtime.host.load.peer_hosts import PeerHosts
 from pathways.runtime.wire.errors import HostLost
@@ -28,13 +28,13 @@ LOST = HostLost(island="b", reason="a test")
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
     """Records, for each wait of a meeting, whether each awaited value was ready at its end."""
     found: list[list[Any]] = []
-    wait = tested.wait_at_most
+    wait = tested.wait_up_to
 
     def note(values: Any, seconds: float) -> None:
         wait(values, seconds)
         found.append([value.is_ready() for value in values])
 
-    monkeypatch.setattr(tested, "wait_at_most", note)
+    monkeypatch.setattr(tested, "wait_up_to", note)
     return found
 
 
@@ -46,13 +46,13 @@ def pair() -> tuple[PeerHosts, PeerHosts]:
 def greeted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Checks that both ends of each connection for pulls become ready."""
     found: list[bool] = []
-    wait = transfer_server.wait_at_most
+    wait = transfer_server.wait_up_to
 
     def note(values: Any, seconds: float) -> None:
         wait(values, seconds)
         found.extend(value.is_ready() for value in values)
 
-    monkeypatch.setattr(transfer_server, "wait_at_most", note)
+    monkeypatch.setattr(transfer_server, "wait_up_to", note)
     yield
     assert all(found)
 
@@ -119,13 +119,13 @@ def test_a_loss_drops_older_offers_but_no_pulls_of_the_replacement() -> None:
     pulled = b.sources["a"].fetch(70, wanted)
     server: Any = link.planes[PULLED]
     server._server._await_pull_flat(71, [values])
-    wait_at_most(landed(b.sources["a"].fetch(71, wanted)), 20)  # then the request for 70 has come, too
+    wait_up_to(landed(b.sources["a"].fetch(71, wanted)), 20)  # then the request for 70 has come, too
     for at in (1, 2):
         link.offer(PULLED, 70, [values + at], [])  # of a run that was sent before the losses
         assert link.offer(EAGER, 72, [values], [a.device]) is None
         a.end_loss("b")
     link.offer(PULLED, 70, [values + 3], [])
-    wait_at_most(landed(pulled), 20)
+    wait_up_to(landed(pulled), 20)
     assert all(value.is_ready() for value in landed(pulled))
     np.testing.assert_array_equal(np.asarray(landed(pulled)[0]), np.asarray(values + 3))
     check_values_arrive(b, a, 7)

@@ -117,6 +117,6 @@ def test_a_recording_is_of_one_client_until_it_is_ended() -> None:
     host.inject(3, '{"kind": "raise"}')
     fault, recorder = host.of_run(run_of(3), None)
     most: Any = recorder
-    assert most.most == 1 and host.of_run(run_of(4), None) == () and fault is not recorder
+    assert most.max_launches == 1 and host.of_run(run_of(4), None) == () and fault is not recorder
     assert host.record(3, 0) == write_events(Recording(), {}) and host.of_run(run_of(3), None) == (fault,)
     assert host.record(3, 0) == b""

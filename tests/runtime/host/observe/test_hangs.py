@@ -135,7 +135,7 @@ def test_losing_a_device_ends_waits_for_room_in_its_queue() -> None:
     queue.waits = NotifyingSet()
     thread.start()
     assert queue.waits.added.wait(60)
-    assert thread.is_alive() and queue.flying <= DeviceQueue().most
+    assert thread.is_alive() and queue.flying <= DeviceQueue().limit
     queue.lose()
     thread.join(60)
     with pytest.raises(QueueLost):
@@ -170,7 +170,7 @@ def test_interrupted_waits_for_room_leak_no_room_in_the_queue() -> None:
         except KeyboardInterrupt:
             interrupts += 1
     assert interrupts == 5
-    assert queue.flying <= DeviceQueue().most
+    assert queue.flying <= DeviceQueue().limit
 
 
 @pytest.mark.long("limits of time run out: 6 to 13 s")

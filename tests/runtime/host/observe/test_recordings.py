@@ -116,7 +116,7 @@ def test_a_recording_holds_launches_transfers_and_times_of_devices(profiler: Pro
 
 
 def test_a_recording_keeps_at_most_so_many_launches_and_transfers() -> None:
-    recorder = Recorder(most=2)
+    recorder = Recorder(max_launches=2)
     for n in range(4):
         seen(recorder, run(n), n, ("a",), launch=n)
         seen(recorder, copy(n, 0, 1), n)
