@@ -90,9 +90,10 @@ pictures: $(VENV)/.ready
 notebooks: $(VENV)/.ready
 	cd tests && ../$(BIN)/python -m support.notebooks --write ../samples/notebooks/*.ipynb
 
-# The compiled schema of plan.bin, after a change of dialect/plan/plan.proto.
+# The compiled schemas, after a change of dialect/plan/plan.proto or pathways/ifrt_proxy/ifrt.proto.
 proto: $(VENV)/.ready
 	cd dialect/plan && ../../$(BIN)/python -m grpc_tools.protoc -I. --descriptor_set_out=plan.binpb plan.proto
+	cd pathways/ifrt_proxy && ../../$(BIN)/python -m grpc_tools.protoc -I. --descriptor_set_out=ifrt.binpb ifrt.proto
 
 # The dialect's reference page, after a change of dialect/ir/pw.py.
 reference: $(VENV)/.ready

@@ -14,7 +14,9 @@ import pathways.compiler.emit.errors
 import pathways.compiler.errors
 import pathways.compiler.frontends.jax.pipeline.errors
 import pathways.compiler.frontends.mpmd.errors
+import pathways.compiler.frontends.stablehlo.errors
 import pathways.dialect.errors
+import pathways.ifrt_proxy.errors
 import pathways.runtime.errors
 import pathways.runtime.wire.errors
 import pathways.viz.errors
@@ -29,10 +31,12 @@ _CATALOGS = (
     pathways.compiler.emit.errors,
     pathways.compiler.frontends.jax.pipeline.errors,
     pathways.compiler.frontends.mpmd.errors,
+    pathways.compiler.frontends.stablehlo.errors,
     pathways.runtime.errors,
     pathways.runtime.wire.errors,
     pathways.viz.errors,
     pathways.api.errors,
+    pathways.ifrt_proxy.errors,
     pathways.cli.errors,
 )
 

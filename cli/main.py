@@ -77,6 +77,7 @@ COMMANDS = {
     "explain": "explain:explain",
     "doctor": "doctor:doctor",
     "cluster": "cluster:cluster_",
+    "proxy": "proxy:proxy_",
     "status": "cluster:status_",
     "top": "cluster:top_",
     "stack": "cluster:stack_",

@@ -30,14 +30,14 @@ NAMES: Mapping[str, Mark] = {
     **dict.fromkeys(("Topology", "Island", "status", "quiet", "trace"), "stable"),
     **dict.fromkeys(("pipeline", "BatchSemantics", "MicrobatchWarning", "check_microbatches"), "beta"),
     **dict.fromkeys(("cluster", "connect", "Client", "save", "restore", "testing"), "beta"),
-    **dict.fromkeys(("islands", "add_island", "remove_island"), "experimental"),
+    **dict.fromkeys(("islands", "add_island", "remove_island", "proxy", "Proxy"), "experimental"),
     **dict.fromkeys(("search", "Found", "SplitChoice", "from_mpmd", "mpmd_backend"), "experimental"),
 }
 """Names of the module `pathways`."""
 COMMANDS: Mapping[str, Mark] = {
     **dict.fromkeys(("compile", "run", "check", "inspect", "explain", "passes", "doctor"), "stable"),
     **dict.fromkeys(("viz", "why", "diff", "opt", "cluster", "status", "top", "stack"), "beta"),
-    "search": "experimental",
+    **dict.fromkeys(("search", "proxy"), "experimental"),
 }
 """Commands of `pwc`; a command of a group has the mark of the group."""
 OPTIONS: Mapping[str, Mark] = {

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from pathways.dialect.diagnostics import PathwaysError as PathwaysError
     from pathways.dialect.topology import Island as Island
     from pathways.dialect.topology import Topology as Topology
+    from pathways.ifrt_proxy.serving import Proxy as Proxy
+    from pathways.ifrt_proxy.serving import proxy as proxy
 
 _WHERE = {
     "Array": "pathways.api.array",
@@ -56,6 +58,7 @@ _WHERE = {
     "Lowered": "pathways.api.stages",
     "PathwaysError": "pathways.dialect.diagnostics",
     "Program": "pathways.api.program",
+    "Proxy": "pathways.ifrt_proxy.serving",
     "SplitChoice": "pathways.dialect.choice",
     "Topology": "pathways.dialect.topology",
     "VirtualDevice": "pathways.compiler.frontends.jax.devices",
@@ -72,6 +75,7 @@ _WHERE = {
     "pipeline": "pathways.compiler.frontends.jax.pipeline.pipeline",
     "make_virtual_device_set": "pathways.compiler.frontends.jax.devices",
     "program": "pathways.api.program",
+    "proxy": "pathways.ifrt_proxy.serving",
     "quiet": "pathways.api.progress_display",
     "remove_island": "pathways.api.islands",
     "restore": "pathways.api.snapshots",
@@ -107,6 +111,7 @@ __all__ = [
     "Lowered",
     "PathwaysError",
     "Program",
+    "Proxy",
     "SplitChoice",
     "Topology",
     "VirtualDevice",
@@ -122,6 +127,7 @@ __all__ = [
     "make_virtual_device_set",
     "pipeline",
     "program",
+    "proxy",
     "quiet",
     "remove_island",
     "restore",

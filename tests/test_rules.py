@@ -22,14 +22,16 @@ ERRORS = (
     "compiler.emit",
     "compiler.frontends.jax.pipeline",
     "compiler.frontends.mpmd",
+    "compiler.frontends.stablehlo",
     "runtime",
     "runtime.wire",
     "viz",
     "api",
+    "ifrt_proxy",
     "cli",
 )
 """Layers that define their errors in `errors.py`."""
-PRODUCT = ("dialect", "compiler", "runtime", "viz", "cli", "pathways/api")
+PRODUCT = ("dialect", "compiler", "runtime", "viz", "cli", "pathways/api", "pathways/ifrt_proxy")
 _PERSONS = re.compile(r"\b(nobody|somebody|whoever|anybody|everybody)\b", re.I)
 _SLEEPS = re.compile(r"\btime\.sleep\b|\bfrom time import\b.*\bsleep\b|(?<![.\w])sleep\(")
 _SPINS = re.compile(r"^\s*while .*:\s*(pass|continue)?\s*(#.*)?\n\s*(pass|continue)\s*$", re.M)

@@ -1,16 +1,13 @@
 """Converts the dataclasses of a plan to protobuf messages and back, by the names of their fields. `plan_file.py` calls
 it when it writes or reads a plan file.
 
-The schema is plan.proto, compiled to plan.binpb (`make proto`). Message classes are created from the compiled schema at
-run time, because generated code would bind users to one version of protobuf.
+The schema is plan.proto, compiled to plan.binpb (`make proto`).
 """
 
 from collections.abc import Callable
-from importlib import resources
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from pathways.dialect.diagnostics import Where
@@ -20,6 +17,7 @@ from pathways.dialect.plan import nouns as nouns
 from pathways.dialect.plan.instructions import INSTRUCTIONS
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.printable import printable
+from pathways.dialect.protos import load_messages
 from pathways.dialect.ranges import RangeReader, write_ranges
 from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.topology import Island, Topology
@@ -41,20 +39,7 @@ _TREES = frozenset({"in_tree", "out_tree"})
 _RANGES = frozenset({("PlanSlice", "devices"), ("PlanMesh", "devices")})
 
 
-def _load_schema() -> dict[str, Any]:
-    """Creates the classes of all messages, by name."""
-    raw = resources.files("pathways.dialect.plan").joinpath("plan.binpb").read_bytes()
-    files = descriptor_pb2.FileDescriptorSet.FromString(raw)
-    pool = descriptor_pool.DescriptorPool()
-    for file in files.file:
-        pool.Add(file)
-    plan = pool.FindMessageTypeByName("pathways.plan.v1.Plan")
-    return {name: message_factory.GetMessageClass(kind) for name, kind in plan.file.message_types_by_name.items()}
-
-
-_MESSAGES = _load_schema()
-"""The message classes by name, kept alive. Otherwise protobuf creates a class again at each use, and crashes if the
-garbage collector frees it while another thread requests it."""
+_MESSAGES = load_messages("pathways.dialect.plan", "plan.binpb")
 _PLAN: Any = _MESSAGES["Plan"]
 
 CLASSES: dict[str, type] = {

@@ -5,24 +5,22 @@ in a cluster, or else this process. `pw.save` and `pw.restore` call it.
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pathways.dialect.array_files import ArrayFile
 from pathways.dialect.sharding import Sharding
-from pathways.dialect.user_line import caller
 from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.new_buffers import BufferPlace, NewBuffer, make_buffer, side_of
 from pathways.runtime.client.remote.hosts import Hosts
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.remote_moves import move_engine
 from pathways.runtime.client.remote_array import RemoteArray
 from pathways.runtime.client.store import Handle, StoredBuffer
 from pathways.runtime.client_state import ClientState
-from pathways.runtime.control.scheduling import Request
-from pathways.runtime.host.devices.islands import Keeper, Machine
-from pathways.runtime.host.devices.layouts import Side
-from pathways.runtime.host.devices.saved_arrays import read_shards, side_on, write_shards
+from pathways.runtime.host.devices.islands import Machine
+from pathways.runtime.host.devices.saved_arrays import read_shards, write_shards
 from pathways.runtime.host.run.poison import lost_among
 from pathways.runtime.wire import messages as m
 
@@ -35,20 +33,6 @@ class SavedAs:
     file: ArrayFile
     name: str
     dtype: str
-
-
-@dataclass(frozen=True)
-class BufferPlace:
-    """The location of an array: devices of one island in mesh order, and the sharding over them."""
-
-    sharding: Sharding
-    devices: tuple[Any, ...]
-    _keeper: Keeper = field(default_factory=Keeper, compare=False, repr=False)
-
-    def keep(self, machine: Machine) -> "BufferPlace":
-        """Keeps the island bound while this object is alive; returns the object."""
-        machine.keep(self.devices, self._keeper)
-        return self
 
 
 def place_of_buffer(machine: Machine, buffer: StoredBuffer) -> BufferPlace | None:
@@ -78,30 +62,18 @@ def read_buffer(controller: Controller, client: ClientState, saved: SavedAs, pla
 
     Raises PWC0615 if the file is damaged, PWC0506, PWC0507, PWC0515 as a run does, PWC0910 if its host is lost.
     """
-    controller.check_open(client)
-    type_ = saved.file.type
-    island = controller.island_of(place.devices[0])
-    size = type_.shard_bytes(place.sharding.shard_shape(type_.shape))
-    wanted = {d: size for d in place.devices if d in controller.ledger.limits}
-    number = next(controller.numbers)
-    request = Request(number, client.label, "pw.restore", frozenset((island.key,)), client.weight, bytes=wanted)
-    controller.check_room(request)
-    ticket = controller.enter(request, client)
-    try:
-        array = _read(controller.machine, saved.folder, saved.file, place.sharding, place.devices)
-        origin = "pw.restore", island.name, caller()
-        buffer = StoredBuffer(
-            array, type_, saved.dtype, place.sharding, place.devices, saved.name, origin, client, size, number
-        )  # fmt: skip
-        return controller.store.hold(buffer, array)
-    finally:
-        controller.run_queue.finished(ticket)
+
+    def read() -> Any:
+        return _read(controller.machine, saved.folder, saved.file, place.sharding, place.devices)
+
+    return make_buffer(
+        controller, client, NewBuffer(saved.file.type, saved.dtype, saved.name, "pw.restore"), place, read
+    )
 
 
 def _read(machine: Machine, folder: Path, file: ArrayFile, sharding: Sharding, devices: Sequence[Any]) -> Any:
+    side = side_of(machine, sharding, devices)
     if isinstance(machine, Hosts):
-        nowhere: Any = None  # JAX has no such devices here
-        side = Side(sharding, nowhere, tuple(devices))
         engine = move_engine(machine, file.type, side, side)
         return engine.read(0, os.fsencode(folder), json.dumps(file.as_json()), file.type)
-    return read_shards(folder, file, side_on(sharding, devices))
+    return read_shards(folder, file, side)

@@ -1,0 +1,1 @@
+"""Reads StableHLO modules of clients that run unmodified JAX."""

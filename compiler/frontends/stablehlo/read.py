@@ -1,0 +1,98 @@
+"""Imports one StableHLO module as a program with a single call.
+
+`pathways.ifrt_proxy` calls it for each module that a client of the IFRT proxy compiles.
+
+The client's shardings stay in the module. The pass `propagate-shardings` decides the others. The module comes from
+another process: this code parses it, and never runs it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.compiler.frontends.builder import Built, CalledComputation, ProgramBuilder, SliceSpec
+from pathways.compiler.frontends.stablehlo.errors import ModuleUnsupported
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import from_mlir, is_array_type
+from pathways.dialect.errors import UnparsableIR
+from pathways.dialect.ir.program import Argument, described, main_of
+from pathways.dialect.mlir import Module, bytecode, from_portable, ir
+from pathways.dialect.plan.signature import POSITION, Parameter
+from pathways.dialect.sdy import meshes_of
+from pathways.dialect.sharding import Axes, MeshSpec, size_of_axes
+from pathways.dialect.trees import LEAF, Tree
+
+_DONATED = ("jax.buffer_donor", "tf.aliasing_output")
+_PARTITIONS, _REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"
+_ONLY_AXIS = "devices"
+
+
+@dataclass(frozen=True)
+class ImportedModule:
+    """The program of one module, the number of its devices, and the numbers of the arguments that it may overwrite."""
+
+    name: str
+    built: Built
+    devices: int
+    donated: tuple[int, ...]
+    results: int
+
+
+def read_stablehlo(artifact: bytes, platform: str) -> ImportedModule:
+    """Imports a portable artifact of StableHLO. Raises PWC0702 for other bytes, PWC0129 for an unsupported module."""
+    try:
+        module = from_portable(artifact)
+    except (ValueError, RuntimeError, ir.MLIRError) as error:
+        raise PathwaysError(UnparsableIR(name="the module of a client", message=str(error).strip())) from None
+    with module.context, ir.Location.unknown():
+        return _read(module, platform)
+
+
+def _read(module: Module, platform: str) -> ImportedModule:
+    name = str(module.operation.attributes["sym_name"].value)
+    if (replicas := _number(module, _REPLICAS)) != 1:
+        raise _unsupported(name, f"{replicas} replicas", "one replica, partitioned over its devices")
+    devices = _number(module, _PARTITIONS)
+    main: Any = main_of(module.operation)
+    for type_ in (*main.type.inputs, *main.type.results):
+        if not is_array_type(type_):
+            raise _unsupported(name, f"an argument or result of type {type_}", "arrays of static shape")
+    attributes = described(main, "arg_attrs", len(main.type.inputs))
+    donated = tuple(i for i, given in enumerate(attributes) if any(key in given for key in _DONATED))
+    _strip(main)
+    builder = ProgramBuilder(name, platform)
+    mesh = builder.mesh(SliceSpec(0, devices), MeshSpec(_axes(module, devices), tuple(range(devices))))
+    taken = [
+        (Argument(f"arg{i}", mesh=mesh, donate=i in donated), from_mlir(type_))
+        for i, type_ in enumerate(main.type.inputs)
+    ]
+    body = builder.main(taken)
+    results = body.call(CalledComputation(name, bytecode(module.operation)), body.arguments, mesh)
+    body.returns(results, [Argument(f"result{i}") for i in range(len(results))])
+    parameters = tuple(Parameter(f"arg{i}", POSITION) for i in range(len(taken)))
+    built = builder.finish(Tree("tuple", (LEAF,) * len(taken)), Tree("tuple", (LEAF,) * len(results)), parameters)
+    return ImportedModule(name, built, devices, donated, len(results))
+
+
+def _number(module: Module, name: str) -> int:
+    attributes = module.operation.attributes
+    return int(attributes[name].value) if name in attributes else 1
+
+
+def _axes(module: Module, devices: int) -> Axes:
+    """Returns the axes of the module's mesh, or one axis if it has no mesh over all of its devices."""
+    found = (axes for axes in meshes_of(module.operation).values() if size_of_axes(axes) == devices and axes)
+    return next(found, ((_ONLY_AXIS, devices),))
+
+
+def _strip(main: Any) -> None:
+    """Removes donations from the function, because the plan decides which buffers a run overwrites."""
+    attributes = main.operation.attributes
+    if "arg_attrs" not in attributes:
+        return
+    kept = [{n.name: n.attr for n in given if n.name not in _DONATED} for given in attributes["arg_attrs"]]
+    attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(given) for given in kept])
+
+
+def _unsupported(name: str, have: str, rule: str) -> PathwaysError:
+    advice = "jax.jit over a mesh of the devices; call the function in a pw.program for anything else"
+    return PathwaysError(ModuleUnsupported(program=name, have_=have, rule=rule, advice=advice))

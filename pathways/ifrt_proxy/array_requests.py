@@ -1,0 +1,180 @@
+"""Answers the requests of a client about arrays: values from and to the host, copies, shards, deletion.
+
+`session.py` calls the functions through a table. Each takes the session's state, the request and the response to fill.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, ShardView, StoredArray
+from pathways.ifrt_proxy.element_types import read_dtype
+from pathways.ifrt_proxy.host_buffers import array_of
+from pathways.ifrt_proxy.session_state import SessionState, refused
+from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, on_one_device, read_location
+
+MAX_ARRAY_BYTES = 1 << 44
+"""The largest array that a client may name."""
+DONATE_INPUT = 3
+"""ARRAY_COPY_SEMANTICS_DONATE_INPUT."""
+
+
+def check_values(state: SessionState, body: Any, filled: Any) -> None:
+    for handle in body.value_handles:
+        state.array(handle).wait()
+
+
+def _type_of(dtype: Any, shape: Any) -> ArrayType:
+    type_ = ArrayType(tuple(shape.dims), read_dtype(dtype))
+    if any(d < 0 for d in type_.shape) or type_.bytes > MAX_ARRAY_BYTES:
+        raise ValueError(f"an array of shape {list(type_.shape)}")
+    return type_
+
+
+def _strides(message: Any) -> list[int] | None:
+    return list(message.byte_strides.strides) if message.HasField("byte_strides") else None
+
+
+def put_array(state: SessionState, body: Any, filled: Any) -> None:
+    type_ = _type_of(body.dtype, body.shape)
+    location = read_location(body.sharding, type_.shape)
+    values = array_of(state.buffers.take(body.host_buffer_handle), type_.dtype, type_.shape, _strides(body))
+    filled.array_handle = state.keep(state.maker.put(values, type_, location), body.array_handle)
+
+
+def put_shards(state: SessionState, body: Any, filled: Any) -> None:
+    made: list[ClientArray] = []
+    for spec in body.specs:
+        type_ = _type_of(spec.array_spec.dtype, spec.array_spec.shape)
+        location = read_location(spec.array_spec.sharding, type_.shape)
+        shards = [
+            array_of(state.buffers.take(b.host_buffer_handle), type_.dtype, tuple(b.shape.dims), _strides(b))
+            for b in spec.host_buffers
+        ]
+        places = [list(one.indices) for one in spec.addressable_shard_indices]
+        made.append(state.maker.put_shards(shards, places, type_, location))
+    filled.array_handles.extend(state.keep_all(made, body.array_handles))
+
+
+def assemble(state: SessionState, body: Any, filled: Any) -> None:
+    parts = [state.array(handle) for handle in body.single_device_array_handles]
+    if not parts:
+        raise refused("arrays without shards", "an array of no shards")
+    type_ = ArrayType(tuple(body.shape.dims), parts[0].type.dtype)
+    location = read_location(body.sharding, type_.shape)
+    made: ClientArray
+    if isinstance(failed := next((p for p in parts if isinstance(p, FailedArray)), None), FailedArray):
+        made = FailedArray(type_, location, failed.error)
+    elif len(parts) == 1 and parts[0].location.devices == location.devices:
+        made = _again(state, parts[0])
+    elif (whole := _whole_of(parts, location)) is not None:
+        made = _again(state, whole)
+    else:
+        made = state.maker.put_shards([p.fetch() for p in parts], [[i] for i in range(len(parts))], type_, location)
+    _donate(parts, body.copy_semantics)
+    filled.array_handle = state.keep(made, body.result_handle)
+
+
+def _whole_of(parts: Sequence[ClientArray], location: Location) -> StoredArray | None:
+    """Returns the array whose shards these are, in order; None if they come from several arrays."""
+    first = parts[0]
+    if not isinstance(first, ShardView) or first.whole.location != location or len(parts) != len(location.devices):
+        return None
+    same = all(isinstance(p, ShardView) and p.whole is first.whole and p.position == i for i, p in enumerate(parts))
+    return first.whole if same else None
+
+
+def _again(state: SessionState, array: ClientArray) -> ClientArray:
+    """Returns an array that shares the buffer of another one."""
+    if isinstance(array, StoredArray):
+        return StoredArray(array.handle.share()[0], array.type, array.location)
+    return array
+
+
+def _donate(arrays: Sequence[ClientArray], semantics: int) -> None:
+    if semantics == DONATE_INPUT:
+        for array in arrays:
+            array.delete()
+
+
+def disassemble(state: SessionState, body: Any, filled: Any) -> None:
+    array = state.array(body.array_handle)
+    parts: list[ClientArray]
+    if isinstance(array, StoredArray) and len(array.location.devices) > 1:
+        parts = [ShardView(array, i) for i in range(len(array.location.devices))]
+    elif isinstance(array, FailedArray):
+        shard = ArrayType(array.location.sharding.shard_shape(array.type.shape), array.type.dtype)
+        rank = len(shard.shape)
+        parts = [FailedArray(shard, on_one_device(d, rank), array.error) for d in array.location.devices]
+    else:
+        parts = [_again(state, array)]
+    filled.array_handles.extend(state.keep_all(parts, body.result_handles))
+
+
+def replicated_shard(state: SessionState, body: Any, filled: Any) -> None:
+    array = state.array(body.array_handle)
+    several = isinstance(array, StoredArray) and len(array.location.devices) > 1
+    made = ShardView(array, 0) if several and isinstance(array, StoredArray) else _again(state, array)
+    filled.array_handle = state.keep(made, body.result_handle)
+
+
+def copy(state: SessionState, body: Any, filled: Any) -> None:
+    if body.memory_kind not in ("", DEVICE_MEMORY):
+        raise refused("other memories than that of the devices", f"a copy to the memory {body.memory_kind}")
+    given = [state.array(handle) for handle in body.array_handles]
+    made = [state.maker.move(a, _on_devices(a.location, tuple(body.device_ids))) for a in given]
+    _donate(given, body.copy_semantics)
+    filled.array_handles.extend(state.keep_all(made, body.result_handles))
+
+
+def _on_devices(location: Location, devices: tuple[int, ...]) -> Location:
+    if not devices or len(devices) == len(location.devices):
+        return Location(devices or location.devices, location.sharding)
+    raise refused("copies to other counts", f"a copy of {len(location.devices)} shards to {len(devices)} devices")
+
+
+def reshard(state: SessionState, body: Any, filled: Any) -> None:
+    given = [state.array(handle) for handle in body.array_handles]
+    made = [
+        state.maker.move(a, read_location(spec.sharding, a.type.shape))
+        for a, spec in zip(given, body.array_specs, strict=True)
+    ]
+    _donate(given, body.copy_semantics)
+    filled.array_handles.extend(state.keep_all(made, body.result_handles))
+
+
+def make_errors(state: SessionState, body: Any, filled: Any) -> None:
+    error = refused("failed values of clients", f"a value that its client could not make: {body.error.message}")
+    made: list[ClientArray] = []
+    for spec in body.array_specs:
+        type_ = _type_of(spec.dtype, spec.shape)
+        made.append(FailedArray(type_, read_location(spec.sharding, type_.shape), error))
+    filled.array_handles.extend(state.keep_all(made, body.array_handles))
+
+
+def fetch(state: SessionState, body: Any, filled: Any) -> None:
+    values = state.array(body.array_handle).fetch()
+    strides = _strides(body)
+    if strides is not None and list(values.strides) != strides:
+        order = sorted(range(values.ndim), key=lambda i: -abs(strides[i]))
+        turned = values.transpose(order).copy().transpose([order.index(i) for i in range(values.ndim)])
+        if values.size and list(turned.strides) != strides:
+            raise refused("strides with gaps", f"a copy with the strides {strides}")
+        state.buffers.put(body.host_buffer_handle, turned.transpose(order).tobytes())
+        return
+    state.buffers.put(body.host_buffer_handle, values.tobytes())
+
+
+def delete(state: SessionState, body: Any, filled: Any) -> None:
+    for handle in body.array_handle:
+        state.array(handle).delete()
+    filled.deletion_future_handle = state.future(lambda: None)
+
+
+def destruct(state: SessionState, body: Any, filled: Any) -> None:
+    for handle in body.array_handle:
+        state.forget(handle)
+
+
+def is_deleted(state: SessionState, body: Any, filled: Any) -> None:
+    filled.deleted = state.array(body.array_handle).is_deleted

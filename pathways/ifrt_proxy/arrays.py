@@ -1,0 +1,180 @@
+"""Defines the arrays of one session. An array is a buffer in the store, or a view of one shard of another array. The
+functions that answer requests call it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.sharding import Box
+from pathways.ifrt_proxy.devices import ServedDevices
+from pathways.ifrt_proxy.shardings import Location, on_one_device
+from pathways.runtime.client import arrays
+from pathways.runtime.client.new_buffers import NewBuffer, move_buffer, put_buffer
+from pathways.runtime.client.store import DELETED, Handle
+from pathways.runtime.client_state import ClientState
+from pathways.runtime.host.run.background import Promise
+from pathways.runtime.host.run.poison import Poison
+
+
+@dataclass(eq=False)
+class StoredArray:
+    """An array of a client: a handle on a buffer in the store, and the ids of its devices."""
+
+    handle: Handle
+    type: ArrayType
+    location: Location
+
+    def fetch(self) -> "np.ndarray[Any, Any]":
+        """Waits for the values and copies them to this process. Raises the error of the run that did not make them."""
+        return self._read(arrays.fetched)
+
+    def fetch_shard(self, position: int) -> "np.ndarray[Any, Any]":
+        return self._read(lambda array: arrays.fetched_shard(array, position))
+
+    def wait(self) -> None:
+        """Waits until the values are computed. Raises like `fetch`."""
+        self._read(lambda array: array.block_until_ready())
+
+    def _read(self, read: Callable[[Any], Any]) -> Any:
+        known = self.handle.known()
+        if isinstance(known, Poison):
+            raise known.error()
+        assert not isinstance(known, Promise)
+        held, array = self.handle.share()
+        try:
+            if isinstance(array, Poison):
+                raise array.error()
+            return read(array)
+        finally:
+            held.drop()
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.handle.taken_by is not None
+
+    def delete(self) -> None:
+        if not self.is_deleted:
+            self.handle.give_up(DELETED, None)
+
+    def drop(self) -> None:
+        self.handle.drop()
+
+
+@dataclass(eq=False)
+class ShardView:
+    """One shard of another array, as an array on one device. It shares the memory of that array.
+
+    `position` counts in the client's order of devices.
+    """
+
+    whole: StoredArray
+    position: int
+
+    @cached_property
+    def type(self) -> ArrayType:
+        whole = self.whole
+        return ArrayType(whole.location.sharding.shard_shape(whole.type.shape), whole.type.dtype)
+
+    @property
+    def location(self) -> Location:
+        return on_one_device(self.whole.location.devices[self.position], len(self.type.shape))
+
+    def fetch(self) -> "np.ndarray[Any, Any]":
+        return self.whole.fetch_shard(self.whole.location.mesh_position(self.position))
+
+    def wait(self) -> None:
+        self.whole.wait()
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.whole.is_deleted
+
+    def delete(self) -> None:
+        """Does nothing: the memory belongs to the whole array."""
+
+    def drop(self) -> None:
+        """Does nothing: the view holds no handle of its own."""
+
+
+@dataclass(eq=False)
+class FailedArray:
+    """An array that is never computed: each use raises its error."""
+
+    type: ArrayType
+    location: Location
+    error: PathwaysError
+    is_deleted: bool = False
+
+    def fetch(self) -> "np.ndarray[Any, Any]":
+        raise self.error
+
+    wait = fetch
+
+    def delete(self) -> None:
+        self.is_deleted = True
+
+    def drop(self) -> None:
+        """Does nothing: no memory is held."""
+
+
+ClientArray: TypeAlias = StoredArray | ShardView | FailedArray
+
+
+@dataclass(frozen=True)
+class ArrayMaker:
+    """Makes the arrays of one client on the served devices."""
+
+    devices: ServedDevices
+    client: ClientState
+
+    def put(self, values: "np.ndarray[Any, Any]", type_: ArrayType, location: Location) -> StoredArray:
+        """Copies values to devices. Raises PWC0506 and PWC0507 if memory does not suffice."""
+        controller, place = self.devices.process.controller, self.devices.place(location)
+        handle = put_buffer(controller, self.client, _new(type_, "device_put"), place, values)
+        return StoredArray(handle, type_, location)
+
+    def put_shards(
+        self,
+        shards: "Sequence[np.ndarray[Any, Any]]",
+        positions: Sequence[Sequence[int]],
+        type_: ArrayType,
+        to: Location,
+    ) -> StoredArray:
+        """Joins shards, each for the positions that hold it, and copies the array to its devices."""
+        if len(shards) == 1 and len(to.devices) == len(positions[0]) and not any(to.sharding.dims):
+            return self.put(shards[0], type_, to)
+        boxes = to.sharding.boxes(type_.shape)
+        whole = np.empty(type_.shape, shards[0].dtype)
+        for shard, held_at in zip(shards, positions, strict=True):
+            whole[_slices(boxes[to.mesh_position(held_at[0])])] = shard
+        return self.put(whole, type_, to)
+
+    def move(self, array: ClientArray, location: Location) -> ClientArray:
+        """Copies an array to other devices, or to another sharding."""
+        if isinstance(array, FailedArray):
+            return FailedArray(array.type, location, array.error)
+        if isinstance(array, ShardView):
+            return self.put(array.fetch(), array.type, location)
+        controller, place = self.devices.process.controller, self.devices.place(location)
+        handle = move_buffer(controller, self.client, _new(array.type, "device_put"), place, array.handle)
+        return StoredArray(handle, array.type, location)
+
+    def stored(self, array: ClientArray) -> StoredArray:
+        """Returns an array with a buffer of its own, as a run takes it. Raises the error of a failed array."""
+        if isinstance(array, StoredArray):
+            return array
+        return self.put(array.fetch(), array.type, array.location)
+
+
+def _new(type_: ArrayType, operation: str) -> NewBuffer:
+    return NewBuffer(type_, type_.dtype, "an array of a client", operation)
+
+
+def _slices(box: Box) -> tuple[slice, ...]:
+    return tuple(slice(start, stop) for start, stop in box)

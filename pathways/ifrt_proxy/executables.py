@@ -1,0 +1,128 @@
+"""Compiles the modules of a client into plans of one call, and runs them. The functions that answer requests call it.
+
+A plan is compiled once for equal modules on the same devices, whichever session sends them. Each execution is a run
+like any other: the scheduler orders it, and its results are futures.
+"""
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathways.api.process import COMPILING
+from pathways.api.stages import Compiled, Lowered
+from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.trace import Traced
+from pathways.compiler.frontends.stablehlo.read import read_stablehlo
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.jax_api import tree_util
+from pathways.dialect.plan.nouns import Plan, Port
+from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.ifrt_proxy.arrays import ArrayMaker, ClientArray, StoredArray
+from pathways.ifrt_proxy.devices import ServedDevices
+from pathways.ifrt_proxy.errors import RequestRefused
+from pathways.ifrt_proxy.protocol import MESSAGES
+from pathways.ifrt_proxy.shardings import Location
+
+PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
+
+
+@dataclass(frozen=True, eq=False)
+class Executable:
+    """A compiled module: its plan, the devices in the order of its assignment, and where arguments and results are."""
+
+    name: str
+    compiled: Compiled
+    devices: tuple[int, ...]
+    fingerprint: bytes
+    donated: tuple[int, ...]
+
+    @property
+    def parameters(self) -> list[tuple[ArrayType, Location]]:
+        return [self._found(port) for port in self.compiled.plan.inputs]
+
+    @property
+    def results(self) -> list[tuple[ArrayType, Location]]:
+        return [self._found(port) for port in self.compiled.plan.results]
+
+    def _found(self, port: Port) -> tuple[ArrayType, Location]:
+        return port.type, location_of(self.compiled.plan, port, self.devices)
+
+    def run(self, maker: ArrayMaker, arguments: Sequence[ClientArray], kept: frozenset[int]) -> list[StoredArray]:
+        """Enqueues one run; returns its results as futures. Arguments numbered in `kept` are not overwritten.
+
+        Raises the errors of a call of a program, and those of failed arguments.
+        """
+        given = [maker.stored(array) for array in arguments]
+        shared = [given[i].handle.share()[0] for i in kept if i < len(given)]
+        try:
+            arrays = self.compiled.run_flat(given)
+        finally:
+            for handle in shared:
+                handle.drop()
+        return [StoredArray(a.handle, *found) for a, found in zip(arrays, self.results, strict=True)]
+
+
+def location_of(plan: Plan, port: Port, devices: tuple[int, ...]) -> Location:
+    """Returns the location of an argument or result; an argument that the plan does not read may be anywhere."""
+    if port.slot < 0:
+        spec = MeshSpec((("devices", len(devices)),), tuple(range(len(devices))))
+        return Location(devices, Sharding(spec, ((),) * len(port.type.shape)))
+    layout = plan.stream(port.island).buffers[port.slot].layout
+    mesh = plan.meshes[layout.mesh]
+    positions = tuple(devices.index(d) for d in mesh.devices)
+    return Location(devices, Sharding(MeshSpec(mesh.spec.axes, positions), layout.dims))
+
+
+@dataclass
+class Executables:
+    """The executables of all sessions of a server, by content."""
+
+    devices: ServedDevices
+    _known: dict[tuple[bytes, tuple[int, ...]], Executable] = field(
+        default_factory=dict[tuple[bytes, tuple[int, ...]], Executable]
+    )
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def compile(self, request: Any) -> Executable:
+        """Compiles the module of a CompileRequest. Raises PWC0940 for programs of another type, and compile errors."""
+        program, options = request.program, request.compile_options
+        if program.type_name != PROGRAM or options.type_name != OPTIONS:
+            have, rule = f"{program.type_name} with {options.type_name}", f"{PROGRAM} with {OPTIONS}"
+            raise PathwaysError(RequestRefused(what="this type of program", have_=have, rule=rule))
+        if request.host_callbacks:
+            have, rule = f"{len(request.host_callbacks)} host callbacks", "functions without host callbacks"
+            raise PathwaysError(RequestRefused(what="host callbacks of clients", have_=have, rule=rule))
+        ids = self._assigned(MESSAGES["XlaCompileOptionsProto"].FromString(options.data))
+        key = hashlib.sha256(program.data).digest(), ids
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = self._compile(program.data, *key)
+            return self._known[key]
+
+    def _assigned(self, options: Any) -> tuple[int, ...]:
+        assigned = options.compile_options.executable_build_options.device_assignment
+        ids = tuple(int(of.replica_device_ids[0]) for of in assigned.computation_devices if of.replica_device_ids)
+        if any(len(of.replica_device_ids) != 1 for of in assigned.computation_devices):
+            have, rule = f"{assigned.replica_count} replicas", "one replica, partitioned over its devices"
+            raise PathwaysError(RequestRefused(what="replicas", have_=have, rule=rule))
+        for device in ids:
+            self.devices.check(device)
+        return ids or (0,)
+
+    def _compile(self, artifact: bytes, fingerprint: bytes, ids: tuple[int, ...]) -> Executable:
+        with COMPILING:
+            imported = read_stablehlo(artifact, self.devices.process.platform)
+            if imported.devices != len(ids):
+                have, rule = f"{len(ids)} devices", f"the {imported.devices} devices that its module states"
+                raise PathwaysError(RequestRefused(what="a program on other devices", have_=have, rule=rule))
+            built = imported.built
+            slices = {symbol: VirtualSlice(spec.devices) for symbol, spec in built.slices.items()}
+            in_tree, out_tree = (
+                tree_util.tree_structure((0,) * n) for n in (len(built.program.arguments), imported.results)
+            )
+            lowered = Lowered(Traced(built.program, built.constants, slices, out_tree, {}), in_tree, imported.name)
+            compiled = lowered.compile(self.devices.topology, placement=self.devices.pinned(ids))
+        return Executable(imported.name, compiled, ids, fingerprint, imported.donated)

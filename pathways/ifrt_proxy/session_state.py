@@ -1,0 +1,115 @@
+"""Holds what one client of the proxy owns: arrays, executables and futures by handle. A client can name only its own.
+
+The functions that answer requests (`array_requests.py`, `executable_requests.py`) read and change it.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.ifrt_proxy.arrays import ArrayMaker, ClientArray
+from pathways.ifrt_proxy.devices import ServedDevices
+from pathways.ifrt_proxy.errors import RequestRefused, UnknownHandle
+from pathways.ifrt_proxy.executables import Executable, Executables
+from pathways.ifrt_proxy.host_buffers import HostBuffers
+
+_T = TypeVar("_T")
+
+FIRST_OWN_HANDLE = 1 << 63
+"""Handles that the server chooses begin here. A client chooses smaller ones."""
+
+
+@dataclass
+class SessionState:
+    """The objects of one client. Several threads answer its requests, so a lock guards the tables."""
+
+    number: int
+    devices: ServedDevices
+    executables: Executables
+    maker: ArrayMaker
+    buffers: HostBuffers
+    _arrays: dict[int, ClientArray] = field(default_factory=dict[int, ClientArray])
+    _loaded: dict[int, Executable] = field(default_factory=dict[int, Executable])
+    _futures: dict[int, Callable[[], None]] = field(default_factory=dict[int, Callable[[], None]])
+    _handles: Iterator[int] = field(default_factory=lambda: itertools.count(FIRST_OWN_HANDLE))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def array(self, handle: int) -> ClientArray:
+        """Returns an array. Raises PWC0941 for a handle that the client does not have."""
+        with self._lock:
+            return _found(self._arrays, handle, "array")
+
+    def keep(self, array: ClientArray, handle: int) -> int:
+        """Stores an array under a handle of the client, or a new one; returns the handle."""
+        with self._lock:
+            handle = handle or next(self._handles)
+            before, self._arrays[handle] = self._arrays.pop(handle, None), array
+        if before is not None:
+            before.drop()
+        return handle
+
+    def keep_all(self, arrays: Sequence[ClientArray], handles: Sequence[int]) -> list[int]:
+        """Stores arrays under handles of the client; without any, under new ones. Raises PWC0940 for a wrong count."""
+        chosen = list(handles) or [0] * len(arrays)
+        if len(chosen) != len(arrays):
+            raise refused("this request", f"{len(chosen)} handles for {len(arrays)} arrays")
+        return [self.keep(array, handle) for array, handle in zip(arrays, chosen, strict=True)]
+
+    def forget(self, handle: int) -> None:
+        """Drops an array. An unknown handle is ignored: a client may drop what it has never received."""
+        with self._lock:
+            array = self._arrays.pop(handle, None)
+        if array is not None:
+            array.drop()
+
+    def executable(self, handle: int) -> Executable:
+        """Returns an executable. Raises PWC0941 for a handle that the client does not have."""
+        with self._lock:
+            return _found(self._loaded, handle, "executable")
+
+    def load(self, executable: Executable) -> int:
+        with self._lock:
+            handle = next(self._handles)
+            self._loaded[handle] = executable
+            return handle
+
+    def unload(self, handle: int) -> None:
+        with self._lock:
+            self._loaded.pop(handle, None)
+
+    def future(self, wait: Callable[[], None], handle: int = 0) -> int:
+        """Stores a function that waits for a result or raises its error; returns the handle of the future."""
+        with self._lock:
+            handle = handle or next(self._handles)
+            self._futures[handle] = wait
+            return handle
+
+    def wait_future(self, handle: int) -> None:
+        """Waits for a future once. Raises its error, or PWC0941 for a handle that the client does not have."""
+        with self._lock:
+            wait = _found(self._futures, handle, "future")
+            del self._futures[handle]
+        wait()
+
+    def close(self) -> None:
+        """Frees all arrays of the client."""
+        with self._lock:
+            arrays = list(self._arrays.values())
+            for table in (self._arrays, self._loaded, self._futures):
+                table.clear()
+        for array in arrays:
+            array.drop()
+
+
+def _found(table: dict[int, _T], handle: int, what: str) -> _T:
+    if handle not in table:
+        raise PathwaysError(UnknownHandle(what=what, number=handle))
+    return table[handle]
+
+
+def refused(what: str, have: str, rule: str = "what docs/unmodified-jax.md lists") -> PathwaysError:
+    """Makes the error for something that the proxy does not do."""
+    return PathwaysError(RequestRefused(what=what, have_=have, rule=rule))

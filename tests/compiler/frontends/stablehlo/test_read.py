@@ -1,0 +1,52 @@
+"""Tests that a module of an unmodified JAX program becomes a program of one call, or is refused."""
+
+import jax
+import numpy as np
+import pytest
+
+from pathways.compiler.frontends.stablehlo.read import read_stablehlo
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.mlir import bytecode, make_context, parse, portable, pretty
+
+STEP = """module @step attributes {%s} {
+  sdy.mesh @mesh = <["x"=2, "y"=2]>
+  func.func public @main(%%x: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %%y: %s) -> tensor<4xf32> {
+    return %%x : tensor<4xf32>
+  }
+}"""
+
+
+def artifact(attributes: str, type_: str = "tensor<4xi32>") -> bytes:
+    return portable(bytecode(parse(STEP % (attributes, type_), make_context()).operation))
+
+
+def test_a_module_becomes_a_program_of_one_call_on_its_mesh() -> None:
+    found = read_stablehlo(artifact("mhlo.num_partitions = 4 : i32"), "cpu")
+    assert (found.name, found.devices, found.donated, found.results) == ("step", 4, (0,), 1)
+    text = pretty(found.built.module)
+    assert '<["x"=2, "y"=2]>' in text and text.count('"pw.call"') == 1
+    assert "pw.donate" in text and "tf.aliasing_output" not in text
+
+
+def test_a_module_without_a_mesh_over_its_devices_gets_one_axis() -> None:
+    found = read_stablehlo(artifact("mhlo.num_partitions = 3 : i32"), "cpu")
+    assert '<["devices"=3]>' in pretty(found.built.module)
+
+
+def test_an_artifact_of_jax_export_is_read() -> None:
+    exported = jax.export.export(jax.jit(lambda x: x + 1))(np.ones(3, np.float32))
+    assert read_stablehlo(exported.mlir_module_serialized, "cpu").devices == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"no module", "PWC0702"),
+        (artifact("mhlo.num_replicas = 2 : i32"), "PWC0129"),
+        (artifact("mhlo.num_partitions = 1 : i32", "tensor<?xi32>"), "PWC0129"),
+        (artifact("mhlo.num_partitions = 1 : i32", "!stablehlo.token"), "PWC0129"),
+    ],
+)
+def test_an_unreadable_or_unsupported_module_is_refused(raw: bytes, code: str) -> None:
+    with pytest.raises(PathwaysError, match=code):
+        read_stablehlo(raw, "cpu")

@@ -1,0 +1,175 @@
+"""Tests unmodified JAX programs as clients of a proxy, over an island of two host processes and in one process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.clusters import becomes
+from support.codes import code_of
+from support.processes import ROOT
+from support.proxy_client import raw_client
+from support.unmodified_jax import FEATURES
+
+import pathways as pw
+from pathways.ifrt_proxy.serving import Proxy
+
+UNKNOWN, UNIMPLEMENTED = 5, 12
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Proxy]:
+    with pw.cluster("islands=1,hosts=2,devices=2"), pw.proxy() as served:
+        yield served
+
+
+def environment(served: Proxy) -> dict[str, str]:
+    return {**os.environ, **served.environment, "PYTHONPATH": f"{ROOT / 'tests'}"}
+
+
+@pytest.fixture(scope="module")
+def failed(served: Proxy) -> dict[str, str]:
+    """Runs the program once; returns the reasons of failed features."""
+    words = [sys.executable, "-m", "support.unmodified_jax"]
+    done = subprocess.run(words, env=environment(served), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("feature", [f.__name__ for f in FEATURES])
+def test_an_unmodified_program_uses_the_devices_of_a_cluster(feature: str, failed: dict[str, str]) -> None:
+    assert feature not in failed, failed[feature]
+
+
+def test_a_killed_client_leaves_nothing_and_disturbs_nobody(served: Proxy) -> None:
+    code = "import jax; x = jax.numpy.ones(1 << 20).block_until_ready(); print('made', flush=True); input()"
+    words = [sys.executable, "-c", code]
+    with raw_client(served.address) as other:
+        with subprocess.Popen(
+            words,
+            env=environment(served),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as client:
+            assert client.stdout is not None and client.stdout.readline() == "made\n"
+            assert held_bytes() >= 4 << 20
+            client.send_signal(signal.SIGKILL)
+        assert becomes(lambda: held_bytes() == 0)
+        assert other.code_of(get_default_device_assignment_request={"num_replicas": 1, "num_partitions": 2}) == 0
+
+
+def held_bytes() -> int:
+    """Returns the bytes that clients of the proxy hold on one device."""
+    return sum(size for island in pw.status().islands for client, size in island.held.items() if "jax-" in client)
+
+
+def test_a_session_names_only_its_own_handles(served: Proxy) -> None:
+    made = {
+        "dtype": {"kind": "KIND_F32"},
+        "shape": {"dims": [2]},
+        "sharding": {"serialized_sharding": {"type_name": "xla::ifrt::SingleDeviceSharding", "data": b""}},
+        "host_buffer_handle": 7,
+        "array_handle": 9,
+    }
+    with raw_client(served.address) as one, raw_client(served.address) as other:
+        one.store(7, 8, np.ones(2, np.float32).tobytes())
+        assert one.code_of(make_array_from_host_buffer_request=made) == 0
+        assert one.code_of(check_value_ready_request={"value_handles": [9]}) == 0
+        for request in (
+            {"check_value_ready_request": {"value_handles": [9]}},
+            {"copy_to_host_buffer_request": {"array_handle": 9, "host_buffer_handle": 1}},
+            {"delete_array_request": {"array_handle": [9]}},
+            {"is_array_deleted_request": {"array_handle": 9}},
+            {"loaded_executable_metadata_request": {"loaded_executable_handle": 1 << 63}},
+            {"loaded_executable_execute_request": {"loaded_executable_handle": 3, "args_handles": [9]}},
+            {"check_future_request": {"future_handle": 5}},
+        ):
+            status = other.ask(**request).response_metadata.status
+            assert status.code == UNKNOWN and "PWC0941" in status.message, request
+        assert other.code_of(destruct_array_request={"array_handle": [9]}) == 0
+        assert not one.ask(is_array_deleted_request={"array_handle": 9}).is_array_deleted_response.deleted
+        assert one.code_of(delete_array_request={"array_handle": [9, 9]}) == 0
+        assert one.ask(is_array_deleted_request={"array_handle": 9}).is_array_deleted_response.deleted
+
+
+def test_malformed_requests_end_in_a_status_for_their_sender(served: Proxy) -> None:
+    sharding = {"serialized_sharding": {"type_name": "xla::ifrt::HloSharding", "data": b"\xff\xff\xff"}}
+    put: dict[str, Any] = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": sharding}
+    hostile: list[dict[str, Any]] = [
+        {"make_array_from_host_buffer_request": put},
+        {"make_array_from_host_buffer_request": {**put, "dtype": {"kind": "KIND_STRING"}}},
+        {"make_array_from_host_buffer_request": {**put, "shape": {"dims": [-1, 1 << 60]}}},
+        {"compile_request": {"program": {"type_name": "xla::ifrt::XlaProgram", "data": b"no module"}}},
+        {"compile_request": {"program": {"type_name": "xla::ifrt::CustomCallProgram"}}},
+        {"reshard_arrays_request": {"array_handles": [1]}},
+        {"get_default_device_assignment_request": {"num_replicas": 9, "num_partitions": 1 << 30}},
+    ]
+    with raw_client(served.address) as client:
+        for request in hostile:
+            assert client.code_of(**request) not in (0, 2), request
+        assert "PWC0944" in client.ask(**hostile[0]).response_metadata.status.message
+        for name in ("remap_arrays_request", "bitcast_arrays_request", "loaded_host_callback_poll_request"):
+            status = client.ask(**{name: {}}).response_metadata.status
+            assert status.code == UNIMPLEMENTED and name in status.message
+
+
+@pytest.mark.parametrize(("size", "chunks"), [(4, (b"12345",)), (4, (b"12",)), (1 << 60, (b"1",)), (-1, ())])
+def test_host_buffers_of_a_wrong_size_are_refused(size: int, chunks: tuple[bytes, ...], served: Proxy) -> None:
+    import grpc
+
+    any_grpc: Any = grpc
+    with raw_client(served.address) as client:
+        for session in (None, 1 << 40):
+            with pytest.raises(any_grpc.RpcError):
+                client.store(1, size, *chunks, session=session)
+
+
+def test_a_proxy_without_a_cluster_serves_devices_of_its_own_process() -> None:
+    with pw.proxy(devices=4) as served, raw_client(served.address) as client:
+        assert served.devices == 4 and client.code_of(get_default_layout_request={"dims": [2, 3]}) == 0
+
+
+def test_programs_and_unmodified_scripts_share_a_cluster(served: Proxy) -> None:
+    """Both run on the same devices at the same time, and each computes what it computes alone."""
+    loop = "for _ in range(200): x = jax.jit(lambda v: v / 2 + 1)(x)"
+    code = f"import jax; x = jax.numpy.arange(8.0)\n{loop}\nprint(x.sum())"
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        words, env=environment(served), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as client:
+        mesh = pw.make_virtual_device_set().add_slice(devices=4).mesh("x")
+        double: Any = jax.jit(lambda v: v * 2 + 1, in_shardings=NamedSharding(mesh, P("x")))
+        step = pw.program(double)
+        while client.poll() is None:
+            np.testing.assert_array_equal(np.asarray(step(np.arange(8.0, dtype=np.float32))), np.arange(8.0) * 2 + 1)
+        assert client.stdout is not None and client.stdout.read() == "16.0\n"
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "10.1.2.3:0", "example.com:0", "[::]:0"])
+def test_an_address_that_other_machines_reach_is_refused(listen: str) -> None:
+    assert code_of(pw.proxy(listen).__enter__) == "PWC0943"
+
+
+@pytest.mark.parametrize("options", [{"listen": "29000"}, {"listen": "127.0.0.1:x"}])
+def test_a_malformed_address_is_refused(options: dict[str, Any]) -> None:
+    assert code_of(pw.proxy(**options).__enter__) == "PWC0104"
+
+
+@pytest.mark.parametrize("options", [{"island": "nowhere"}, {"devices": 5}])
+def test_unknown_devices_are_refused(options: dict[str, Any], served: Proxy) -> None:
+    assert code_of(pw.proxy(**options).__enter__) == "PWC0104"
+
+
+def test_a_proxy_without_grpc_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    assert code_of(pw.proxy().__enter__) == "PWC0942"

@@ -1,0 +1,69 @@
+"""A client of the IFRT proxy without jaxlib: it sends any messages, also those that jaxlib never sends."""
+
+import itertools
+import queue
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from pathways.ifrt_proxy.protocol import MESSAGES, SERVICE, STORE_METADATA, Request
+from support.clusters import PATIENCE
+
+_grpc: Any = grpc
+
+
+class RawClient:
+    """One session. `ask` sends a request and returns its response."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._numbers = itertools.count(1)
+        self._stream: Iterator[Any] = channel.stream_stream(
+            f"/{SERVICE}/IfrtSession",
+            request_serializer=Request.SerializeToString,
+            response_deserializer=MESSAGES["IfrtResponse"].FromString,
+        )(iter(self._requests.get, None), timeout=PATIENCE)
+        self.session = self.ask(init_request={}).init_response.session_id
+
+    def ask(self, **request: Any) -> Any:
+        """Sends one request, given as its kind and its fields; returns the response."""
+        number = next(self._numbers)
+        self._requests.put(Request(request_metadata={"op_id": number}, **request))
+        answer = next(self._stream)
+        assert answer.response_metadata.op_id == number
+        return answer
+
+    def code_of(self, **request: Any) -> int:
+        """Sends one request; returns the status code of the response."""
+        return int(self.ask(**request).response_metadata.status.code)
+
+    def store(self, handle: int, size: int, *chunks: bytes, session: int | None = None) -> None:
+        """Sends a host buffer. Raises grpc.RpcError if the server refuses it."""
+        described = MESSAGES["GrpcHostBufferStoreMetadata"](
+            session_id=self.session if session is None else session, handle=handle, buffer_size=size
+        )
+        call = self._channel.stream_unary(
+            f"/{SERVICE}/HostBufferStore",
+            request_serializer=MESSAGES["GrpcHostBufferStoreRequest"].SerializeToString,
+            response_deserializer=MESSAGES["GrpcHostBufferStoreResponse"].FromString,
+        )
+        parts = (MESSAGES["GrpcHostBufferStoreRequest"](data=chunk) for chunk in chunks)
+        call(parts, metadata=[(STORE_METADATA, described.SerializeToString())], timeout=PATIENCE)
+
+    def close(self) -> None:
+        """Ends the stream, and waits until the server has ended it as well."""
+        self._requests.put(None)
+        for _ in self._stream:
+            pass
+
+
+@contextmanager
+def raw_client(address: str) -> Generator[RawClient]:
+    """Opens one session, and closes it at the end of the block."""
+    with _grpc.insecure_channel(address) as channel:
+        client = RawClient(channel)
+        yield client
+        client.close()

@@ -1,0 +1,198 @@
+"""A JAX program that knows nothing of this project. It checks one feature after the other against numpy, and prints the
+names of those that fail, with the reasons, as JSON. `tests/ifrt_proxy/test_proxy.py` runs it as a client of a proxy.
+
+    python -m support.unmodified_jax
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+jnp: Any = jnp
+jit: Any = jax.jit
+SPECS = (P("x", "y"), P("y", "x"), P(("y", "x")), P(None, ("x", "y")), P("y"), P())
+DTYPES = (
+    *("bool", "int8", "uint8", "int16", "uint32", "float16", "bfloat16", "complex64"),
+    *("float8_e4m3fn", "float8_e5m2", "int4", "uint4"),
+)
+ROWS = np.arange(64, dtype=np.float32).reshape(8, 8)
+
+
+def _mesh() -> Mesh:
+    devices = np.array(jax.devices())
+    return Mesh(devices.reshape(2, len(devices) // 2), ("x", "y"))
+
+
+def devices_are_those_of_the_island() -> None:
+    assert len(jax.devices()) == 4 and "island0:3" in str(jax.devices()), jax.devices()
+
+
+def values_keep_their_element_type() -> None:
+    for name in [
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "uint32",
+        "float16",
+        "bfloat16",
+        "complex64",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "int4",
+        "uint4",
+    ]:
+        given = (np.arange(6) % 2).astype(jnp.dtype(name))
+        found = np.asarray(jit(lambda v: v[::-1])(jnp.asarray(given)))
+        assert found.dtype == given.dtype and found.tobytes() == given[::-1].tobytes(), name
+
+
+def strided_host_arrays_are_read_correctly() -> None:
+    for given in (ROWS.T, ROWS[::2], ROWS[:, 1:4], ROWS[0, 0], np.zeros((0, 3), np.float32)):
+        np.testing.assert_array_equal(np.asarray(jax.device_put(given)), given)
+
+
+def arrays_are_sharded_and_resharded() -> None:
+    mesh = _mesh()
+    for one in SPECS:
+        there = jax.device_put(ROWS, NamedSharding(mesh, one))
+        for shard in there.addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data), ROWS[shard.index])
+        for other in SPECS:
+            moved = jax.device_put(there, NamedSharding(mesh, other))
+            np.testing.assert_array_equal(np.asarray(moved), ROWS)
+
+
+def results_have_the_sharding_that_the_program_states() -> None:
+    mesh = _mesh()
+    for spec in SPECS:
+        made = jit(lambda v: v + 1, out_shardings=NamedSharding(mesh, spec))(ROWS)
+        for shard in made.addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data), (ROWS + 1)[shard.index])
+
+
+def collectives_span_all_devices() -> None:
+    mesh = _mesh()
+    total = jax.shard_map(lambda v: jax.lax.psum(v, ("x", "y")), mesh=mesh, in_specs=P(("x", "y")), out_specs=P())
+    there = jax.device_put(ROWS, NamedSharding(mesh, P(("x", "y"))))
+    np.testing.assert_array_equal(np.asarray(jit(total)(there)), ROWS.reshape(4, 2, 8).sum(0))
+
+
+def a_mesh_in_another_order_of_devices_works() -> None:
+    mesh = Mesh(np.array(jax.devices())[[3, 1, 0, 2]].reshape(2, 2), ("a", "b"))
+    there = jax.device_put(ROWS, NamedSharding(mesh, P("a", "b")))
+    for shard in there.addressable_shards:
+        np.testing.assert_array_equal(np.asarray(shard.data), ROWS[shard.index])
+    np.testing.assert_array_equal(np.asarray(jit(lambda v: v @ v)(there)), ROWS @ ROWS)
+
+
+def arrays_move_between_devices() -> None:
+    one, other = jax.devices()[1], jax.devices()[2]
+    there = jax.device_put(jnp.ones(4), one) + 1
+    assert there.devices() == {one}
+    moved = jax.device_put(there, other)
+    assert moved.devices() == {other}
+    np.testing.assert_array_equal(np.asarray(moved), 2)
+
+
+def an_array_is_assembled_from_single_device_arrays() -> None:
+    sharding = NamedSharding(_mesh(), P("x", "y"))
+    places = sharding.addressable_devices_indices_map(ROWS.shape).items()
+    parts = [jax.device_put(ROWS[index], device) for device, index in places]
+    whole = jax.make_array_from_single_device_arrays(ROWS.shape, sharding, parts)
+    np.testing.assert_array_equal(np.asarray(whole + 1), ROWS + 1)
+
+
+def donated_and_deleted_arrays_are_refused() -> None:
+    given, deleted = jnp.ones(8), jnp.ones(8)
+    np.testing.assert_array_equal(np.asarray(jit(lambda v: v + 1, donate_argnums=0)(given)), 2)
+    deleted.delete()
+    for gone in (given, deleted):
+        assert gone.is_deleted()
+        try:
+            np.asarray(gone)
+        except RuntimeError:
+            continue
+        raise AssertionError("a deleted array was read")
+
+
+def gradients_and_training_work() -> None:
+    batch = ROWS / 64
+
+    def loss(w: Any) -> Any:
+        return ((batch @ w - 1) ** 2).mean()
+
+    weights = jnp.zeros((8, 1))
+    step = jit(lambda w: w - 0.1 * jax.grad(loss)(w), donate_argnums=0)
+    first = float(loss(weights))
+    for _ in range(20):
+        weights = step(weights)
+    assert float(loss(weights)) < first
+
+
+def control_flow_and_random_numbers_work() -> None:
+    carried, _ = jax.lax.scan(lambda c, v: (c + v, c), 0.0, jnp.arange(5.0))
+    assert float(carried) == 10 and int(jax.lax.while_loop(lambda v: v < 100, lambda v: v * 2, 1)) == 128
+    drawn = np.asarray(jax.random.normal(jax.random.key(0), (2,)))
+    np.testing.assert_allclose(drawn, [1.6226422, 2.0252647], rtol=1e-6)
+
+
+def linear_algebra_works() -> None:
+    given = ROWS @ ROWS.T + np.eye(8, dtype=np.float32)
+    np.testing.assert_allclose(np.asarray(jnp.linalg.eigh(given)[0]), np.linalg.eigvalsh(given), rtol=1e-3, atol=0.05)
+
+
+def compiled_functions_describe_themselves() -> None:
+    compiled = jit(lambda v: v @ v).lower(ROWS).compile()
+    np.testing.assert_array_equal(np.asarray(compiled(ROWS)), ROWS @ ROWS)
+    assert compiled.cost_analysis()["flops"] > 0 and compiled.memory_analysis().output_size_in_bytes == 256
+    assert compiled.as_text()
+
+
+def host_callbacks_are_refused() -> None:
+    try:
+        jit(lambda v: jax.pure_callback(np.sin, jax.ShapeDtypeStruct((), "float32"), v))(jnp.float32(1))
+    except Exception as error:
+        assert "callback" in str(error).lower(), error
+    else:
+        raise AssertionError("a host callback ran")
+
+
+FEATURES: tuple[Callable[[], None], ...] = (
+    devices_are_those_of_the_island,
+    values_keep_their_element_type,
+    strided_host_arrays_are_read_correctly,
+    arrays_are_sharded_and_resharded,
+    results_have_the_sharding_that_the_program_states,
+    collectives_span_all_devices,
+    a_mesh_in_another_order_of_devices_works,
+    arrays_move_between_devices,
+    an_array_is_assembled_from_single_device_arrays,
+    donated_and_deleted_arrays_are_refused,
+    gradients_and_training_work,
+    control_flow_and_random_numbers_work,
+    linear_algebra_works,
+    compiled_functions_describe_themselves,
+    host_callbacks_are_refused,
+)
+
+
+def main() -> None:
+    failed: dict[str, str] = {}
+    for feature in FEATURES:
+        try:
+            feature()
+        except Exception as error:
+            failed[feature.__name__] = f"{type(error).__name__}: {error}"
+    json.dump(failed, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
