@@ -11,7 +11,7 @@ from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, ShardView, Stor
 from pathways.ifrt_proxy.element_types import read_dtype
 from pathways.ifrt_proxy.host_buffers import array_of
 from pathways.ifrt_proxy.session_state import SessionState, refused
-from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, on_one_device, read_location
+from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, read_location
 
 MAX_ARRAY_BYTES = 1 << 44
 """The largest array that a client may name."""
@@ -57,15 +57,13 @@ def put_shards(state: SessionState, body: Any, filled: Any) -> None:
 
 
 def assemble(state: SessionState, body: Any, filled: Any) -> None:
-    parts = [state.array(handle) for handle in body.single_device_array_handles]
+    parts = [state.good_array(handle) for handle in body.single_device_array_handles]
     if not parts:
         raise refused("arrays without shards", "an array of no shards")
     type_ = ArrayType(tuple(body.shape.dims), parts[0].type.dtype)
     location = read_location(body.sharding, type_.shape)
     made: ClientArray
-    if isinstance(failed := next((p for p in parts if isinstance(p, FailedArray)), None), FailedArray):
-        made = FailedArray(type_, location, failed.error)
-    elif len(parts) == 1 and parts[0].location.devices == location.devices:
+    if len(parts) == 1 and parts[0].location.devices == location.devices:
         made = _again(state, parts[0])
     elif (whole := _whole_of(parts, location)) is not None:
         made = _again(state, whole)
@@ -98,21 +96,17 @@ def _donate(arrays: Sequence[ClientArray], semantics: int) -> None:
 
 
 def disassemble(state: SessionState, body: Any, filled: Any) -> None:
-    array = state.array(body.array_handle)
+    array = state.good_array(body.array_handle)
     parts: list[ClientArray]
     if isinstance(array, StoredArray) and len(array.location.devices) > 1:
         parts = [ShardView(array, i) for i in range(len(array.location.devices))]
-    elif isinstance(array, FailedArray):
-        shard = ArrayType(array.location.sharding.shard_shape(array.type.shape), array.type.dtype)
-        rank = len(shard.shape)
-        parts = [FailedArray(shard, on_one_device(d, rank), array.error) for d in array.location.devices]
     else:
         parts = [_again(state, array)]
     filled.array_handles.extend(state.keep_all(parts, body.result_handles))
 
 
 def replicated_shard(state: SessionState, body: Any, filled: Any) -> None:
-    array = state.array(body.array_handle)
+    array = state.good_array(body.array_handle)
     several = isinstance(array, StoredArray) and len(array.location.devices) > 1
     made = ShardView(array, 0) if several and isinstance(array, StoredArray) else _again(state, array)
     filled.array_handle = state.keep(made, body.result_handle)
@@ -121,7 +115,7 @@ def replicated_shard(state: SessionState, body: Any, filled: Any) -> None:
 def copy(state: SessionState, body: Any, filled: Any) -> None:
     if body.memory_kind not in ("", DEVICE_MEMORY):
         raise refused("other memories than that of the devices", f"a copy to the memory {body.memory_kind}")
-    given = [state.array(handle) for handle in body.array_handles]
+    given = [state.good_array(handle) for handle in body.array_handles]
     made = [state.maker.move(a, _on_devices(a.location, tuple(body.device_ids))) for a in given]
     _donate(given, body.copy_semantics)
     filled.array_handles.extend(state.keep_all(made, body.result_handles))
@@ -134,7 +128,7 @@ def _on_devices(location: Location, devices: tuple[int, ...]) -> Location:
 
 
 def reshard(state: SessionState, body: Any, filled: Any) -> None:
-    given = [state.array(handle) for handle in body.array_handles]
+    given = [state.good_array(handle) for handle in body.array_handles]
     made = [
         state.maker.move(a, read_location(spec.sharding, a.type.shape))
         for a, spec in zip(given, body.array_specs, strict=True)
@@ -145,10 +139,7 @@ def reshard(state: SessionState, body: Any, filled: Any) -> None:
 
 def make_errors(state: SessionState, body: Any, filled: Any) -> None:
     error = refused("failed values of clients", f"a value that its client could not make: {body.error.message}")
-    made: list[ClientArray] = []
-    for spec in body.array_specs:
-        type_ = _type_of(spec.dtype, spec.shape)
-        made.append(FailedArray(type_, read_location(spec.sharding, type_.shape), error))
+    made = [FailedArray(error) for _ in body.array_specs]
     filled.array_handles.extend(state.keep_all(made, body.array_handles))
 
 

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Box
 from pathways.ifrt_proxy.devices import ServedDevices
@@ -106,9 +105,7 @@ class ShardView:
 class FailedArray:
     """An array that is never computed: each use raises its error."""
 
-    type: ArrayType
-    location: Location
-    error: PathwaysError
+    error: Exception
     is_deleted: bool = False
 
     def fetch(self) -> "np.ndarray[Any, Any]":
@@ -123,7 +120,8 @@ class FailedArray:
         """Does nothing: no memory is held."""
 
 
-ClientArray: TypeAlias = StoredArray | ShardView | FailedArray
+GoodArray: TypeAlias = StoredArray | ShardView
+ClientArray: TypeAlias = GoodArray | FailedArray
 
 
 @dataclass(frozen=True)
@@ -155,10 +153,8 @@ class ArrayMaker:
             whole[_slices(boxes[to.mesh_position(held_at[0])])] = shard
         return self.put(whole, type_, to)
 
-    def move(self, array: ClientArray, location: Location) -> ClientArray:
+    def move(self, array: GoodArray, location: Location) -> StoredArray:
         """Copies an array to other devices, or to another sharding."""
-        if isinstance(array, FailedArray):
-            return FailedArray(array.type, location, array.error)
         if isinstance(array, ShardView):
             return self.put(array.fetch(), array.type, location)
         controller, place = self.devices.process.controller, self.devices.place(location)
@@ -167,9 +163,9 @@ class ArrayMaker:
 
     def stored(self, array: ClientArray) -> StoredArray:
         """Returns an array with a buffer of its own, as a run takes it. Raises the error of a failed array."""
-        if isinstance(array, StoredArray):
-            return array
-        return self.put(array.fetch(), array.type, array.location)
+        if isinstance(array, FailedArray):
+            raise array.error
+        return array if isinstance(array, StoredArray) else self.put(array.fetch(), array.type, array.location)
 
 
 def _new(type_: ArrayType, operation: str) -> NewBuffer:

@@ -35,9 +35,9 @@ class RequestMalformed(Diagnostic):
 @dataclass(frozen=True)
 class UnknownHandle(Diagnostic):
     code: ClassVar[str] = "PWC0941"
-    title: ClassVar[str] = "a client of the proxy uses an unknown {what}"
+    title: ClassVar[str] = "a client of the proxy names an unknown {what}"
     have: ClassVar[str] = "{what} {number}"
-    need: ClassVar[str] = "the number of a {what} of this session that is not deleted"
+    need: ClassVar[str] = "the handle of an object of this session that is not deleted"
     hint: ClassVar[str] = "use one version of jaxlib for the whole script; if it does, please report a bug"
     what: str
     number: int

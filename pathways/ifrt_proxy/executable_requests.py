@@ -5,8 +5,6 @@
 
 from typing import Any
 
-from pathways.dialect.diagnostics import PathwaysError
-from pathways.ifrt_proxy.arrays import ClientArray, FailedArray
 from pathways.ifrt_proxy.element_types import write_dtype
 from pathways.ifrt_proxy.errors import write_status
 from pathways.ifrt_proxy.session_state import SessionState, refused
@@ -72,20 +70,9 @@ def text(state: SessionState, body: Any, filled: Any) -> None:
 def execute(state: SessionState, body: Any, filled: Any) -> None:
     executable = state.executable(body.loaded_executable_handle)
     kept = frozenset(body.execute_options.non_donatable_input_indices)
-    results: list[ClientArray]
-    failure: PathwaysError | None = None
-    try:
-        given = [state.array(handle) for handle in body.args_handles]
-        results = list(executable.run(state.maker, given, kept))
-    except PathwaysError as error:
-        failure = error
-        if not body.result_array_handle:
-            raise
-        results = [FailedArray(type_, location, error) for type_, location in executable.results]
+    results = executable.run(state.maker, [state.array(handle) for handle in body.args_handles], kept)
 
     def wait() -> None:
-        if failure is not None:
-            raise failure
         for array in results:
             array.wait()
 

@@ -6,9 +6,11 @@ like any other: the scheduler orders it, and its results are futures.
 
 import hashlib
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pathways.api.process import COMPILING
 from pathways.api.stages import Compiled, Lowered
@@ -26,6 +28,8 @@ from pathways.ifrt_proxy.errors import RequestRefused
 from pathways.ifrt_proxy.protocol import MESSAGES
 from pathways.ifrt_proxy.shardings import Location
 
+MAX_UNUSED = 256
+"""Number of executables that are kept although no session has loaded them."""
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 
 
@@ -81,9 +85,11 @@ class Executables:
     """The executables of all sessions of a server, by content."""
 
     devices: ServedDevices
-    _known: dict[tuple[bytes, tuple[int, ...]], Executable] = field(
-        default_factory=dict[tuple[bytes, tuple[int, ...]], Executable]
+    _known: "WeakValueDictionary[tuple[bytes, tuple[int, ...]], Executable]" = field(
+        default_factory=lambda: WeakValueDictionary[tuple[bytes, tuple[int, ...]], Executable]()
     )
+    _recent: deque[Executable] = field(default_factory=lambda: deque[Executable](maxlen=MAX_UNUSED))
+    """Keeps executables that no session has loaded any more: a script that starts again compiles nothing."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def compile(self, request: Any) -> Executable:
@@ -98,9 +104,11 @@ class Executables:
         ids = self._assigned(MESSAGES["XlaCompileOptionsProto"].FromString(options.data))
         key = hashlib.sha256(program.data).digest(), ids
         with self._lock:
-            if key not in self._known:
-                self._known[key] = self._compile(program.data, *key)
-            return self._known[key]
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = self._compile(program.data, *key)
+                self._recent.append(found)
+            return found
 
     def _assigned(self, options: Any) -> tuple[int, ...]:
         assigned = options.compile_options.executable_build_options.device_assignment

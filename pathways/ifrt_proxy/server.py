@@ -26,8 +26,8 @@ from pathways.ifrt_proxy.protocol import (
 )
 from pathways.ifrt_proxy.session import Session
 
-MAX_STREAMS = 256
-"""Number of gRPC streams served concurrently: one for each session, and one for each transfer of a host buffer."""
+MAX_STREAMS, MAX_SESSIONS = 256, 192
+"""Number of gRPC streams served concurrently, and of sessions among them. Transfers of host buffers use the others."""
 STOP_TIMEOUT_S = 5.0
 
 
@@ -97,6 +97,10 @@ class ProxyServer:
 
     def _serve(self, requests: Iterable[Any], context: Any) -> Iterator[Any]:
         number = next(self._numbers)
+        if len(self._sessions) >= MAX_SESSIONS:
+            context.abort(
+                self._grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_SESSIONS} sessions are open; try again later"
+            )
         session = Session(number, self._devices, self._executables, Client(f"jax-{number}", self._weight))
         with self._lock:
             self._sessions[number] = session

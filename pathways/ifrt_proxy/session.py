@@ -78,7 +78,10 @@ class Session:
         if number := request.request_metadata.user_context_id:
             answer.response_metadata.destroyed_user_context_ids.append(number)
         if kind not in HANDLERS:
-            self._fail(answer, refused(f"the request {kind}", "a request that this server does not answer"))
+            error = refused(f"the request {kind}", "a request that this server does not answer")
+            if kind is not None:
+                state.fail(kind, getattr(request, kind), error)
+            self._fail(answer, error)
         elif kind in WAIT_FOR_VALUES:
             around = contextvars.copy_context()
             self._waiting.submit(around.run, self._answer, state, kind, request, answer)
@@ -90,14 +93,10 @@ class Session:
         filled.SetInParent()
         try:
             HANDLERS[kind](state, getattr(request, kind), filled)
-        except MALFORMED as error:
-            problem = f"{type(error).__name__}: {error}"
-            self._fail(answer, PathwaysError(RequestMalformed(what=kind, problem=problem)))
-            return
         except Exception as error:  # of any kind: it belongs to this request alone
-            if not isinstance(error, PathwaysError):
-                traceback.print_exc()
-            self._fail(answer, error)
+            coded = _coded(error, kind)
+            state.fail(kind, getattr(request, kind), coded)
+            self._fail(answer, coded)
             return
         write_status(None, answer.response_metadata.status)
         self._answers.put(answer)
@@ -107,6 +106,15 @@ class Session:
             answer.ClearField(kind)
         write_status(error, answer.response_metadata.status)
         self._answers.put(answer)
+
+
+def _coded(error: Exception, kind: str) -> Exception:
+    """Returns the error with a code if the request caused it. Prints other errors: they are bugs of this server."""
+    if isinstance(error, MALFORMED) and not isinstance(error, PathwaysError):
+        return PathwaysError(RequestMalformed(what=kind, problem=f"{type(error).__name__}: {error}"))
+    if not isinstance(error, PathwaysError):
+        traceback.print_exception(error)
+    return error
 
 
 def _initialize(state: SessionState, body: Any, filled: Any) -> None:

@@ -7,10 +7,10 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.ifrt_proxy.arrays import ArrayMaker, ClientArray
+from pathways.ifrt_proxy.arrays import ArrayMaker, ClientArray, FailedArray, GoodArray
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.errors import RequestRefused, UnknownHandle
 from pathways.ifrt_proxy.executables import Executable, Executables
@@ -18,6 +18,20 @@ from pathways.ifrt_proxy.host_buffers import HostBuffers
 
 _T = TypeVar("_T")
 
+MADE = {
+    "make_array_from_host_buffer_request": "array_handle",
+    "make_arrays_from_host_buffer_shards_request": "array_handles",
+    "assemble_array_from_single_device_arrays_request": "result_handle",
+    "disassemble_into_single_device_arrays_request": "result_handles",
+    "fully_replicated_shard_request": "result_handle",
+    "copy_arrays_request": "result_handles",
+    "reshard_arrays_request": "result_handles",
+    "remap_arrays_request": "result_handles",
+    "bitcast_arrays_request": "result_handles",
+    "loaded_executable_execute_request": "result_array_handle",
+}
+"""The field of each request that has the handles of its results, if the client chooses them."""
+EXECUTE, STATUS_HANDLE = "loaded_executable_execute_request", "result_status_handle"
 FIRST_OWN_HANDLE = 1 << 63
 """Handles that the server chooses begin here. A client chooses smaller ones."""
 
@@ -41,6 +55,29 @@ class SessionState:
         """Returns an array. Raises PWC0941 for a handle that the client does not have."""
         with self._lock:
             return _found(self._arrays, handle, "array")
+
+    def good_array(self, handle: int) -> GoodArray:
+        """Returns an array like `array`. Raises the error of an array that is never computed."""
+        array = self.array(handle)
+        if isinstance(array, FailedArray):
+            raise array.error
+        return array
+
+    def fail(self, request: str, body: Any, error: Exception) -> None:
+        """Stores the error of a request under the handles that the client has chosen for its results.
+
+        The client does not wait for the response to such a request: it meets the error where it uses a result.
+        """
+        handles = getattr(body, MADE.get(request, ""), ())
+        for handle in (handles,) if isinstance(handles, int) else handles:
+            if handle:
+                self.keep(FailedArray(error), handle)
+        if status := getattr(body, STATUS_HANDLE, 0) if request == EXECUTE else 0:
+
+            def fail() -> None:
+                raise error
+
+            self.future(fail, status)
 
     def keep(self, array: ClientArray, handle: int) -> int:
         """Stores an array under a handle of the client, or a new one; returns the handle."""

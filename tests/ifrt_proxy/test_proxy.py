@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import becomes
+from support.clusters import becomes, is_replaced, pid_of, send
 from support.codes import code_of
 from support.processes import ROOT
 from support.proxy_client import raw_client
@@ -100,6 +101,80 @@ def test_a_session_names_only_its_own_handles(served: Proxy) -> None:
         assert not one.ask(is_array_deleted_request={"array_handle": 9}).is_array_deleted_response.deleted
         assert one.code_of(delete_array_request={"array_handle": [9, 9]}) == 0
         assert one.ask(is_array_deleted_request={"array_handle": 9}).is_array_deleted_response.deleted
+
+
+def test_a_failed_request_fails_the_results_whose_handles_the_client_has_chosen(served: Proxy) -> None:
+    with raw_client(served.address) as client:
+        refused: dict[str, Any] = {"dtype": {"kind": "KIND_STRING"}, "shape": {"dims": [2]}, "array_handle": 3}
+        assert client.code_of(make_array_from_host_buffer_request=refused) == UNIMPLEMENTED
+        later: tuple[dict[str, Any], ...] = (
+            {"check_value_ready_request": {"value_handles": [3]}},
+            {"copy_to_host_buffer_request": {"array_handle": 3, "host_buffer_handle": 1}},
+            {"copy_arrays_request": {"array_handles": [3], "device_ids": [1], "result_handles": [4]}},
+            {"check_value_ready_request": {"value_handles": [4]}},
+            {"remap_arrays_request": {"array_handles": [4], "result_handles": [5]}},
+            {"disassemble_into_single_device_arrays_request": {"array_handle": 5, "result_handles": [6, 7]}},
+            {"check_value_ready_request": {"value_handles": [7]}},
+        )
+        for request in later:
+            assert client.code_of(**request) == UNIMPLEMENTED, request
+        unknown = {"loaded_executable_handle": 99, "result_array_handle": [8], "result_status_handle": 9}
+        assert client.code_of(loaded_executable_execute_request=unknown) == UNKNOWN
+        assert client.code_of(check_value_ready_request={"value_handles": [8]}) == UNKNOWN
+        assert client.code_of(check_future_request={"future_handle": 9}) == UNKNOWN
+        assert client.code_of(delete_array_request={"array_handle": [8]}) == 0
+
+
+LOOP = """
+import sys, jax
+f = jax.jit(lambda v: v * 2 + 1)
+for line in sys.stdin:
+    try:
+        print(f(jax.numpy.ones(2)), flush=True)
+    except Exception as error:
+        print("PWC0910" in str(error), flush=True)
+"""
+
+
+@contextmanager
+def looping(served: Proxy) -> Generator[Callable[[], str]]:
+    """Starts a program that computes once for each line that it reads. Yields a function that returns the answer."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOP],
+        env=environment(served),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as client:
+        assert client.stdin is not None and client.stdout is not None
+        stdin, stdout = client.stdin, client.stdout
+
+        def compute() -> str:
+            stdin.write("\n")
+            stdin.flush()
+            return stdout.readline().strip()
+
+        yield compute
+        stdin.close()
+
+
+def test_a_plan_stays_usable_after_the_session_that_compiled_it(served: Proxy) -> None:
+    with looping(served) as second:
+        with looping(served) as first:
+            assert first() == "[3. 3.]"
+        assert second() == "[3. 3.]"
+
+
+@pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
+def test_a_session_continues_after_its_host_was_killed() -> None:
+    with pw.cluster("islands=1,devices=1"), pw.proxy() as served, looping(served) as compute:
+        assert compute() == "[3. 3.]"
+        old = pid_of("island0")
+        send("island0", signal.SIGKILL)
+        assert compute() in ("True", "[3. 3.]")
+        assert becomes(lambda: is_replaced("island0", old))
+        assert becomes(lambda: compute() == "[3. 3.]")
 
 
 def test_malformed_requests_end_in_a_status_for_their_sender(served: Proxy) -> None:
