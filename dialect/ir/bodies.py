@@ -1,5 +1,6 @@
 """Checks the functions inside a StableHLO module: each has a body of one block, and none calls itself. MLIR or XLA
-would abort the process otherwise. `wellformed.py` and the MPMD front end call it.
+would abort the process otherwise. `wellformed.py` calls the check. The MPMD front end takes from here only the list of
+functions that a function calls.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""Represents the dataflow of a program as plain numbers: nodes (calls, transfers) and the values that they read and
-make. Passes walk it in place of the MLIR module, because access to MLIR is 10 times slower.
+"""Represents the dataflow of a program as plain numbers: nodes (calls, transfers, control flow) and the values that
+they read and make. Passes read this snapshot, because access to MLIR is 10 times slower. Their changes still go to the
+MLIR module; then they renumber or drop the snapshot.
 
 Values are numbered: arguments first, then results in program order, so that the results of a node are a range. A flow
 is a snapshot. `ProgramIR.flow` reads it from the IR at first use, and keeps it until `ProgramIR.changed` is called.

@@ -1,5 +1,6 @@
-"""Converts between arrays as the user sees them and the buffers of a plan, if a plan stores an array in several
-buffers. `stages.py` calls it for the arguments and the results of each call.
+"""Converts between the user's arrays and the buffers of a plan that stores an array in several buffers (pieces).
+Arguments in the same pieces are used as they are; others are cut on the host. A result stays in pieces and looks like
+one array (`ArrayInPieces`). `stages.py` (JAX's stages: lowered, compiled) calls it in each call.
 """
 
 from collections.abc import Sequence

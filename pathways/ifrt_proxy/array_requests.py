@@ -6,11 +6,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pathways.dialect.dtypes import ArrayType
 from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, ShardView, StoredArray
 from pathways.ifrt_proxy.element_types import read_dtype
 from pathways.ifrt_proxy.host_buffers import array_of
-from pathways.ifrt_proxy.session_state import SessionState, refused
+from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
 from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, read_location
 
 MAX_ARRAY_BYTES = 1 << 44
@@ -19,9 +21,18 @@ DONATE_INPUT = 3
 """ARRAY_COPY_SEMANTICS_DONATE_INPUT."""
 
 
-def check_values(state: SessionState, body: Any, filled: Any) -> None:
-    for handle in body.value_handles:
-        state.array(handle).wait()
+def check_values(state: SessionState, body: Any, filled: Any) -> Rest:
+    held = [state.array(handle).share() for handle in body.value_handles]
+
+    def wait() -> None:
+        try:
+            for array in held:
+                array.wait()
+        finally:
+            for array in held:
+                array.drop()
+
+    return wait
 
 
 def _type_of(dtype: Any, shape: Any) -> ArrayType:
@@ -64,9 +75,9 @@ def assemble(state: SessionState, body: Any, filled: Any) -> None:
     location = read_location(body.sharding, type_.shape)
     made: ClientArray
     if len(parts) == 1 and parts[0].location.devices == location.devices:
-        made = _again(state, parts[0])
+        made = parts[0].share()
     elif (whole := _whole_of(parts, location)) is not None:
-        made = _again(state, whole)
+        made = whole.share()
     else:
         made = state.maker.put_shards([p.fetch() for p in parts], [[i] for i in range(len(parts))], type_, location)
     _donate(parts, body.copy_semantics)
@@ -78,15 +89,12 @@ def _whole_of(parts: Sequence[ClientArray], location: Location) -> StoredArray |
     first = parts[0]
     if not isinstance(first, ShardView) or first.whole.location != location or len(parts) != len(location.devices):
         return None
-    same = all(isinstance(p, ShardView) and p.whole is first.whole and p.position == i for i, p in enumerate(parts))
+    buffer = first.whole.handle.buffer
+    same = all(
+        isinstance(part, ShardView) and part.whole.handle.buffer is buffer and part.position == position
+        for position, part in enumerate(parts)
+    )
     return first.whole if same else None
-
-
-def _again(state: SessionState, array: ClientArray) -> ClientArray:
-    """Returns an array that shares the buffer of another one."""
-    if isinstance(array, StoredArray):
-        return StoredArray(array.handle.share()[0], array.type, array.location)
-    return array
 
 
 def _donate(arrays: Sequence[ClientArray], semantics: int) -> None:
@@ -99,16 +107,16 @@ def disassemble(state: SessionState, body: Any, filled: Any) -> None:
     array = state.good_array(body.array_handle)
     parts: list[ClientArray]
     if isinstance(array, StoredArray) and len(array.location.devices) > 1:
-        parts = [ShardView(array, i) for i in range(len(array.location.devices))]
+        parts = [ShardView(array.share(), i) for i in range(len(array.location.devices))]
     else:
-        parts = [_again(state, array)]
+        parts = [array.share()]
     filled.array_handles.extend(state.keep_all(parts, body.result_handles))
 
 
 def replicated_shard(state: SessionState, body: Any, filled: Any) -> None:
     array = state.good_array(body.array_handle)
     several = isinstance(array, StoredArray) and len(array.location.devices) > 1
-    made = ShardView(array, 0) if several and isinstance(array, StoredArray) else _again(state, array)
+    made = ShardView(array.share(), 0) if several and isinstance(array, StoredArray) else array.share()
     filled.array_handle = state.keep(made, body.result_handle)
 
 
@@ -143,17 +151,27 @@ def make_errors(state: SessionState, body: Any, filled: Any) -> None:
     filled.array_handles.extend(state.keep_all(made, body.array_handles))
 
 
-def fetch(state: SessionState, body: Any, filled: Any) -> None:
-    values = state.array(body.array_handle).fetch()
-    strides = _strides(body)
-    if strides is not None and list(values.strides) != strides:
-        order = sorted(range(values.ndim), key=lambda i: -abs(strides[i]))
-        turned = values.transpose(order).copy().transpose([order.index(i) for i in range(values.ndim)])
-        if values.size and list(turned.strides) != strides:
-            raise refused("strides with gaps", f"a copy with the strides {strides}")
-        state.buffers.put(body.host_buffer_handle, turned.transpose(order).tobytes())
-        return
-    state.buffers.put(body.host_buffer_handle, values.tobytes())
+def fetch(state: SessionState, body: Any, filled: Any) -> Rest:
+    held = state.array(body.array_handle).share()
+
+    def copy_to_host() -> None:
+        try:
+            state.buffers.put(body.host_buffer_handle, _bytes_of(held.fetch(), _strides(body)))
+        finally:
+            held.drop()
+
+    return copy_to_host
+
+
+def _bytes_of(values: "np.ndarray[Any, Any]", strides: list[int] | None) -> bytes:
+    """Returns the bytes of an array in the order of these strides. Raises PWC0940 for strides with gaps."""
+    if strides is None or list(values.strides) == strides or values.size <= 1:
+        return values.tobytes()
+    order = sorted(range(values.ndim), key=lambda i: -abs(strides[i]))
+    dense = np.ascontiguousarray(values.transpose(order))
+    if [dense.strides[order.index(i)] for i in range(values.ndim)] != strides:
+        raise refused("strides with gaps", f"a copy with the strides {strides}")
+    return dense.tobytes()
 
 
 def delete(state: SessionState, body: Any, filled: Any) -> None:

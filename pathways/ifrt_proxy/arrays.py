@@ -61,13 +61,17 @@ class StoredArray:
         if not self.is_deleted:
             self.handle.give_up(DELETED, None)
 
+    def share(self) -> "StoredArray":
+        """Returns another array with the same buffer, which lives until both are dropped. Raises if it is deleted."""
+        return StoredArray(self.handle.share()[0], self.type, self.location)
+
     def drop(self) -> None:
         self.handle.drop()
 
 
 @dataclass(eq=False)
 class ShardView:
-    """One shard of another array, as an array on one device. It shares the memory of that array.
+    """One shard of another array, as an array on one device. It holds the buffer of that array.
 
     `position` counts in the client's order of devices.
     """
@@ -95,10 +99,13 @@ class ShardView:
         return self.whole.is_deleted
 
     def delete(self) -> None:
-        """Does nothing: the memory belongs to the whole array."""
+        self.whole.delete()
+
+    def share(self) -> "ShardView":
+        return ShardView(self.whole.share(), self.position)
 
     def drop(self) -> None:
-        """Does nothing: the view holds no handle of its own."""
+        self.whole.drop()
 
 
 @dataclass(eq=False)
@@ -115,6 +122,9 @@ class FailedArray:
 
     def delete(self) -> None:
         self.is_deleted = True
+
+    def share(self) -> "FailedArray":
+        return self
 
     def drop(self) -> None:
         """Does nothing: no memory is held."""

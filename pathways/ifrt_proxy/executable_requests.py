@@ -7,7 +7,7 @@ from typing import Any
 
 from pathways.ifrt_proxy.element_types import write_dtype
 from pathways.ifrt_proxy.errors import write_status
-from pathways.ifrt_proxy.session_state import SessionState, refused
+from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
 from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, write_location, write_tiles
 
 
@@ -72,13 +72,19 @@ def execute(state: SessionState, body: Any, filled: Any) -> None:
     kept = frozenset(body.execute_options.non_donatable_input_indices)
     results = executable.run(state.maker, [state.array(handle) for handle in body.args_handles], kept)
 
-    def wait() -> None:
-        for array in results:
-            array.wait()
-
-    handles = state.keep_all(results, body.result_array_handle)
     if body.result_status_handle or body.execute_options.fill_status:
+        held = [array.share() for array in results]
+
+        def wait() -> None:
+            try:
+                for array in held:
+                    array.wait()
+            finally:
+                for array in held:
+                    array.drop()
+
         filled.status_handle = state.future(wait, body.result_status_handle)
+    handles = state.keep_all(results, body.result_array_handle)
     for array, handle in zip(results, handles, strict=True):
         output = filled.outputs.add(array_handle=handle)
         write_dtype(array.type.dtype, output.dtype)
@@ -86,8 +92,8 @@ def execute(state: SessionState, body: Any, filled: Any) -> None:
         write_location(array.location, output.sharding)
 
 
-def fetch_result(state: SessionState, body: Any, filled: Any) -> None:
-    state.wait_future(body.result_status_handle)
+def fetch_result(state: SessionState, body: Any, filled: Any) -> Rest:
+    return state.take_future(body.result_status_handle)
 
 
 def destruct_executable(state: SessionState, body: Any, filled: Any) -> None:

@@ -24,7 +24,7 @@ from pathways.ifrt_proxy.errors import RequestMalformed, write_status
 from pathways.ifrt_proxy.executables import Executables
 from pathways.ifrt_proxy.host_buffers import HostBuffers
 from pathways.ifrt_proxy.protocol import Response
-from pathways.ifrt_proxy.session_state import SessionState, refused
+from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
 from pathways.runtime.client_state import current_client
 from pathways.runtime.threads import ThreadPool
 
@@ -34,7 +34,8 @@ MAX_WAITING_THREADS = 8
 MALFORMED = (DecodeError, ValueError, TypeError, LookupError, OverflowError)
 """Exceptions of functions that read a request: it does not have the form that jaxlib's client sends."""
 
-Handler: TypeAlias = Callable[[SessionState, Any, Any], None]
+Handler: TypeAlias = Callable[[SessionState, Any, Any], Rest | None]
+"""Answers a request. Everything that depends on the order of requests is done when it returns."""
 
 
 class Session:
@@ -82,9 +83,6 @@ class Session:
             if kind is not None:
                 state.fail(kind, getattr(request, kind), error)
             self._fail(answer, error)
-        elif kind in WAIT_FOR_VALUES:
-            around = contextvars.copy_context()
-            self._waiting.submit(around.run, self._answer, state, kind, request, answer)
         else:
             self._answer(state, kind, request, answer)
 
@@ -92,12 +90,26 @@ class Session:
         filled = getattr(answer, kind.removesuffix("request") + "response")
         filled.SetInParent()
         try:
-            HANDLERS[kind](state, getattr(request, kind), filled)
+            rest = HANDLERS[kind](state, getattr(request, kind), filled)
         except Exception as error:  # of any kind: it belongs to this request alone
             coded = _coded(error, kind)
             state.fail(kind, getattr(request, kind), coded)
             self._fail(answer, coded)
             return
+        if rest is None:
+            self._succeed(answer)
+        else:
+            self._waiting.submit(contextvars.copy_context().run, self._wait, rest, kind, answer)
+
+    def _wait(self, rest: Rest, kind: str, answer: Any) -> None:
+        try:
+            rest()
+        except Exception as error:
+            self._fail(answer, _coded(error, kind))
+        else:
+            self._succeed(answer)
+
+    def _succeed(self, answer: Any) -> None:
         write_status(None, answer.response_metadata.status)
         self._answers.put(answer)
 
@@ -121,8 +133,8 @@ def _initialize(state: SessionState, body: Any, filled: Any) -> None:
     filled.CopyFrom(state.devices.describe(state.number))
 
 
-def _check_future(state: SessionState, body: Any, filled: Any) -> None:
-    state.wait_future(body.future_handle)
+def _check_future(state: SessionState, body: Any, filled: Any) -> Rest:
+    return state.take_future(body.future_handle)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -152,11 +164,3 @@ HANDLERS: dict[str, Handler] = {
     "get_default_layout_request": on_executables.default_layout,
 }
 """The function that answers each request. Other requests end in UNIMPLEMENTED with their name."""
-WAIT_FOR_VALUES = frozenset(
-    {
-        "check_future_request",
-        "check_value_ready_request",
-        "copy_to_host_buffer_request",
-        "loaded_executable_fetch_execute_result_request",
-    }
-)

@@ -7,7 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.ifrt_proxy.arrays import ArrayMaker, ClientArray, FailedArray, GoodArray
@@ -17,6 +17,8 @@ from pathways.ifrt_proxy.executables import Executable, Executables
 from pathways.ifrt_proxy.host_buffers import HostBuffers
 
 _T = TypeVar("_T")
+Rest: TypeAlias = Callable[[], None]
+"""The part of an answer that waits for values. Other requests are answered meanwhile."""
 
 MADE = {
     "make_array_from_host_buffer_request": "array_handle",
@@ -124,12 +126,12 @@ class SessionState:
             self._futures[handle] = wait
             return handle
 
-    def wait_future(self, handle: int) -> None:
-        """Waits for a future once. Raises its error, or PWC0941 for a handle that the client does not have."""
+    def take_future(self, handle: int) -> Rest:
+        """Removes and returns the function of a future. Raises PWC0941 for a handle that the client does not have."""
         with self._lock:
             wait = _found(self._futures, handle, "future")
             del self._futures[handle]
-        wait()
+        return wait
 
     def close(self) -> None:
         """Frees all arrays of the client."""

@@ -1,5 +1,5 @@
-"""Finds why the queued runs of a cluster wait, for status reports. It also refuses runs that can never start, because
-their own client holds the memory that they need. The controller calls it.
+"""Finds why each client's first queued run waits, for the status report of a cluster. A timer of the controller also
+calls it, to refuse runs that can never start. Such a run needs memory that only arrays of its own client hold.
 """
 
 from collections.abc import Collection

@@ -1,5 +1,6 @@
 """Finds the place of each fragment (one computation of an MPMD program) in a pipeline: its stage, its direction, its
-microbatch. `read.py` uses this while it imports a program.
+microbatch. It also checks that all these places are of one pipeline. If not, the program is imported without them.
+`read.py` uses this while it imports a program.
 
 Before PARTITION, attributes of fragments state the action. If users assign meshes but no stages, each mesh is a stage.
 After PARTITION, only function names state it, and equal fragments share a function. For example,

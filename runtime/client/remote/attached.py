@@ -1,5 +1,6 @@
-"""Represents a cluster to which this process is connected as a client. Runs go to the cluster's controller, which
-schedules them. Plans and arguments go directly to the hosts, which return results. `pw.connect` and `Cluster` use it.
+"""Represents a cluster to which this process is connected as a client. Runs go with their small arguments to the
+cluster's controller, which schedules them. Plans and large arguments go directly to the hosts, which return results.
+`pw.connect` and `Cluster` use it.
 """
 
 import contextlib

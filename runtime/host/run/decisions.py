@@ -1,13 +1,14 @@
 """Lets all hosts of a run take the same decisions at data-dependent loops and branches (paper, 4.5). The host that has
-the value sends it, through the controller, to all hosts. `control_flow.py` and `load/edges.py` wait for it here.
+the value sends it, through the controller, to all hosts. `control_flow.py` and `load/edges.py` wait for it here. Hosts
+that share an island also take their decisions in one order (`InStep`).
 
 The controller sends the value to the first host, too, so that all hosts follow the same decision. Otherwise a loop
 could end on one host and continue on another, which would wait for values of the first. If a host is lost, the others
 receive only the reason from then on. Hosts report that they wait for a decision. Hosts that are ahead receive none
 until the last host is near (control/relay.py).
 
-Hosts that share an island also follow decisions in one order (`InStep`), even if one of them knows another value
-sooner. Otherwise two hosts could launch two collectives in different orders, and wait for each other for ever.
+The order of `InStep` holds even if one of these hosts knows another value sooner. Otherwise two hosts could launch two
+collectives in different orders, and wait for each other for ever.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
-"""Maps each JAX primitive to the function that analyzes it for losses over microbatches. `walk.py` looks primitives up
-here. A new primitive of JAX needs an entry in the file of its kind, or in CANNOT_TELL.
+"""Maps JAX primitives to the functions that analyze them for losses over microbatches. `walk.py` looks primitives up
+here. A new primitive of JAX needs a rule in the file of its kind, or an entry in UNDECIDABLE.
 """
 
 from pathways.compiler.frontends.jax.pipeline.mixing import (
