@@ -39,9 +39,11 @@ def proxy_(
 
     if topology is not None and address is not None:
         raise click.UsageError("TOPOLOGY and --address exclude each other")
-    own = topology or f"islands=1,devices={devices or len(local_devices())}"
     with contextlib.ExitStack() as stack:
-        stack.enter_context(pw.cluster(own) if address is None else pw.connect(address, name="proxy", keys=keys))
+        if address is not None:
+            stack.enter_context(pw.connect(address, name="proxy", keys=keys))
+        else:
+            stack.enter_context(pw.cluster(topology or f"islands=1,devices={devices or len(local_devices())}"))
         served = stack.enter_context(pw.proxy(listen, island=island, devices=devices, weight=weight, insecure=insecure))
         count = f"{served.devices} device{'' if served.devices == 1 else 's'}"
         click.echo(f"serving {count} of {served.island}; run a JAX program with these variables:")

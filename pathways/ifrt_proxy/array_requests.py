@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, ShardView, StoredArray
 from pathways.ifrt_proxy.element_types import read_dtype
@@ -15,7 +16,7 @@ from pathways.ifrt_proxy.host_buffers import array_of
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
 from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, read_location
 
-MAX_ARRAY_BYTES = 1 << 44
+MAX_ARRAY_BYTES = 1 << 36
 """The largest array that a client may name."""
 DONATE_INPUT = 3
 """ARRAY_COPY_SEMANTICS_DONATE_INPUT."""
@@ -36,7 +37,10 @@ def check_values(state: SessionState, body: Any, filled: Any) -> Rest:
 
 
 def _type_of(dtype: Any, shape: Any) -> ArrayType:
-    type_ = ArrayType(tuple(shape.dims), read_dtype(dtype))
+    return _checked(ArrayType(tuple(shape.dims), read_dtype(dtype)))
+
+
+def _checked(type_: ArrayType) -> ArrayType:
     if any(d < 0 for d in type_.shape) or type_.bytes > MAX_ARRAY_BYTES:
         raise ValueError(f"an array of shape {list(type_.shape)}")
     return type_
@@ -71,7 +75,7 @@ def assemble(state: SessionState, body: Any, filled: Any) -> None:
     parts = [state.good_array(handle) for handle in body.single_device_array_handles]
     if not parts:
         raise refused("arrays without shards", "an array of no shards")
-    type_ = ArrayType(tuple(body.shape.dims), parts[0].type.dtype)
+    type_ = _checked(ArrayType(tuple(body.shape.dims), parts[0].type.dtype))
     location = read_location(body.sharding, type_.shape)
     made: ClientArray
     if len(parts) == 1 and parts[0].location.devices == location.devices:
@@ -165,18 +169,25 @@ def fetch(state: SessionState, body: Any, filled: Any) -> Rest:
 
 def _bytes_of(values: "np.ndarray[Any, Any]", strides: list[int] | None) -> bytes:
     """Returns the bytes of an array in the order of these strides. Raises PWC0940 for strides with gaps."""
-    if strides is None or list(values.strides) == strides or values.size <= 1:
+    if strides is None or values.size <= 1 or (values.flags.c_contiguous and list(values.strides) == strides):
         return values.tobytes()
     order = sorted(range(values.ndim), key=lambda i: -abs(strides[i]))
     dense = np.ascontiguousarray(values.transpose(order))
-    if [dense.strides[order.index(i)] for i in range(values.ndim)] != strides:
+    found = [dense.strides[order.index(i)] for i in range(values.ndim)]
+    if any(a != b for a, b, size in zip(found, strides, values.shape, strict=True) if size > 1):
         raise refused("strides with gaps", f"a copy with the strides {strides}")
     return dense.tobytes()
 
 
 def delete(state: SessionState, body: Any, filled: Any) -> None:
+    missing: Exception | None = None
     for handle in body.array_handle:
-        state.array(handle).delete()
+        try:
+            state.array(handle).delete()
+        except PathwaysError as error:  # the others are deleted all the same
+            missing = error
+    if missing is not None:
+        raise missing
     filled.deletion_future_handle = state.future(lambda: None)
 
 

@@ -9,14 +9,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pathways.api.process import process
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Box
+from pathways.dialect.topology import readable
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.shardings import Location, on_one_device
 from pathways.runtime.client import arrays
 from pathways.runtime.client.new_buffers import NewBuffer, move_buffer, put_buffer
 from pathways.runtime.client.store import DELETED, Handle
 from pathways.runtime.client_state import ClientState
+from pathways.runtime.errors import TooMuchToFetch
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.poison import Poison
 
@@ -31,7 +35,17 @@ class StoredArray:
 
     def fetch(self) -> "np.ndarray[Any, Any]":
         """Waits for the values and copies them to this process. Raises the error of the run that did not make them."""
+        self._check_limit(self.type.bytes)
         return self._read(arrays.fetched)
+
+    def _check_limit(self, size: int) -> None:
+        """Raises PWC0516 if a copy to this process would be larger than its limit."""
+        limit = process().controller.fetch_limit
+        if size > limit:
+            island = self.handle.buffer.origin[1]
+            raise PathwaysError(
+                TooMuchToFetch(name="an array", size=readable(size), island=island, limit=readable(limit))
+            )
 
     def fetch_shard(self, position: int) -> "np.ndarray[Any, Any]":
         return self._read(lambda array: arrays.fetched_shard(array, position))
@@ -155,12 +169,19 @@ class ArrayMaker:
         to: Location,
     ) -> StoredArray:
         """Joins shards, each for the positions that hold it, and copies the array to its devices."""
-        if len(shards) == 1 and len(to.devices) == len(positions[0]) and not any(to.sharding.dims):
+        whole_at = list(range(len(to.devices)))
+        if len(shards) == 1 and sorted(positions[0]) == whole_at and shards[0].shape == type_.shape:
             return self.put(shards[0], type_, to)
+        if sorted(p for held_at in positions for p in held_at) != whole_at:
+            raise ValueError(f"shards for the devices {positions} of {len(to.devices)}")
         boxes = to.sharding.boxes(type_.shape)
         whole = np.empty(type_.shape, shards[0].dtype)
         for shard, held_at in zip(shards, positions, strict=True):
-            whole[_slices(boxes[to.mesh_position(held_at[0])])] = shard
+            regions = {boxes[to.mesh_position(position)] for position in held_at}
+            into = whole[_slices(regions.pop())]
+            if regions or into.shape != shard.shape:
+                raise ValueError(f"a shard of shape {shard.shape} for the devices {held_at}")
+            into[...] = shard
         return self.put(whole, type_, to)
 
     def move(self, array: GoodArray, location: Location) -> StoredArray:

@@ -60,12 +60,12 @@ class Executable:
         Raises the errors of a call of a program, and those of failed arguments.
         """
         given = [maker.stored(array) for array in arguments]
-        shared = [given[i].handle.share()[0] for i in kept if i < len(given)]
+        shared = {i: given[i].share() for i in kept if i < len(given)}
         try:
-            arrays = self.compiled.run_flat(given)
+            arrays = self.compiled.run_flat([shared.get(i, array) for i, array in enumerate(given)])
         finally:
-            for handle in shared:
-                handle.drop()
+            for array in shared.values():
+                array.drop()
         return [StoredArray(a.handle, *found) for a, found in zip(arrays, self.results, strict=True)]
 
 
@@ -118,6 +118,8 @@ class Executables:
             raise PathwaysError(RequestRefused(what="replicas", have_=have, rule=rule))
         for device in ids:
             self.devices.check(device)
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"a program on the devices {ids}")
         return ids or (0,)
 
     def _compile(self, artifact: bytes, fingerprint: bytes, ids: tuple[int, ...]) -> Executable:

@@ -5,7 +5,7 @@ fetches. The server receives and sends them in streams of their own.
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,56 +14,93 @@ from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.sharding import Shape
 from pathways.ifrt_proxy.errors import UnknownHandle
 
-MAX_BUFFER_BYTES = 1 << 36
-"""The largest host buffer of a client."""
+HostBuffer: TypeAlias = bytes | bytearray
+MAX_HOST_BYTES = 1 << 36
+"""The most bytes in all host buffers of one client."""
 ARRIVAL_TIMEOUT_S = 120.0
 """How long a request waits for a host buffer, whose stream may arrive after the request."""
 
 
 @dataclass
 class HostBuffers:
-    """The buffers by number."""
+    """Keeps the host buffers of one session by number, and limits their bytes."""
 
-    _found: dict[int, bytes | bytearray | memoryview] = field(default_factory=dict[int, Any])
+    _found: "dict[int, HostBuffer | Exception]" = field(default_factory=dict[int, Any])
+    """An exception stands for a buffer whose stream has failed."""
+    _bytes: int = 0
+    _closed: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def store(self, number: int, size: int, chunks: Iterable[bytes]) -> None:
         """Stores a buffer of `size` bytes. Raises ValueError if the chunks have another size, or it is too large."""
-        if not 0 <= size <= MAX_BUFFER_BYTES:
-            raise ValueError(f"a buffer of {size:,} bytes; at most {MAX_BUFFER_BYTES:,}")
-        data = bytearray(size)
-        at = 0
-        for chunk in chunks:
-            if at + len(chunk) > size:
-                raise ValueError(f"more than {size:,} bytes")
-            data[at : at + len(chunk)] = chunk
-            at += len(chunk)
-        if at != size:
-            raise ValueError(f"{at:,} bytes in place of {size:,}")
-        self.put(number, data)
+        try:
+            if not 0 <= size <= MAX_HOST_BYTES - self._bytes:
+                raise ValueError(f"a buffer of {size:,} bytes; at most {MAX_HOST_BYTES:,} in all buffers")
+            data = bytearray(size)
+            at = 0
+            for chunk in chunks:
+                if at + len(chunk) > size:
+                    raise ValueError(f"more than {size:,} bytes")
+                data[at : at + len(chunk)] = chunk
+                at += len(chunk)
+            if at != size:
+                raise ValueError(f"{at:,} bytes in place of {size:,}")
+        except Exception as error:  # also of gRPC, if the stream is reset
+            self._put(number, error)
+            raise
+        self._put(number, data)
 
-    def put(self, number: int, data: bytes | bytearray | memoryview) -> None:
+    def put(self, number: int, data: HostBuffer) -> None:
+        """Stores a buffer. Raises ValueError if the session has too many bytes in its buffers."""
+        if len(data) > MAX_HOST_BYTES - self._bytes:
+            raise ValueError(f"more than {MAX_HOST_BYTES:,} bytes in host buffers")
+        self._put(number, data)
+
+    def _put(self, number: int, data: "HostBuffer | Exception") -> None:
         with self._changed:
-            self._found[number] = data
+            self._pop(number)
+            if not self._closed:
+                self._found[number] = data
+                self._bytes += _size(data)
             self._changed.notify_all()
 
-    def get(self, number: int) -> bytes | bytearray | memoryview:
+    def _pop(self, number: int) -> "HostBuffer | Exception | None":
+        found = self._found.pop(number, None)
+        self._bytes -= _size(found)
+        return found
+
+    def get(self, number: int) -> HostBuffer:
         """Returns a buffer. Raises PWC0941 if it does not exist."""
         with self._changed:
-            if number not in self._found:
-                raise PathwaysError(UnknownHandle(what="host buffer", number=number))
-            return self._found[number]
+            found = self._found.get(number)
+        if found is None or isinstance(found, Exception):
+            raise PathwaysError(UnknownHandle(what="host buffer", number=number))
+        return found
 
-    def take(self, number: int) -> bytes | bytearray | memoryview:
-        """Waits for a buffer, removes and returns it. Raises PWC0941 if it does not arrive in time."""
+    def take(self, number: int) -> HostBuffer:
+        """Waits for a buffer, removes and returns it. Raises PWC0941 if it does not arrive, or its stream fails."""
         with self._changed:
-            if not self._changed.wait_for(lambda: number in self._found, ARRIVAL_TIMEOUT_S):
-                raise PathwaysError(UnknownHandle(what="host buffer", number=number))
-            return self._found.pop(number)
+            self._changed.wait_for(lambda: number in self._found or self._closed, ARRIVAL_TIMEOUT_S)
+            found = self._pop(number)
+        if found is None or isinstance(found, Exception):
+            raise PathwaysError(UnknownHandle(what="host buffer", number=number))
+        return found
 
     def delete(self, number: int) -> None:
         with self._changed:
-            self._found.pop(number, None)
+            self._pop(number)
+
+    def close(self) -> None:
+        """Frees all buffers, and wakes threads that wait for one."""
+        with self._changed:
+            self._closed = True
+            self._found.clear()
+            self._bytes = 0
+            self._changed.notify_all()
+
+
+def _size(data: "HostBuffer | Exception | None") -> int:
+    return 0 if data is None or isinstance(data, Exception) else len(data)
 
 
 def array_of(data: Any, dtype: str, shape: Shape, strides: Sequence[int] | None) -> "np.ndarray[Any, Any]":

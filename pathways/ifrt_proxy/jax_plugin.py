@@ -1,5 +1,6 @@
-"""Makes JAX 0.10 and 0.11 know the platform `proxy`, on which a script uses the devices that `pwc proxy` serves. JAX 0.12
-knows it already.
+"""Makes JAX 0.10 and 0.11 know the platform `proxy`, on which a script uses the devices that `pwc proxy` serves.
+
+JAX 0.12 knows the platform already.
 
 JAX calls `initialize` when it discovers plug-ins, in every process where this package is installed. It is the compat
 module of this folder: no public function of JAX registers a client of the IFRT proxy.

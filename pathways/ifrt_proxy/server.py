@@ -5,12 +5,14 @@ JAX's client has neither TLS nor a password, so a server listens on this machine
 
 import contextlib
 import itertools
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from typing import Any
 
-from pathways.api.client import Client
+from google.protobuf.message import DecodeError
+
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.errors import NoGrpc, UnknownHandle
@@ -25,6 +27,7 @@ from pathways.ifrt_proxy.protocol import (
     STORE_METADATA,
 )
 from pathways.ifrt_proxy.session import Session
+from pathways.runtime.client_state import ClientState
 
 MAX_STREAMS, MAX_SESSIONS = 256, 192
 """Number of gRPC streams served concurrently, and of sessions among them. Transfers of host buffers use the others."""
@@ -55,8 +58,15 @@ class ProxyServer:
         self._server.start()
 
     def stop(self) -> None:
-        """Ends all sessions and stops listening."""
-        self._server.stop(STOP_TIMEOUT_S).wait()
+        """Stops listening, and ends all sessions."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+        stopped = self._server.stop(0)
+        for session in sessions:
+            session.disconnect()
+        for session in sessions:
+            session.join(STOP_TIMEOUT_S)
+        stopped.wait(STOP_TIMEOUT_S)
 
     def wait(self) -> None:
         """Waits until the server is stopped."""
@@ -84,28 +94,35 @@ class ProxyServer:
     def _version(self, request: Any, context: Any) -> Any:
         """Chooses the newest version that both ends speak."""
         oldest, newest = request.min_version, request.max_version
-        if newest.protocol_version < MIN_PROTOCOL or oldest.protocol_version > MAX_PROTOCOL:
-            said = f"protocol versions {oldest.protocol_version} to {newest.protocol_version}"
-            context.abort(
-                self._grpc.StatusCode.FAILED_PRECONDITION,
-                f"the client speaks {said}, the server {MIN_PROTOCOL} to {MAX_PROTOCOL}",
-            )
+        ranges = (
+            ("protocol", oldest.protocol_version, newest.protocol_version, MIN_PROTOCOL, MAX_PROTOCOL),
+            ("format", oldest.ifrt_serdes_version_number, newest.ifrt_serdes_version_number, 0, MAX_SERDES),
+        )
+        for name, first, last, own_first, own_last in ranges:
+            if last < own_first or first > own_last:
+                text = f"{name} versions: the client has {first} to {last}, the server {own_first} to {own_last}"
+                context.abort(self._grpc.StatusCode.FAILED_PRECONDITION, text)
         answer = MESSAGES["GrpcGetVersionResponse"]()
         answer.version.protocol_version = min(newest.protocol_version, MAX_PROTOCOL)
         answer.version.ifrt_serdes_version_number = min(newest.ifrt_serdes_version_number, MAX_SERDES)
         return answer
 
     def _serve(self, requests: Iterable[Any], context: Any) -> Iterator[Any]:
-        number = next(self._numbers)
-        if len(self._sessions) >= MAX_SESSIONS:
-            context.abort(
-                self._grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_SESSIONS} sessions are open; try again later"
-            )
-        session = Session(number, self._devices, self._executables, Client(f"jax-{number}", self._weight))
+        client = ClientState(f"jax-{next(self._numbers)}", self._weight)
+        number = secrets.randbits(63)
+        session = Session(number, self._devices, self._executables, client)
         with self._lock:
-            self._sessions[number] = session
+            has_room = len(self._sessions) < MAX_SESSIONS
+            if has_room:
+                self._sessions[number] = session
+        if not has_room:
+            text = f"{MAX_SESSIONS} sessions are open already"
+            context.abort(self._grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         try:
-            yield from session.serve(self._until_disconnected(requests))
+            if context.add_callback(session.disconnect):  # otherwise the client has disconnected already
+                yield from session.serve(self._until_disconnected(requests))
+        except PathwaysError as error:
+            context.abort(self._grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         finally:
             with self._lock:
                 self._sessions.pop(number, None)
@@ -123,11 +140,11 @@ class ProxyServer:
 
     def _store(self, chunks: Iterable[Any], context: Any) -> Any:
         metadata = dict(context.invocation_metadata())
-        described = MESSAGES["GrpcHostBufferStoreMetadata"].FromString(metadata.get(STORE_METADATA, b""))
         try:
+            described = MESSAGES["GrpcHostBufferStoreMetadata"].FromString(metadata.get(STORE_METADATA, b""))
             buffers = self._session(described.session_id).buffers
             buffers.store(described.handle, described.buffer_size, (chunk.data for chunk in chunks))
-        except (PathwaysError, ValueError) as error:
+        except (PathwaysError, DecodeError, ValueError, MemoryError) as error:
             context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return MESSAGES["GrpcHostBufferStoreResponse"]()
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from pathways.api.client import Client
+from pathways.api.process import process
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.ifrt_proxy import array_requests as on_arrays
 from pathways.ifrt_proxy import executable_requests as on_executables
@@ -25,12 +25,14 @@ from pathways.ifrt_proxy.executables import Executables
 from pathways.ifrt_proxy.host_buffers import HostBuffers
 from pathways.ifrt_proxy.protocol import Response
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
-from pathways.runtime.client_state import current_client
-from pathways.runtime.threads import ThreadPool
+from pathways.runtime.client_state import ClientState, current_client
+from pathways.runtime.threads import ThreadPool, no_thread, started
 
 MAX_WAITING_THREADS = 8
 """Number of requests of one client that wait for values concurrently."""
 
+NOT_NUMBERED = frozenset({"delete_array_response", "destruct_array_response"})
+"""Responses that jaxlib's client receives in batches: it does not expect a number in them."""
 MALFORMED = (DecodeError, ValueError, TypeError, LookupError, OverflowError)
 """Exceptions of functions that read a request: it does not have the form that jaxlib's client sends."""
 
@@ -39,37 +41,53 @@ Handler: TypeAlias = Callable[[SessionState, Any, Any], Rest | None]
 
 
 class Session:
-    """One client: its stream of requests, and its host buffers, which arrive in streams of their own."""
+    """One client: its stream of requests, and its host buffers, which arrive in streams of their own.
 
-    def __init__(self, number: int, devices: ServedDevices, executables: Executables, client: Client) -> None:
+    `number` is secret: with it, a process can read and write the host buffers of the session.
+    """
+
+    def __init__(self, number: int, devices: ServedDevices, executables: Executables, client: ClientState) -> None:
         self.buffers = HostBuffers()
-        self._number, self._devices, self._executables, self._client = number, devices, executables, client
+        self._devices, self._client = devices, client
+        maker = ArrayMaker(devices, client)
+        self._state = SessionState(number, devices, executables, maker, self.buffers)
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._waiting = ThreadPool(MAX_WAITING_THREADS, f"pathways-proxy-{number}")
+        self._waiting = ThreadPool(MAX_WAITING_THREADS, f"pathways-{client.name}-waits")
+        self._thread: threading.Thread | None = None
 
     def serve(self, requests: Iterable[Any]) -> Iterator[Any]:
-        """Yields the responses to a stream of requests, until the stream ends."""
-        thread = threading.Thread(target=self._work, args=(requests,), name=f"pathways-proxy-{self._number}")
-        thread.start()
+        """Yields the responses to a stream of requests, until the stream ends. Raises PWC0521 without a thread."""
+        name = f"pathways-{self._client.name}"
+        self._thread = threading.Thread(target=self._work, args=(requests,), name=name, daemon=True)
+        if not started(self._thread):
+            raise PathwaysError(no_thread(name))
         numbers = itertools.count()
         while (answer := self._answers.get()) is not None:
-            answer.response_metadata.seq_num = next(numbers)
+            if answer.WhichOneof("response") not in NOT_NUMBERED:
+                answer.response_metadata.seq_num = next(numbers)
             yield answer
-        thread.join()
+
+    def disconnect(self) -> None:
+        """Cancels the runs of the client, frees its arrays, and wakes all threads that wait for it. Can be repeated."""
+        self.buffers.close()
+        if not self._client.closed:
+            self._devices.process.controller.close(self._client)
+
+    def join(self, seconds: float) -> None:
+        """Waits until the session has ended, at most this long."""
+        if self._thread is not None:
+            self._thread.join(seconds)
 
     def _work(self, requests: Iterable[Any]) -> None:
         """Answers all requests as the client, and frees what it owns at the end."""
+        current_client.set(self._client)
         try:
-            with self._client:
-                maker = ArrayMaker(self._devices, current_client.get())
-                state = SessionState(self._number, self._devices, self._executables, maker, self.buffers)
-                try:
-                    for request in requests:
-                        self._handle(state, request)
-                finally:
-                    self._waiting.shutdown(wait=True)
-                    state.close()
+            for request in requests:
+                self._handle(self._state, request)
         finally:
+            self.disconnect()
+            self._waiting.shutdown(wait=True, cancel_futures=True)
+            self._state.close()
             self._answers.put(None)
 
     def _handle(self, state: SessionState, request: Any) -> None:
@@ -78,7 +96,13 @@ class Session:
         answer.response_metadata.op_id = request.request_metadata.op_id
         if number := request.request_metadata.user_context_id:
             answer.response_metadata.destroyed_user_context_ids.append(number)
-        if kind not in HANDLERS:
+        if process() is not self._devices.process:
+            have, rule = (
+                "a block of pw.cluster or pw.connect inside of the block of pw.proxy",
+                "the same cluster for both",
+            )
+            self._fail(answer, refused("requests while its process uses other devices", have, rule))
+        elif kind not in HANDLERS:
             error = refused(f"the request {kind}", "a request that this server does not answer")
             if kind is not None:
                 state.fail(kind, getattr(request, kind), error)
@@ -91,15 +115,18 @@ class Session:
         filled.SetInParent()
         try:
             rest = HANDLERS[kind](state, getattr(request, kind), filled)
-        except Exception as error:  # of any kind: it belongs to this request alone
+        except Exception as error:  # of any kind: it fails only this request
             coded = _coded(error, kind)
             state.fail(kind, getattr(request, kind), coded)
             self._fail(answer, coded)
             return
         if rest is None:
             self._succeed(answer)
-        else:
+            return
+        try:
             self._waiting.submit(contextvars.copy_context().run, self._wait, rest, kind, answer)
+        except PathwaysError as error:  # no thread could be started
+            self._fail(answer, error)
 
     def _wait(self, rest: Rest, kind: str, answer: Any) -> None:
         try:

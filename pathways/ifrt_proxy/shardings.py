@@ -54,9 +54,13 @@ def read_location(message: Any, shape: Shape) -> Location:
     if name == "SingleDeviceSharding":
         return on_one_device(read.device_id, len(shape))
     devices = tuple(read.devices.device_ids)
+    if len(set(devices)) != len(devices):
+        raise _refused(f"a sharding that names a device twice: {devices}")
     if name == "HloSharding":
-        mesh, dims = read_tiles(read.xla_op_sharding, len(devices), len(shape))
-        return Location(devices, Sharding(mesh, dims))
+        found = Sharding(*read_tiles(read.xla_op_sharding, len(devices), len(shape)))
+        if found.undivided(shape):
+            raise _refused(f"shards of different sizes: {list(shape)} split as {found}")
+        return Location(devices, found)
     if not read.is_fully_replicated and len(devices) > 1:
         raise _refused("a ConcreteEvenSharding that splits the array")
     return Location(devices, Sharding(_line(len(devices)), ((),) * len(shape)))

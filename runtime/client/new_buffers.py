@@ -21,6 +21,7 @@ from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import Keeper, Machine
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.devices.saved_arrays import side_on
+from pathways.runtime.host.run.poison import Poison
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,19 @@ def put_buffer(
 def move_buffer(
     controller: Controller, client: ClientState, new: NewBuffer, place: BufferPlace, handle: Handle
 ) -> Handle:
-    """Copies a buffer to other devices, or to another sharding. Raises the errors of `make_buffer`."""
+    """Copies a buffer to other devices, or to another sharding, once its array is known.
+
+    Raises the errors of `make_buffer`, and that of a buffer that is never computed.
+    """
     machine, buffer = controller.machine, handle.buffer
     side = side_of(machine, place.sharding, place.devices)
     source = side_of(machine, buffer.sharding, buffer.devices)
     move = prepare_move(controller, new.type, source, side)
+    handle.known()
     held, array = handle.share()
     try:
+        if isinstance(array, Poison):
+            raise array.error()
         return make_buffer(controller, client, new, place, lambda: move(array))
     finally:
         held.drop()

@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import grpc
 import jax
 import numpy as np
 import pytest
@@ -17,13 +19,17 @@ from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, is_replaced, pid_of, send
 from support.codes import code_of
 from support.processes import ROOT
-from support.proxy_client import raw_client
+from support.proxy_client import RawClient, raw_client
 from support.unmodified_jax import FEATURES
 
 import pathways as pw
+from pathways.dialect.mlir import bytecode, make_context, parse, portable
+from pathways.ifrt_proxy.protocol import MESSAGES
 from pathways.ifrt_proxy.serving import Proxy
 
 UNKNOWN, UNIMPLEMENTED = 5, 12
+"""The status codes NOT_FOUND and UNIMPLEMENTED."""
+RPC_ERROR: Any = grpc.RpcError
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +183,141 @@ def test_a_session_continues_after_its_host_was_killed() -> None:
         assert becomes(lambda: compute() == "[3. 3.]")
 
 
+def on_device(number: int) -> dict[str, Any]:
+    """Returns the sharding of an array on one device."""
+    data = MESSAGES["SingleDeviceShardingProto"](device_id=number).SerializeToString()
+    return {"serialized_sharding": {"type_name": "xla::ifrt::SingleDeviceSharding", "data": data}}
+
+
+def over(*devices: int) -> dict[str, Any]:
+    """Returns the sharding of an array of one dimension that these devices split."""
+    tiles = {
+        "type": "OTHER",
+        "tile_assignment_dimensions": [len(devices)],
+        "tile_assignment_devices": range(len(devices)),
+    }
+    data = MESSAGES["HloShardingProto"](devices={"device_ids": devices}, xla_op_sharding=tiles).SerializeToString()
+    return {"serialized_sharding": {"type_name": "xla::ifrt::HloSharding", "data": data}}
+
+
+DONATING = """module @step {
+  func.func public @main(%x: tensor<2xf32> {tf.aliasing_output = 0 : i32}) -> tensor<2xf32> {
+    %y = stablehlo.add %x, %x : tensor<2xf32>
+    return %y : tensor<2xf32>
+  }
+}"""
+
+
+def compiled(client: RawClient, text: str) -> int:
+    """Compiles a module; returns the handle of the executable."""
+    module = parse(text, make_context())
+    program = {"type_name": "xla::ifrt::XlaProgram", "data": portable(bytecode(module.operation))}
+    options = {"type_name": "xla::ifrt::XlaCompileOptions", "data": b""}
+    return client.ask(
+        compile_request={"program": program, "compile_options": options}
+    ).compile_response.loaded_executable_handle
+
+
+def put(client: RawClient, handle: int) -> None:
+    client.store(handle, 8, np.ones(2, np.float32).tobytes())
+    request = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": on_device(0)}
+    names = {"host_buffer_handle": handle, "array_handle": handle}
+    assert client.code_of(make_array_from_host_buffer_request={**request, **names}) == 0
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_argument_that_may_not_be_donated_stays(kept: bool, served: Proxy) -> None:
+    with raw_client(served.address) as client:
+        executable = compiled(client, DONATING)
+        assert client.ask(
+            loaded_executable_metadata_request={"loaded_executable_handle": executable}
+        ).loaded_executable_metadata_response.donated_input_indices.donated_input_indices == [0]
+        put(client, 9)
+        request = {
+            "loaded_executable_handle": executable,
+            "args_handles": [9],
+            "execute_options": {"non_donatable_input_indices": [0] if kept else [], "fill_status": True},
+        }
+        answer = client.ask(loaded_executable_execute_request=request).loaded_executable_execute_response
+        assert client.code_of(check_future_request={"future_handle": answer.status_handle}) == 0
+        assert client.ask(is_array_deleted_request={"array_handle": 9}).is_array_deleted_response.deleted == (not kept)
+        assert client.fetched(answer.outputs[0].array_handle) == np.full(2, 2, np.float32).tobytes()
+
+
+def test_shards_must_cover_an_array_exactly(served: Proxy) -> None:
+    buffer = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}}
+    spec = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [4]}, "sharding": over(0, 1)}
+    cases: list[tuple[list[list[int]], int]] = [
+        ([[0], [1]], 0),
+        ([[0]], 3),
+        ([[0], [0]], 3),
+        ([[0, 1]], 3),
+        ([[0], [5]], 3),
+    ]
+    with raw_client(served.address) as client:
+        for number, (places, code) in enumerate(cases):
+            handles = [10 * number + i + 1 for i in range(len(places))]
+            for handle in handles:
+                client.store(handle, 8, bytes(8))
+            request = {
+                "addressable_shard_indices": [{"indices": one} for one in places],
+                "host_buffers": [{**buffer, "host_buffer_handle": handle} for handle in handles],
+                "array_spec": spec,
+            }
+            made = {"specs": [request], "array_handles": [500 + number]}
+            assert client.code_of(make_arrays_from_host_buffer_shards_request=made) == code, places
+
+
+def test_a_session_reads_only_its_own_host_buffers(served: Proxy) -> None:
+    with raw_client(served.address) as one, raw_client(served.address) as other:
+        one.store(3, 4, b"abcd")
+        assert one.looked_up(3) == b"abcd"
+        for session in (other.session, 1, 2, one.session + 1):
+            with pytest.raises(RPC_ERROR):
+                one.looked_up(3, session)
+
+
+def test_a_request_whose_host_buffer_has_failed_does_not_wait(served: Proxy) -> None:
+    with raw_client(served.address) as client:
+        with pytest.raises(RPC_ERROR):
+            client.store(3, 8, b"too short")
+        request = {
+            "dtype": {"kind": "KIND_F32"},
+            "shape": {"dims": [2]},
+            "sharding": on_device(0),
+            "host_buffer_handle": 3,
+        }
+        assert client.code_of(make_array_from_host_buffer_request=request) == UNKNOWN
+
+
+def test_a_client_that_disconnects_ends_requests_that_wait(served: Proxy) -> None:
+    """The request waits for a host buffer that never arrives."""
+    with raw_client(served.address) as client:
+        request = {
+            "dtype": {"kind": "KIND_F32"},
+            "shape": {"dims": [2]},
+            "sharding": on_device(0),
+            "host_buffer_handle": 3,
+        }
+        client.send(make_array_from_host_buffer_request=request)
+        client.cancel()
+    assert becomes(lambda: not any(t.name.startswith("pathways-jax-") for t in threading.enumerate()))
+
+
+def test_a_proxy_ends_with_its_clients_connected() -> None:
+    with pw.proxy(devices=1) as served:
+        stack = ExitStack()
+        client = stack.enter_context(raw_client(served.address))
+        put(client, 5)
+    with pytest.raises(RPC_ERROR):
+        client.ask(is_array_deleted_request={"array_handle": 5})
+
+
+def test_requests_inside_of_another_cluster_are_refused() -> None:
+    with pw.proxy(devices=1) as served, raw_client(served.address) as client, pw.cluster("islands=1,devices=1"):
+        assert client.code_of(get_default_layout_request={"dims": [1]}) == UNIMPLEMENTED
+
+
 def test_malformed_requests_end_in_a_status_for_their_sender(served: Proxy) -> None:
     sharding = {"serialized_sharding": {"type_name": "xla::ifrt::HloSharding", "data": b"\xff\xff\xff"}}
     put: dict[str, Any] = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": sharding}
@@ -200,12 +341,9 @@ def test_malformed_requests_end_in_a_status_for_their_sender(served: Proxy) -> N
 
 @pytest.mark.parametrize(("size", "chunks"), [(4, (b"12345",)), (4, (b"12",)), (1 << 60, (b"1",)), (-1, ())])
 def test_host_buffers_of_a_wrong_size_are_refused(size: int, chunks: tuple[bytes, ...], served: Proxy) -> None:
-    import grpc
-
-    any_grpc: Any = grpc
     with raw_client(served.address) as client:
         for session in (None, 1 << 40):
-            with pytest.raises(any_grpc.RpcError):
+            with pytest.raises(RPC_ERROR):
                 client.store(1, size, *chunks, session=session)
 
 

@@ -37,7 +37,7 @@ def drawn(seed: int) -> tuple[MeshSpec, Dims, tuple[int, ...]]:
     for name in names[: rng.randint(0, len(names))]:
         at = rng.randrange(rank)
         dims[at] = (*dims[at], name)
-    return mesh, tuple(dims), (24,) * rank
+    return mesh, tuple(dims), (144,) * rank
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -87,6 +87,19 @@ def test_a_transposed_range_of_devices_is_read() -> None:
 def test_invalid_and_unsupported_tiles_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(PathwaysError, match="PWC0940"):
         read_tiles(MESSAGES["OpSharding"](**fields), 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("devices", "shape", "reason"),
+    [([0, 0], (4,), "names a device twice"), ([0, 1], (7,), "shards of different sizes")],
+)
+def test_repeated_devices_and_uneven_shards_are_refused(devices: list[int], shape: tuple[int], reason: str) -> None:
+    tiles = {"type": "OTHER", "tile_assignment_dimensions": [2], "tile_assignment_devices": [0, 1]}
+    data = MESSAGES["HloShardingProto"](devices={"device_ids": devices}, xla_op_sharding=tiles).SerializeToString()
+    message = MESSAGES["ShardingProto"]()
+    message.serialized_sharding.type_name, message.serialized_sharding.data = "xla::ifrt::HloSharding", data
+    with pytest.raises(PathwaysError, match=reason):
+        read_location(message, shape)
 
 
 def test_other_memories_are_refused() -> None:

@@ -1,8 +1,9 @@
 """A client of the IFRT proxy without jaxlib: it sends any messages, also those that jaxlib never sends."""
 
+import contextlib
 import itertools
 import queue
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,17 +22,22 @@ class RawClient:
         self._channel = channel
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._numbers = itertools.count(1)
-        self._stream: Iterator[Any] = channel.stream_stream(
+        self._stream: Any = channel.stream_stream(
             f"/{SERVICE}/IfrtSession",
             request_serializer=Request.SerializeToString,
             response_deserializer=MESSAGES["IfrtResponse"].FromString,
         )(iter(self._requests.get, None), timeout=PATIENCE)
         self.session = self.ask(init_request={}).init_response.session_id
 
-    def ask(self, **request: Any) -> Any:
-        """Sends one request, given as its kind and its fields; returns the response."""
+    def send(self, **request: Any) -> int:
+        """Sends one request, given as its kind and its fields; returns its number."""
         number = next(self._numbers)
         self._requests.put(Request(request_metadata={"op_id": number}, **request))
+        return number
+
+    def ask(self, **request: Any) -> Any:
+        """Sends one request; returns the response."""
+        number = self.send(**request)
         answer = next(self._stream)
         assert answer.response_metadata.op_id == number
         return answer
@@ -53,11 +59,33 @@ class RawClient:
         parts = (MESSAGES["GrpcHostBufferStoreRequest"](data=chunk) for chunk in chunks)
         call(parts, metadata=[(STORE_METADATA, described.SerializeToString())], timeout=PATIENCE)
 
+    def fetched(self, array: int, buffer: int = 77) -> bytes:
+        """Copies an array to a host buffer; returns its bytes."""
+        assert self.code_of(copy_to_host_buffer_request={"array_handle": array, "host_buffer_handle": buffer}) == 0
+        return self.looked_up(buffer)
+
+    def looked_up(self, buffer: int, session: int | None = None) -> bytes:
+        """Reads a host buffer. Raises grpc.RpcError if the session does not have it."""
+        call = self._channel.unary_stream(
+            f"/{SERVICE}/HostBufferLookup",
+            request_serializer=MESSAGES["GrpcHostBufferLookupRequest"].SerializeToString,
+            response_deserializer=MESSAGES["GrpcHostBufferLookupResponse"].FromString,
+        )
+        wanted = MESSAGES["GrpcHostBufferLookupRequest"](
+            session_id=self.session if session is None else session, handle=buffer
+        )
+        return b"".join(part.data for part in call(wanted, timeout=PATIENCE))
+
+    def cancel(self) -> None:
+        """Ends the stream at once, as if the process of the client was killed."""
+        self._stream.cancel()
+
     def close(self) -> None:
         """Ends the stream, and waits until the server has ended it as well."""
         self._requests.put(None)
-        for _ in self._stream:
-            pass
+        with contextlib.suppress(_grpc.RpcError):  # it was cancelled, or the server has ended
+            for _ in self._stream:
+                pass
 
 
 @contextmanager

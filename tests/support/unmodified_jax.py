@@ -110,6 +110,23 @@ def an_array_is_assembled_from_single_device_arrays() -> None:
     np.testing.assert_array_equal(np.asarray(whole + 1), ROWS + 1)
 
 
+def a_shard_outlives_its_array() -> None:
+    there = jax.device_put(ROWS, NamedSharding(_mesh(), P("x", "y")))
+    shards = [(shard.data, shard.index) for shard in there.addressable_shards]
+    del there
+    for data, index in shards:
+        np.testing.assert_array_equal(np.asarray(data + 1), ROWS[index] + 1)
+
+
+def arrays_that_are_dropped_right_after_a_copy_to_the_host_began_are_copied() -> None:
+    for number in range(20):
+        given = jnp.full((4,), number) + 1
+        given.copy_to_host_async()
+        found = np.asarray(given)
+        del given
+        np.testing.assert_array_equal(found, number + 1)
+
+
 def donated_and_deleted_arrays_are_refused() -> None:
     given, deleted = jnp.ones(8), jnp.ones(8)
     np.testing.assert_array_equal(np.asarray(jit(lambda v: v + 1, donate_argnums=0)(given)), 2)
@@ -175,6 +192,8 @@ FEATURES: tuple[Callable[[], None], ...] = (
     a_mesh_in_another_order_of_devices_works,
     arrays_move_between_devices,
     an_array_is_assembled_from_single_device_arrays,
+    a_shard_outlives_its_array,
+    arrays_that_are_dropped_right_after_a_copy_to_the_host_began_are_copied,
     donated_and_deleted_arrays_are_refused,
     gradients_and_training_work,
     control_flow_and_random_numbers_work,
