@@ -71,7 +71,7 @@ def run(environment):
     words = [sys.executable, __file__, "--client"]
     with subprocess.Popen(words, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True) as process:
         figures, began = {}, 0.0
-        for line in process.stdout:
+        for line in process.stdout or ():
             said = json.loads(line)
             if said.get("chain") == "begins":
                 began = time.process_time()

@@ -1,5 +1,5 @@
-"""Holds the host buffers of one session: values that a client sends before it makes arrays of them, and values that it
-fetches. The server receives and sends them in streams of their own.
+"""Holds the host buffers of one session: values that a client sends before it makes arrays, and values that it fetches.
+The server receives and sends them in streams of their own.
 """
 
 import threading

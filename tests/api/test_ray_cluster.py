@@ -147,7 +147,7 @@ def test_a_killed_controller_ends_its_hosts_and_frees_its_ray_resources(ray: Tri
 
 def test_requests_that_no_node_can_satisfy_are_refused(ray: TrialRay, short_path: Path) -> None:
     for arguments, said in (
-        (["islands=1,devices=17"], "for island0 a node with 17 CPU free"),
+        (["islands=1,devices=17"], "a node with 17 CPU free, for island0"),
         (["islands=10,devices=4"], "40 CPU for 10 islands in total"),
         (["islands=1,devices=1", "--label", "rack=a7"], "rack=a7"),
         (["islands=1,devices=1", "--label", "island9:rack=a7"], "PWC0707"),

@@ -304,6 +304,16 @@ def test_a_client_that_disconnects_ends_requests_that_wait(served: Proxy) -> Non
     assert becomes(lambda: not any(t.name.startswith("pathways-jax-") for t in threading.enumerate()))
 
 
+def test_responses_are_numbered_as_the_client_expects(served: Proxy) -> None:
+    with raw_client(served.address) as client:
+        layout, destruct = (
+            {"get_default_layout_request": {"dims": [1]}},
+            {"destruct_array_request": {"array_handle": [1]}},
+        )
+        answers = [client.ask(**request) for request in (layout, destruct, layout, destruct, destruct, layout)]
+        assert [a.response_metadata.seq_num for a in answers] == [0, 0, 1, 0, 0, 2]
+
+
 def test_a_proxy_ends_with_its_clients_connected() -> None:
     with pw.proxy(devices=1) as served:
         stack = ExitStack()

@@ -4,6 +4,7 @@ names of those that fail, with the reasons, as JSON. `tests/ifrt_proxy/test_prox
     python -m support.unmodified_jax
 """
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -127,6 +128,25 @@ def arrays_that_are_dropped_right_after_a_copy_to_the_host_began_are_copied() ->
         np.testing.assert_array_equal(found, number + 1)
 
 
+def calls_leave_no_references() -> None:
+    """JAX keeps the stack of a call until the server reports that nothing needs it any more."""
+    f = jit(lambda v: v + 1)
+
+    def loop() -> None:
+        found = jnp.ones(4)
+        for _ in range(50):
+            found = f(found)
+        found.block_until_ready()
+
+    loop()
+    for _ in range(2):
+        loop()
+        gc.collect()
+        jnp.ones(3).block_until_ready()
+    gc.collect()
+    assert sys.getrefcount(loop.__code__) < 60, sys.getrefcount(loop.__code__)
+
+
 def donated_and_deleted_arrays_are_refused() -> None:
     given, deleted = jnp.ones(8), jnp.ones(8)
     np.testing.assert_array_equal(np.asarray(jit(lambda v: v + 1, donate_argnums=0)(given)), 2)
@@ -194,6 +214,7 @@ FEATURES: tuple[Callable[[], None], ...] = (
     an_array_is_assembled_from_single_device_arrays,
     a_shard_outlives_its_array,
     arrays_that_are_dropped_right_after_a_copy_to_the_host_began_are_copied,
+    calls_leave_no_references,
     donated_and_deleted_arrays_are_refused,
     gradients_and_training_work,
     control_flow_and_random_numbers_work,
