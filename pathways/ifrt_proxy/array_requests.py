@@ -10,7 +10,7 @@ import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, ShardView, StoredArray
+from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, ShardView, StoredArray, later_wait
 from pathways.ifrt_proxy.element_types import read_dtype
 from pathways.ifrt_proxy.host_buffers import array_of
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
@@ -23,17 +23,7 @@ DONATE_INPUT = 3
 
 
 def check_values(state: SessionState, body: Any, filled: Any) -> Rest:
-    held = [state.array(handle).share() for handle in body.value_handles]
-
-    def wait() -> None:
-        try:
-            for array in held:
-                array.wait()
-        finally:
-            for array in held:
-                array.drop()
-
-    return wait
+    return later_wait([state.array(handle) for handle in body.value_handles])
 
 
 def _type_of(dtype: Any, shape: Any) -> ArrayType:

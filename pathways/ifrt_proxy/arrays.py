@@ -148,6 +148,21 @@ GoodArray: TypeAlias = StoredArray | ShardView
 ClientArray: TypeAlias = GoodArray | FailedArray
 
 
+def later_wait(arrays: Sequence[ClientArray]) -> Callable[[], None]:
+    """Holds arrays from now on. Returns a function that waits for their values, and then drops them."""
+    held = [array.share() for array in arrays]
+
+    def wait() -> None:
+        try:
+            for array in held:
+                array.wait()
+        finally:
+            for array in held:
+                array.drop()
+
+    return wait
+
+
 @dataclass(frozen=True)
 class ArrayMaker:
     """Makes the arrays of one client on the served devices."""

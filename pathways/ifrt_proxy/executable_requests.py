@@ -5,6 +5,7 @@
 
 from typing import Any
 
+from pathways.ifrt_proxy.arrays import later_wait
 from pathways.ifrt_proxy.element_types import write_dtype
 from pathways.ifrt_proxy.errors import write_status
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
@@ -73,17 +74,7 @@ def execute(state: SessionState, body: Any, filled: Any) -> None:
     results = executable.run(state.maker, [state.array(handle) for handle in body.args_handles], kept)
 
     if body.result_status_handle or body.execute_options.fill_status:
-        held = [array.share() for array in results]
-
-        def wait() -> None:
-            try:
-                for array in held:
-                    array.wait()
-            finally:
-                for array in held:
-                    array.drop()
-
-        filled.status_handle = state.future(wait, body.result_status_handle)
+        filled.status_handle = state.future(later_wait(results), body.result_status_handle)
     handles = state.keep_all(results, body.result_array_handle)
     for array, handle in zip(results, handles, strict=True):
         output = filled.outputs.add(array_handle=handle)

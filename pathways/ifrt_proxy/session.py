@@ -32,8 +32,7 @@ MAX_WAITING_THREADS = 8
 """Number of requests of one client that wait for values concurrently."""
 
 NOT_NUMBERED = frozenset({"init_response", "delete_array_response", "destruct_array_response"})
-"""Responses without a number in the sequence of the client. If another one is numbered or not, a client keeps the stack
-of every request for ever (measured: 300 references after 300 calls)."""
+"""Responses that the client does not count."""
 MALFORMED = (DecodeError, ValueError, TypeError, LookupError, OverflowError)
 """Exceptions of functions that read a request: it does not have the form that jaxlib's client sends."""
 
@@ -64,7 +63,7 @@ class Session:
             raise PathwaysError(no_thread(name))
         numbers = itertools.count()
         while (answer := self._answers.get()) is not None:
-            if answer.WhichOneof("response") not in NOT_NUMBERED:
+            if _is_numbered(answer):
                 answer.response_metadata.seq_num = next(numbers)
             yield answer
 
@@ -146,6 +145,17 @@ class Session:
             answer.ClearField(kind)
         write_status(error, answer.response_metadata.status)
         self._answers.put(answer)
+
+
+def _is_numbered(answer: Any) -> bool:
+    """Checks whether the client counts a response: not those of the start and of deletions, and of their futures.
+
+    If a number is missing or too many, the client keeps the stack of every later request for ever (measured with
+    jaxlib 0.10 to 0.12: 300 references after 300 calls).
+    """
+    kind = answer.WhichOneof("response")
+    is_of_deletion = kind == "check_future_response" and not answer.response_metadata.destroyed_user_context_ids
+    return kind not in NOT_NUMBERED and not is_of_deletion
 
 
 def _coded(error: Exception, kind: str) -> Exception:
