@@ -87,7 +87,7 @@ def closed() -> Iterator[int]:
 
 def test_every_command_without_a_cluster_is_covered(tmp_path: Path, moe_plan: Path) -> None:
     tried = {arguments[0] for arguments, _ in commands(tmp_path, moe_plan).values()}
-    untested = {"doctor", "cluster", "status", "stack", "top"}  # they need long-running processes
+    untested = {"doctor", "cluster", "proxy", "status", "stack", "top"}  # they need long-running processes
     assert set(COMMANDS) - tried == untested
 
 
