@@ -147,7 +147,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         return (yield)
     except Exception as error:
-        refused = re.search(r"\[PWC0912\]: (.*?) cannot", str(error))
+        refused = re.search(r"\[PWC0912\]: ([^\n]*)", str(error))
         if item.config.getoption("--encoded") and refused is not None:
             pytest.skip(f"hosts refuse it: {refused[1]}")
         raise
