@@ -167,7 +167,7 @@ class Array(ArrayMethods, JaxArray):
         array = self.handle.array()
         if isinstance(array, Poison | Promise):
             return isinstance(array, Poison)
-        return bool(_waited(self.handle, array.is_ready))
+        return bool(waited(self.handle, array.is_ready))
 
     def is_deleted(self) -> bool:
         """Returns whether it was donated or deleted."""
@@ -184,8 +184,8 @@ class Array(ArrayMethods, JaxArray):
         end = None if timeout is None else time.monotonic() + timeout
         array = self._future(timeout)
         if end is not None:
-            _waited(self.handle, lambda: self._poll(array, end, timeout))
-        _waited(self.handle, array.block_until_ready)
+            waited(self.handle, lambda: self._poll(array, end, timeout))
+        waited(self.handle, array.block_until_ready)
         return self
 
     def cancel(self) -> bool:
@@ -242,17 +242,13 @@ class Array(ArrayMethods, JaxArray):
             if isinstance(array, Poison):  # its device was lost meanwhile
                 raise array.error()
             self.check_limit(size)
-            return _waited(held, lambda: read(array))
+            return waited(held, lambda: read(array))
         finally:
             held.drop()
 
     def check_limit(self, size: int) -> None:
         """Raises PWC0516 if `size` bytes exceed the limit for copies to the host."""
-        limit = process().controller.fetch_limit
-        if size > limit:
-            name, island = self._port.name, self.handle.buffer.origin[1]
-            error = TooMuchToFetch(name=name, size=readable(size), island=island, limit=readable(limit), where=caller())
-            raise PathwaysError(error)
+        check_fetch_limit(self.handle, self._port.name, size)
 
     def lend(self, use: Callable[[Any], _T]) -> _T:
         """Returns the result of `use` on the buffer's array, without copying it. No run overwrites it meanwhile.
@@ -372,7 +368,16 @@ class Array(ArrayMethods, JaxArray):
             return f"<{about}, failed: {error.code}>"
 
 
-def _waited(handle: Handle, wait: Callable[[], _T]) -> _T:
+def check_fetch_limit(handle: Handle, name: str, size: int) -> None:
+    """Raises PWC0516 if `size` bytes of a buffer exceed the limit for copies to this process."""
+    limit = process().controller.fetch_limit
+    if size > limit:
+        island = handle.buffer.origin[1]
+        error = TooMuchToFetch(name=name, size=readable(size), island=island, limit=readable(limit), where=caller())
+        raise PathwaysError(error)
+
+
+def waited(handle: Handle, wait: Callable[[], _T]) -> _T:
     """Converts a failure on a device into PWC0504, with the computation that makes this value."""
     try:
         return wait()

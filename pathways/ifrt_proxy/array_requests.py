@@ -10,7 +10,7 @@ import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, ShardView, StoredArray, later_wait
+from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, GoodArray, ShardView, StoredArray, later_wait
 from pathways.ifrt_proxy.element_types import read_dtype
 from pathways.ifrt_proxy.host_buffers import array_of
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
@@ -99,19 +99,20 @@ def _donate(arrays: Sequence[ClientArray], semantics: int) -> None:
 
 def disassemble(state: SessionState, body: Any, filled: Any) -> None:
     array = state.good_array(body.array_handle)
-    parts: list[ClientArray]
-    if isinstance(array, StoredArray) and len(array.location.devices) > 1:
-        parts = [ShardView(array.share(), i) for i in range(len(array.location.devices))]
-    else:
-        parts = [array.share()]
+    parts = _shards(array, len(array.location.devices))
     filled.array_handles.extend(state.keep_all(parts, body.result_handles))
+
+
+def _shards(array: GoodArray, count: int) -> list[GoodArray]:
+    """Returns the first shards of an array, as arrays on one device each; they hold its buffer."""
+    if isinstance(array, StoredArray) and len(array.location.devices) > 1:
+        return [ShardView(array.share(), i) for i in range(count)]
+    return [array.share()]
 
 
 def replicated_shard(state: SessionState, body: Any, filled: Any) -> None:
     array = state.good_array(body.array_handle)
-    several = isinstance(array, StoredArray) and len(array.location.devices) > 1
-    made = ShardView(array.share(), 0) if several and isinstance(array, StoredArray) else array.share()
-    filled.array_handle = state.keep(made, body.result_handle)
+    filled.array_handle = state.keep(_shards(array, 1)[0], body.result_handle)
 
 
 def copy(state: SessionState, body: Any, filled: Any) -> None:

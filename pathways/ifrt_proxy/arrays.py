@@ -9,18 +9,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pathways.api.process import process
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.api.array import check_fetch_limit, waited
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Box
-from pathways.dialect.topology import readable
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.shardings import Location, on_one_device
 from pathways.runtime.client import arrays
 from pathways.runtime.client.new_buffers import NewBuffer, move_buffer, put_buffer
 from pathways.runtime.client.store import DELETED, Handle
 from pathways.runtime.client_state import ClientState
-from pathways.runtime.errors import TooMuchToFetch
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.poison import Poison
 
@@ -35,17 +32,8 @@ class StoredArray:
 
     def fetch(self) -> "np.ndarray[Any, Any]":
         """Waits for the values and copies them to this process. Raises the error of the run that did not make them."""
-        self._check_limit(self.type.bytes)
+        check_fetch_limit(self.handle, "an array", self.type.bytes)
         return self._read(arrays.fetched)
-
-    def _check_limit(self, size: int) -> None:
-        """Raises PWC0516 if a copy to this process would be larger than its limit."""
-        limit = process().controller.fetch_limit
-        if size > limit:
-            island = self.handle.buffer.origin[1]
-            raise PathwaysError(
-                TooMuchToFetch(name="an array", size=readable(size), island=island, limit=readable(limit))
-            )
 
     def fetch_shard(self, position: int) -> "np.ndarray[Any, Any]":
         return self._read(lambda array: arrays.fetched_shard(array, position))
@@ -63,7 +51,7 @@ class StoredArray:
         try:
             if isinstance(array, Poison):
                 raise array.error()
-            return read(array)
+            return waited(held, lambda: read(array))
         finally:
             held.drop()
 

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -43,11 +44,11 @@ class Executable:
     fingerprint: bytes
     donated: tuple[int, ...]
 
-    @property
+    @cached_property
     def parameters(self) -> list[tuple[ArrayType, Location]]:
         return [self._found(port) for port in self.compiled.plan.inputs]
 
-    @property
+    @cached_property
     def results(self) -> list[tuple[ArrayType, Location]]:
         return [self._found(port) for port in self.compiled.plan.results]
 

@@ -18,7 +18,7 @@ HostBuffer: TypeAlias = bytes | bytearray
 MAX_HOST_BYTES = 1 << 36
 """The most bytes in all host buffers of one client."""
 ARRIVAL_TIMEOUT_S = 120.0
-"""How long a request waits for a host buffer, whose stream may arrive after the request."""
+"""The longest wait of a request for a host buffer, whose stream may arrive after the request."""
 
 
 @dataclass

@@ -68,10 +68,6 @@ class ProxyServer:
             session.join(STOP_TIMEOUT_S)
         stopped.wait(STOP_TIMEOUT_S)
 
-    def wait(self) -> None:
-        """Waits until the server is stopped."""
-        self._server.wait_for_termination()
-
     def _handlers(self) -> Any:
         grpc = self._grpc
         kinds: dict[str, tuple[Any, Callable[..., Any], str]] = {

@@ -97,10 +97,8 @@ class Session:
         if number := request.request_metadata.user_context_id:
             answer.response_metadata.destroyed_user_context_ids.append(number)
         if process() is not self._devices.process:
-            have, rule = (
-                "a block of pw.cluster or pw.connect inside of the block of pw.proxy",
-                "the same cluster for both",
-            )
+            have = "a block of pw.cluster or pw.connect inside of the block of pw.proxy"
+            rule = "the same cluster for both"
             self._fail(answer, refused("requests while its process uses other devices", have, rule))
         elif kind not in HANDLERS:
             error = refused(f"the request {kind}", "a request that this server does not answer")

@@ -81,16 +81,8 @@ def held_bytes() -> int:
 
 
 def test_a_session_names_only_its_own_handles(served: Proxy) -> None:
-    made = {
-        "dtype": {"kind": "KIND_F32"},
-        "shape": {"dims": [2]},
-        "sharding": {"serialized_sharding": {"type_name": "xla::ifrt::SingleDeviceSharding", "data": b""}},
-        "host_buffer_handle": 7,
-        "array_handle": 9,
-    }
     with raw_client(served.address) as one, raw_client(served.address) as other:
-        one.store(7, 8, np.ones(2, np.float32).tobytes())
-        assert one.code_of(make_array_from_host_buffer_request=made) == 0
+        put(one, 9)
         assert one.code_of(check_value_ready_request={"value_handles": [9]}) == 0
         for request in (
             {"check_value_ready_request": {"value_handles": [9]}},
