@@ -87,6 +87,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             ended["left"] = []
         return
     left = left_behind.settled(lambda: [*left_behind.Inside.now().left_since(inside), *TEMPORARY.left()])
+    left = left_behind.with_stacks(left)
     TEMPORARY.end()
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if output is not None:

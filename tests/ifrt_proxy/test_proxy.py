@@ -307,12 +307,12 @@ def test_responses_are_numbered_as_the_client_expects(served: Proxy) -> None:
 
 
 def test_a_proxy_ends_with_its_clients_connected() -> None:
-    with pw.proxy(devices=1) as served:
-        stack = ExitStack()
-        client = stack.enter_context(raw_client(served.address))
-        put(client, 5)
-    with pytest.raises(RPC_ERROR):
-        client.ask(is_array_deleted_request={"array_handle": 5})
+    with ExitStack() as stack:
+        with pw.proxy(devices=1) as served:
+            client = stack.enter_context(raw_client(served.address))
+            put(client, 5)
+        with pytest.raises(RPC_ERROR):
+            client.ask(is_array_deleted_request={"array_handle": 5})
 
 
 def test_requests_inside_of_another_cluster_are_refused() -> None:

@@ -93,5 +93,7 @@ def raw_client(address: str) -> Generator[RawClient]:
     """Opens one session, and closes it at the end of the block."""
     with _grpc.insecure_channel(address) as channel:
         client = RawClient(channel)
-        yield client
-        client.close()
+        try:
+            yield client
+        finally:
+            client.close()
