@@ -12,7 +12,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, GoodArray, ShardView, StoredArray, later_wait
 from pathways.ifrt_proxy.element_types import read_dtype
-from pathways.ifrt_proxy.host_buffers import array_of
+from pathways.ifrt_proxy.host_buffers import array_of, as_bytes
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
 from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, read_location
 
@@ -158,16 +158,16 @@ def fetch(state: SessionState, body: Any, filled: Any) -> Rest:
     return copy_to_host
 
 
-def _bytes_of(values: "np.ndarray[Any, Any]", strides: list[int] | None) -> bytes:
-    """Returns the bytes of an array in the order of these strides. Raises PWC0940 for strides with gaps."""
+def _bytes_of(values: "np.ndarray[Any, Any]", strides: list[int] | None) -> "np.ndarray[Any, Any]":
+    """Returns the elements of an array in the order of these strides. Raises PWC0940 for strides with gaps."""
     if strides is None or values.size <= 1 or (values.flags.c_contiguous and list(values.strides) == strides):
-        return values.tobytes()
+        return as_bytes(values)
     order = sorted(range(values.ndim), key=lambda i: -abs(strides[i]))
     dense = np.ascontiguousarray(values.transpose(order))
     found = [dense.strides[order.index(i)] for i in range(values.ndim)]
     if any(a != b for a, b, size in zip(found, strides, values.shape, strict=True) if size > 1):
         raise refused("strides with gaps", f"a copy with the strides {strides}")
-    return dense.tobytes()
+    return as_bytes(dense)
 
 
 def delete(state: SessionState, body: Any, filled: Any) -> None:

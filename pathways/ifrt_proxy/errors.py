@@ -44,11 +44,11 @@ class UnknownHandle(Diagnostic):
 
 
 @dataclass(frozen=True)
-class NoGrpc(Diagnostic):
+class NoHpack(Diagnostic):
     code: ClassVar[str] = "PWC0942"
     title: ClassVar[str] = "this installation cannot serve the IFRT proxy protocol"
-    have: ClassVar[str] = "the package grpcio is not installed"
-    need: ClassVar[str] = "grpcio, in the process of the proxy"
+    have: ClassVar[str] = "the package hpack is not installed"
+    need: ClassVar[str] = "hpack, in the process of the proxy"
     hint: ClassVar[str] = "pip install 'pathways-mpmd[proxy]'"
 
 

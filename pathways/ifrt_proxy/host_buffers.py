@@ -3,7 +3,7 @@ The server receives and sends them in streams of their own.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,7 +14,8 @@ from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.sharding import Shape
 from pathways.ifrt_proxy.errors import UnknownHandle
 
-HostBuffer: TypeAlias = bytes | bytearray
+HostBuffer: TypeAlias = "np.ndarray[Any, Any]"
+"""The bytes of a buffer, as an array of uint8."""
 MAX_HOST_BYTES = 1 << 36
 """The most bytes in all host buffers of one client."""
 ARRIVAL_TIMEOUT_S = 120.0
@@ -31,30 +32,21 @@ class HostBuffers:
     _closed: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def store(self, number: int, size: int, chunks: Iterable[bytes]) -> None:
-        """Stores a buffer of `size` bytes. Raises ValueError if the chunks have another size, or it is too large."""
-        try:
-            if not 0 <= size <= MAX_HOST_BYTES - self._bytes:
-                raise ValueError(f"a buffer of {size:,} bytes; at most {MAX_HOST_BYTES:,} in all buffers")
-            data = bytearray(size)
-            at = 0
-            for chunk in chunks:
-                if at + len(chunk) > size:
-                    raise ValueError(f"more than {size:,} bytes")
-                data[at : at + len(chunk)] = chunk
-                at += len(chunk)
-            if at != size:
-                raise ValueError(f"{at:,} bytes in place of {size:,}")
-        except Exception as error:  # also of gRPC, if the stream is reset
-            self._put(number, error)
-            raise
-        self._put(number, data)
+    def begin(self, size: int) -> "np.ndarray[Any, Any]":
+        """Makes an array for the bytes of a buffer. Raises ValueError if it is too large."""
+        if not 0 <= size <= MAX_HOST_BYTES - self._bytes:
+            raise ValueError(f"a buffer of {size:,} bytes; at most {MAX_HOST_BYTES:,} in all buffers")
+        return np.empty(size, np.uint8)
 
     def put(self, number: int, data: HostBuffer) -> None:
         """Stores a buffer. Raises ValueError if the session has too many bytes in its buffers."""
-        if len(data) > MAX_HOST_BYTES - self._bytes:
+        if data.nbytes > MAX_HOST_BYTES - self._bytes:
             raise ValueError(f"more than {MAX_HOST_BYTES:,} bytes in host buffers")
         self._put(number, data)
+
+    def fail(self, number: int, error: Exception) -> None:
+        """Notes that the stream of a buffer has failed."""
+        self._put(number, error)
 
     def _put(self, number: int, data: "HostBuffer | Exception") -> None:
         with self._changed:
@@ -99,8 +91,47 @@ class HostBuffers:
             self._changed.notify_all()
 
 
+class BufferWriter:
+    """Writes one host buffer, in order."""
+
+    def __init__(self, buffers: HostBuffers, number: int, size: int) -> None:
+        """Raises ValueError if the buffer is too large; requests that wait for it fail."""
+        self._buffers, self._number = buffers, number
+        self._at = 0
+        try:
+            self._data = buffers.begin(size)
+        except (ValueError, MemoryError) as error:
+            self.fail(error)
+            raise
+
+    @property
+    def room(self) -> int:
+        """Number of bytes that are missing."""
+        return self._data.nbytes - self._at
+
+    def next(self, size: int) -> memoryview:
+        """Returns where the next bytes of the buffer stay."""
+        at = self._at
+        self._at += size
+        return self._data.data[at : self._at]
+
+    def end(self) -> None:
+        """Stores the buffer, which must be complete. Raises ValueError if the session has too many bytes."""
+        assert not self.room
+        self._buffers.put(self._number, self._data)
+
+    def fail(self, error: Exception) -> None:
+        """Notes that the buffer never arrives."""
+        self._buffers.fail(self._number, error)
+
+
 def _size(data: "HostBuffer | Exception | None") -> int:
-    return 0 if data is None or isinstance(data, Exception) else len(data)
+    return 0 if data is None or isinstance(data, Exception) else data.nbytes
+
+
+def as_bytes(values: "np.ndarray[Any, Any]") -> HostBuffer:
+    """Views an array as bytes; copies one that is not contiguous."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 def array_of(data: Any, dtype: str, shape: Shape, strides: Sequence[int] | None) -> "np.ndarray[Any, Any]":

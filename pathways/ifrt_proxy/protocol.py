@@ -18,6 +18,17 @@ STORE_METADATA = "ifrt-proxy-grpc-host-buffer-store-metadata-bin"
 CHUNK_BYTES = 1 << 20
 """Size of one message of a HostBufferLookup stream."""
 
+
+def bytes_field(size: int) -> bytes:
+    """Encodes the beginning of a message whose only field is number 1, of so many bytes. The bytes follow."""
+    head = bytearray(b"\x0a")
+    while size >= 0x80:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    head.append(size)
+    return bytes(head)
+
+
 MESSAGES = load_messages("pathways.ifrt_proxy", "ifrt.binpb")
 Request: Any = MESSAGES["IfrtRequest"]
 Response: Any = MESSAGES["IfrtResponse"]

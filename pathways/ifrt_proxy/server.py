@@ -3,20 +3,39 @@
 JAX's client has neither TLS nor a password, so a server listens on this machine only, unless the caller insists.
 """
 
-import contextlib
+import base64
+import binascii
 import itertools
 import secrets
+import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent import futures
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.ifrt_proxy.connection import (
+    FAILED_PRECONDITION,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    OK,
+    RESOURCE_EXHAUSTED,
+    Call,
+    CallFailed,
+    Connection,
+    MessageReader,
+    Opener,
+    Part,
+    Replies,
+    Unary,
+)
 from pathways.ifrt_proxy.devices import ServedDevices
-from pathways.ifrt_proxy.errors import NoGrpc, UnknownHandle
+from pathways.ifrt_proxy.errors import UnknownHandle
 from pathways.ifrt_proxy.executables import Executables
+from pathways.ifrt_proxy.host_buffers import BufferWriter
+from pathways.ifrt_proxy.http2 import FrameReader, HeaderCoder
 from pathways.ifrt_proxy.protocol import (
     CHUNK_BYTES,
     MAX_PROTOCOL,
@@ -25,108 +44,117 @@ from pathways.ifrt_proxy.protocol import (
     MIN_PROTOCOL,
     SERVICE,
     STORE_METADATA,
+    bytes_field,
 )
 from pathways.ifrt_proxy.session import Session
 from pathways.runtime.client_state import ClientState
+from pathways.runtime.threads import started
 
-MAX_STREAMS, MAX_SESSIONS = 256, 192
-"""Number of gRPC streams served concurrently, and of sessions among them. Transfers of host buffers use the others."""
+MAX_CONNECTIONS, MAX_SESSIONS = 512, 192
 STOP_TIMEOUT_S = 5.0
+BACKLOG = 128
 
 
 class ProxyServer:
     """A running server. `port` is the port that it listens on."""
 
     def __init__(self, devices: ServedDevices, host: str, port: int, weight: float = 1.0) -> None:
-        """Starts to listen. Raises PWC0942 without grpcio, OSError if the port is not available."""
-        grpc = _grpc()
-        self._grpc, self._devices, self._weight = grpc, devices, weight
+        """Starts to listen. Raises PWC0942 without hpack, OSError if the port is not available."""
+        HeaderCoder()
+        self._devices, self._weight = devices, weight
         self._executables = Executables(devices)
         self._sessions: dict[int, Session] = {}
+        self._connections: dict[Connection, threading.Thread] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._server = grpc.server(
-            futures.ThreadPoolExecutor(MAX_STREAMS, "pathways-proxy"),
-            options=[(f"grpc.max_{way}_message_length", -1) for way in ("receive", "send")]
-            + [("grpc.so_reuseport", 0)],
-        )
-        self._server.add_generic_rpc_handlers((self._handlers(),))
-        try:
-            self.port: int = self._server.add_insecure_port(f"{host}:{port}")
-        except RuntimeError as error:
-            raise OSError(str(error)) from None
-        self._server.start()
+        self._methods = self._named_methods()
+        family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        self._listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        self.port: int = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept, name="pathways-proxy", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Stops listening, and ends all sessions."""
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join(STOP_TIMEOUT_S)
+        self._listening.close()
         with self._lock:
-            sessions = list(self._sessions.values())
-        stopped = self._server.stop(0)
-        for session in sessions:
-            session.disconnect()
+            sessions, connections = list(self._sessions.values()), dict(self._connections)
+        for connection in connections:
+            connection.close()
+        for thread in connections.values():
+            thread.join(STOP_TIMEOUT_S)
         for session in sessions:
             session.join(STOP_TIMEOUT_S)
-        stopped.wait(STOP_TIMEOUT_S)
 
-    def _handlers(self) -> Any:
-        grpc = self._grpc
-        kinds: dict[str, tuple[Any, Callable[..., Any], str]] = {
-            "GetVersion": (grpc.unary_unary_rpc_method_handler, self._version, "GrpcGetVersion"),
-            "IfrtSession": (grpc.stream_stream_rpc_method_handler, self._serve, "Ifrt"),
-            "HostBufferStore": (grpc.stream_unary_rpc_method_handler, self._store, "GrpcHostBufferStore"),
-            "HostBufferLookup": (grpc.unary_stream_rpc_method_handler, self._lookup, "GrpcHostBufferLookup"),
-            "HostBufferDelete": (grpc.unary_unary_rpc_method_handler, self._delete, "GrpcHostBufferDelete"),
+    def _accept(self) -> None:
+        while True:
+            try:
+                connected, _ = self._listening.accept()
+            except OSError:  # the server stops, or no descriptor is left
+                if self._is_stopped():
+                    return
+                threading.Event().wait(0.1)
+                continue
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection = Connection(connected, self._methods)
+            name = f"pathways-proxy-{connected.fileno()}"
+            thread = threading.Thread(target=self._serve, args=(connection, connected), name=name, daemon=True)
+            with self._lock:
+                has_room = len(self._connections) < MAX_CONNECTIONS
+                if has_room:
+                    self._connections[connection] = thread
+            if not has_room or not started(thread):
+                self._forget(connection, connected)
+
+    def _is_stopped(self) -> bool:
+        try:
+            return not self._listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        except OSError:
+            return True
+
+    def _serve(self, connection: Connection, connected: socket.socket) -> None:
+        try:
+            connection.serve()
+        finally:
+            self._forget(connection, connected)
+
+    def _forget(self, connection: Connection, connected: socket.socket) -> None:
+        with self._lock:
+            self._connections.pop(connection, None)
+        connected.close()
+
+    def _named_methods(self) -> Mapping[bytes, Opener]:
+        methods: dict[str, Opener] = {
+            "GetVersion": lambda replies, _: Unary(replies, _version),
+            "IfrtSession": self._open_session,
+            "HostBufferStore": self._store,
+            "HostBufferLookup": lambda replies, _: Unary(replies, self._lookup),
+            "HostBufferDelete": lambda replies, _: Unary(replies, self._delete),
         }
-        methods = {
-            name: make(
-                handler,
-                request_deserializer=MESSAGES[f"{prefix}Request"].FromString,
-                response_serializer=MESSAGES[f"{prefix}Response"].SerializeToString,
-            )
-            for name, (make, handler, prefix) in kinds.items()
-        }
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
+        return {f"/{SERVICE}/{name}".encode(): opener for name, opener in methods.items()}
 
-    def _version(self, request: Any, context: Any) -> Any:
-        """Chooses the newest version that both ends speak."""
-        oldest, newest = request.min_version, request.max_version
-        ranges = (
-            ("protocol", oldest.protocol_version, newest.protocol_version, MIN_PROTOCOL, MAX_PROTOCOL),
-            ("format", oldest.ifrt_serdes_version_number, newest.ifrt_serdes_version_number, 0, MAX_SERDES),
-        )
-        for name, first, last, own_first, own_last in ranges:
-            if last < own_first or first > own_last:
-                text = f"{name} versions: the client has {first} to {last}, the server {own_first} to {own_last}"
-                context.abort(self._grpc.StatusCode.FAILED_PRECONDITION, text)
-        answer = MESSAGES["GrpcGetVersionResponse"]()
-        answer.version.protocol_version = min(newest.protocol_version, MAX_PROTOCOL)
-        answer.version.ifrt_serdes_version_number = min(newest.ifrt_serdes_version_number, MAX_SERDES)
-        return answer
-
-    def _serve(self, requests: Iterable[Any], context: Any) -> Iterator[Any]:
+    def _open_session(self, replies: Replies, headers: Mapping[bytes, bytes]) -> Call:
         client = ClientState(f"jax-{next(self._numbers)}", self._weight)
         number = secrets.randbits(63)
-        session = Session(number, self._devices, self._executables, client)
+        session = Session(number, self._devices, self._executables, client, replies)
         with self._lock:
-            has_room = len(self._sessions) < MAX_SESSIONS
-            if has_room:
-                self._sessions[number] = session
-        if not has_room:
-            text = f"{MAX_SESSIONS} sessions are open already"
-            context.abort(self._grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            if len(self._sessions) >= MAX_SESSIONS:
+                raise CallFailed(RESOURCE_EXHAUSTED, f"{MAX_SESSIONS} sessions are open already")
+            self._sessions[number] = session
         try:
-            if context.add_callback(session.disconnect):  # otherwise the client has disconnected already
-                yield from session.serve(self._until_disconnected(requests))
+            session.start(partial(self._ended, number, replies))
         except PathwaysError as error:
-            context.abort(self._grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-        finally:
-            with self._lock:
-                self._sessions.pop(number, None)
+            self._ended(number, replies)
+            raise CallFailed(RESOURCE_EXHAUSTED, str(error)) from None
+        return SessionCall(session)
 
-    def _until_disconnected(self, requests: Iterable[Any]) -> Iterator[Any]:
-        """Yields requests until the client ends the stream or disconnects."""
-        with contextlib.suppress(self._grpc.RpcError):
-            yield from requests
+    def _ended(self, number: int, replies: Replies) -> None:
+        with self._lock:
+            self._sessions.pop(number, None)
+        replies.finish()
 
     def _session(self, number: int) -> Session:
         with self._lock:
@@ -134,36 +162,141 @@ class ProxyServer:
                 raise PathwaysError(UnknownHandle(what="session", number=number))
             return self._sessions[number]
 
-    def _store(self, chunks: Iterable[Any], context: Any) -> Any:
-        metadata = dict(context.invocation_metadata())
+    def _store(self, replies: Replies, headers: Mapping[bytes, bytes]) -> Call:
         try:
-            described = MESSAGES["GrpcHostBufferStoreMetadata"].FromString(metadata.get(STORE_METADATA, b""))
+            text = headers.get(STORE_METADATA.encode(), b"")
+            described = MESSAGES["GrpcHostBufferStoreMetadata"].FromString(base64.b64decode(text + b"=="))
             buffers = self._session(described.session_id).buffers
-            buffers.store(described.handle, described.buffer_size, (chunk.data for chunk in chunks))
-        except (PathwaysError, DecodeError, ValueError, MemoryError) as error:
-            context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        return MESSAGES["GrpcHostBufferStoreResponse"]()
+            return StoreCall(replies, BufferWriter(buffers, described.handle, described.buffer_size))
+        except (PathwaysError, DecodeError, ValueError, MemoryError, binascii.Error) as error:
+            raise CallFailed(INVALID_ARGUMENT, str(error)) from None
 
-    def _lookup(self, request: Any, context: Any) -> Iterator[Any]:
-        try:
-            data = memoryview(self._session(request.session_id).buffers.get(request.handle))
-        except PathwaysError as error:
-            context.abort(self._grpc.StatusCode.NOT_FOUND, str(error))
-            return
-        for start in range(0, max(len(data), 1), CHUNK_BYTES):
-            yield MESSAGES["GrpcHostBufferLookupResponse"](data=bytes(data[start : start + CHUNK_BYTES]))
+    def _lookup(self, message: bytes) -> Iterator[Sequence[Part]]:
+        with _reading("GrpcHostBufferLookupRequest", message) as request:
+            data = self._session(request.session_id).buffers.get(request.handle).data
+        for start in range(0, len(data), CHUNK_BYTES):
+            chunk = data[start : start + CHUNK_BYTES]
+            yield bytes_field(len(chunk)), chunk
 
-    def _delete(self, request: Any, context: Any) -> Any:
-        try:
+    def _delete(self, message: bytes) -> Iterator[Sequence[Part]]:
+        with _reading("GrpcHostBufferDeleteRequest", message) as request:
             self._session(request.session_id).buffers.delete(request.handle)
-        except PathwaysError as error:
-            context.abort(self._grpc.StatusCode.NOT_FOUND, str(error))
-        return MESSAGES["GrpcHostBufferDeleteResponse"]()
+        yield (b"",)
 
 
-def _grpc() -> Any:
-    try:
-        import grpc
-    except ImportError:
-        raise PathwaysError(NoGrpc()) from None
-    return grpc
+class _reading:
+    """Parses a request for the block; errors there become statuses of the call."""
+
+    def __init__(self, kind: str, message: bytes) -> None:
+        self._kind, self._message = kind, message
+
+    def __enter__(self) -> Any:
+        try:
+            return MESSAGES[self._kind].FromString(self._message)
+        except DecodeError as error:
+            raise CallFailed(INVALID_ARGUMENT, str(error)) from None
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        if isinstance(error, PathwaysError):
+            raise CallFailed(NOT_FOUND, str(error)) from None
+
+
+def _version(message: bytes) -> Iterator[Sequence[Part]]:
+    """Chooses the newest version that both ends speak."""
+    with _reading("GrpcGetVersionRequest", message) as request:
+        oldest, newest = request.min_version, request.max_version
+    ranges = (
+        ("protocol", oldest.protocol_version, newest.protocol_version, MIN_PROTOCOL, MAX_PROTOCOL),
+        ("format", oldest.ifrt_serdes_version_number, newest.ifrt_serdes_version_number, 0, MAX_SERDES),
+    )
+    for name, first, last, own_first, own_last in ranges:
+        if last < own_first or first > own_last:
+            text = f"{name} versions: the client has {first} to {last}, the server {own_first} to {own_last}"
+            raise CallFailed(FAILED_PRECONDITION, text)
+    answer = MESSAGES["GrpcGetVersionResponse"]()
+    answer.version.protocol_version = min(newest.protocol_version, MAX_PROTOCOL)
+    answer.version.ifrt_serdes_version_number = min(newest.ifrt_serdes_version_number, MAX_SERDES)
+    yield (answer.SerializeToString(),)
+
+
+class SessionCall:
+    """The stream of requests of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._reader = session, MessageReader()
+
+    def receive(self, reader: FrameReader, size: int) -> int:
+        messages = self._reader.messages(reader.exactly(size))
+        return size if self._session.receive(messages, size) else 0
+
+    def end(self) -> None:
+        self._session.end()
+
+    def cancel(self) -> None:
+        self._session.disconnect()
+        self._session.end()
+
+
+class StoreCall:
+    """The stream of a host buffer that a client sends. Its bytes are read to where they stay, without a copy."""
+
+    def __init__(self, replies: Replies, writer: BufferWriter) -> None:
+        self._replies, self._writer = replies, writer
+        self._head = bytearray()
+        self._left = 0
+        self._over = False
+
+    def receive(self, reader: FrameReader, size: int) -> int:
+        left = size
+        while left and not self._over:
+            if self._left:
+                taken = min(left, self._left)
+                reader.into(self._writer.next(taken))
+                self._left -= taken
+                left -= taken
+            else:
+                self._head += reader.exactly(1)
+                left -= 1
+                self._read_head()
+        if left:
+            reader.exactly(left)
+        return size
+
+    def _read_head(self) -> None:
+        """Reads the size of a message once its head is complete: the prefix of gRPC, and the key of its one field."""
+        head = self._head
+        if len(head) < 5:
+            return
+        size = int.from_bytes(head[1:5], "big")
+        key = bytes(head[5:])
+        if size and (len(key) < 2 or key[-1] >= 0x80) and len(key) <= 6:
+            return
+        data = size - len(key)
+        if head[0] or (size and (key != bytes_field(data) or data > self._writer.room)):
+            self._fail(f"a message of {size:,} bytes for a buffer with room for {self._writer.room:,}")
+        else:
+            self._left = data if size else 0
+            head.clear()
+
+    def _fail(self, text: str) -> None:
+        self._over = True
+        self._writer.fail(ValueError(text))
+        self._replies.finish(INVALID_ARGUMENT, text)
+
+    def end(self) -> None:
+        if self._over:
+            return
+        if self._left or self._head or self._writer.room:
+            self._fail(f"{self._writer.room:,} bytes are missing")
+            return
+        try:
+            self._writer.end()
+        except ValueError as error:
+            self._fail(str(error))
+        else:
+            self._replies.send((b"",), flush=False)
+            self._replies.finish(OK)
+
+    def cancel(self) -> None:
+        if not self._over:
+            self._writer.fail(ValueError("the client has ended the stream"))

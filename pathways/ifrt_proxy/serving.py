@@ -56,7 +56,7 @@ def proxy(
     platform can. Each program that connects is a client of its own with this `weight`.
 
     Raises PWC0943 for an address that other machines reach, unless `insecure`, since JAX's client has no password.
-    Raises PWC0104 for an unknown island or too many devices, PWC0942 without grpcio, OSError if the port is in use.
+    Raises PWC0104 for an unknown island or too many devices, PWC0942 without hpack, OSError if the port is in use.
 
         with pw.cluster("islands=1,hosts=2,devices=4"), pw.proxy("127.0.0.1:29000") as served:
             subprocess.run([sys.executable, "train.py"], env={**os.environ, **served.environment})

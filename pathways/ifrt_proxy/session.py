@@ -5,11 +5,10 @@ values are answered by other threads, so that later requests need not wait.
 """
 
 import contextvars
-import itertools
 import queue
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -19,11 +18,12 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.ifrt_proxy import array_requests as on_arrays
 from pathways.ifrt_proxy import executable_requests as on_executables
 from pathways.ifrt_proxy.arrays import ArrayMaker
+from pathways.ifrt_proxy.connection import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, Replies
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.errors import RequestMalformed, write_status
 from pathways.ifrt_proxy.executables import Executables
 from pathways.ifrt_proxy.host_buffers import HostBuffers
-from pathways.ifrt_proxy.protocol import Response
+from pathways.ifrt_proxy.protocol import Request, Response
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.threads import ThreadPool, no_thread, started
@@ -33,6 +33,10 @@ MAX_WAITING_THREADS = 8
 
 NOT_NUMBERED = frozenset({"init_response", "delete_array_response", "destruct_array_response"})
 """Responses that the client does not count."""
+QUICK = frozenset({"loaded_executable_execute_request", "destruct_array_request", "delete_array_request"})
+"""Requests that are answered at once. Before all others, responses that wait are sent."""
+MAX_UNREAD_BYTES, MAX_UNANSWERED_BYTES = 1 << 22, 1 << 26
+"""Bytes of requests that wait for an answer, and of responses that wait for the client to read them."""
 MALFORMED = (DecodeError, ValueError, TypeError, LookupError, OverflowError)
 """Exceptions of functions that read a request: it does not have the form that jaxlib's client sends."""
 
@@ -46,26 +50,45 @@ class Session:
     `number` is secret: with it, a process can read and write the host buffers of the session.
     """
 
-    def __init__(self, number: int, devices: ServedDevices, executables: Executables, client: ClientState) -> None:
+    def __init__(
+        self, number: int, devices: ServedDevices, executables: Executables, client: ClientState, replies: Replies
+    ) -> None:
         self.buffers = HostBuffers()
         self._devices, self._client = devices, client
         maker = ArrayMaker(devices, client)
         self._state = SessionState(number, devices, executables, maker, self.buffers)
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._replies = replies
+        self._sending, self._counting = threading.Lock(), threading.Lock()
+        self._sent = 0
+        self._unread, self._debt = 0, 0
         self._waiting = ThreadPool(MAX_WAITING_THREADS, f"pathways-{client.name}-waits")
         self._thread: threading.Thread | None = None
 
-    def serve(self, requests: Iterable[Any]) -> Iterator[Any]:
-        """Yields the responses to a stream of requests, until the stream ends. Raises PWC0521 without a thread."""
+    def start(self, ended: Callable[[], None]) -> None:
+        """Starts the thread that answers requests, which calls `ended` at its end. Raises PWC0521 without a thread."""
         name = f"pathways-{self._client.name}"
-        self._thread = threading.Thread(target=self._work, args=(requests,), name=name, daemon=True)
-        if not started(self._thread):
+        thread = threading.Thread(target=self._work, args=(ended,), name=name, daemon=True)
+        if not started(thread):
             raise PathwaysError(no_thread(name))
-        numbers = itertools.count()
-        while (answer := self._answers.get()) is not None:
-            if _is_numbered(answer):
-                answer.response_metadata.seq_num = next(numbers)
-            yield answer
+        self._thread = thread
+
+    def receive(self, messages: Sequence[bytes], size: int) -> bool:
+        """Takes requests, of `size` bytes with their prefixes. Returns False if the client must wait before it sends
+        as many bytes again: too many requests wait for an answer.
+        """
+        with self._counting:
+            self._unread += sum(map(len, messages))
+            may_send = self._unread <= MAX_UNREAD_BYTES
+            if not may_send:
+                self._debt += size
+        for message in messages:
+            self._requests.put(message)
+        return may_send
+
+    def end(self) -> None:
+        """Notes that no more requests come. Those that wait are answered."""
+        self._requests.put(None)
 
     def disconnect(self) -> None:
         """Cancels the runs of the client, frees its arrays, and wakes all threads that wait for it. Can be repeated."""
@@ -78,17 +101,29 @@ class Session:
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def _work(self, requests: Iterable[Any]) -> None:
+    def _work(self, ended: Callable[[], None]) -> None:
         """Answers all requests as the client, and frees what it owns at the end."""
         current_client.set(self._client)
         try:
-            for request in requests:
-                self._handle(self._state, request)
+            while (message := self._requests.get()) is not None:
+                self._credit(len(message))
+                self._handle(self._state, Request.FromString(message))
+        except DecodeError as error:
+            self._replies.finish(INVALID_ARGUMENT, str(error))
         finally:
             self.disconnect()
             self._waiting.shutdown(wait=True, cancel_futures=True)
             self._state.close()
-            self._answers.put(None)
+            ended()
+
+    def _credit(self, size: int) -> None:
+        """Lets the client send more if it had to wait and the requests that waited were answered."""
+        with self._counting:
+            self._unread -= size
+            debt = self._debt if self._unread <= MAX_UNREAD_BYTES // 2 else 0
+            self._debt -= debt
+        if debt:
+            self._replies.credit(debt)
 
     def _handle(self, state: SessionState, request: Any) -> None:
         kind = request.WhichOneof("request")
@@ -96,6 +131,8 @@ class Session:
         answer.response_metadata.op_id = request.request_metadata.op_id
         if number := request.request_metadata.user_context_id:
             answer.response_metadata.destroyed_user_context_ids.append(number)
+        if kind not in QUICK:
+            self._replies.flush()
         if process() is not self._devices.process:
             have = "a block of pw.cluster or pw.connect inside of the block of pw.proxy"
             rule = "the same cluster for both"
@@ -136,13 +173,26 @@ class Session:
 
     def _succeed(self, answer: Any) -> None:
         write_status(None, answer.response_metadata.status)
-        self._answers.put(answer)
+        self._send(answer)
 
     def _fail(self, answer: Any, error: Exception) -> None:
         if (kind := answer.WhichOneof("response")) is not None:
             answer.ClearField(kind)
         write_status(error, answer.response_metadata.status)
-        self._answers.put(answer)
+        self._send(answer)
+
+    def _send(self, answer: Any) -> None:
+        """Sends a response; with the next ones if more requests wait that are answered at once."""
+        flush = threading.current_thread() is not self._thread or self._requests.empty()
+        with self._sending:
+            if _is_numbered(answer):
+                answer.response_metadata.seq_num = self._sent
+                self._sent += 1
+            data = answer.SerializeToString()
+            taken = self._replies.send((data,), flush=flush, limit=MAX_UNANSWERED_BYTES)
+        if not taken:
+            self.disconnect()
+            self._replies.finish(RESOURCE_EXHAUSTED, f"{MAX_UNANSWERED_BYTES:,} bytes of responses were not read")
 
 
 def _is_numbered(answer: Any) -> bool:

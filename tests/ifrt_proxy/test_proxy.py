@@ -385,6 +385,6 @@ def test_unknown_devices_are_refused(options: dict[str, Any], served: Proxy) -> 
     assert code_of(pw.proxy(**options).__enter__) == "PWC0104"
 
 
-def test_a_proxy_without_grpc_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "grpc", None)
+def test_a_proxy_without_hpack_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hpack", None)
     assert code_of(pw.proxy().__enter__) == "PWC0942"

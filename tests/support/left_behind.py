@@ -127,7 +127,7 @@ def settled(look: Callable[[], list[str]]) -> list[str]:
 
 def with_stacks(lines: Sequence[str]) -> list[str]:
     """Adds to each line of a thread where the thread is, innermost frame first."""
-    frames = sys._current_frames()
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]: documented, in spite of its name
     found: list[str] = []
     for line in lines:
         found.append(line)
