@@ -22,8 +22,10 @@ DONATE_INPUT = 3
 """ARRAY_COPY_SEMANTICS_DONATE_INPUT."""
 
 
-def check_values(state: SessionState, body: Any, filled: Any) -> Rest:
-    return later_wait([state.array(handle) for handle in body.value_handles])
+def check_values(state: SessionState, body: Any, filled: Any) -> Rest | None:
+    arrays = [state.array(handle) for handle in body.value_handles]
+    wait = later_wait(arrays)
+    return wait() if all(array.is_ready() for array in arrays) else wait
 
 
 def _type_of(dtype: Any, shape: Any) -> ArrayType:

@@ -42,6 +42,10 @@ class StoredArray:
         """Waits until the values are computed. Raises like `fetch`."""
         self._read(lambda array: array.block_until_ready())
 
+    def is_ready(self) -> bool:
+        """Checks whether `wait` would not wait. Raises like `fetch` if that is known already."""
+        return bool(self._read(lambda array: array.is_ready()))
+
     def _read(self, read: Callable[[Any], Any]) -> Any:
         known = self.handle.known()
         if isinstance(known, Poison):
@@ -96,6 +100,9 @@ class ShardView:
     def wait(self) -> None:
         self.whole.wait()
 
+    def is_ready(self) -> bool:
+        return self.whole.is_ready()
+
     @property
     def is_deleted(self) -> bool:
         return self.whole.is_deleted
@@ -121,6 +128,9 @@ class FailedArray:
         raise self.error
 
     wait = fetch
+
+    def is_ready(self) -> bool:
+        return True
 
     def delete(self) -> None:
         self.is_deleted = True

@@ -104,7 +104,7 @@ class ArrayStore(Protocol):
         """Frees an array that no run will name again. Any thread and the garbage collector may call it."""
         ...
 
-    def fetch(self, number: int, shard: int) -> "tuple[tuple[int, ...], bytes]":
+    def fetch(self, number: int, shard: int) -> "tuple[tuple[int, ...], bytes | memoryview]":
         """Copies an array or one shard to this process; returns its shape and its values."""
         ...
 
@@ -164,7 +164,7 @@ class RemoteArray:
         """Waits for the array and copies it, or one of its shards, to this process."""
         self.block_until_ready()
         shape, raw = self.store.fetch(self.number, shard)
-        return np.frombuffer(raw, numpy_dtype(self.type.dtype)).reshape(shape)
+        return np.frombuffer(memoryview(raw).toreadonly(), numpy_dtype(self.type.dtype)).reshape(shape)
 
     def copied(self) -> "RemoteArray":
         """Copies the array on its host, after all runs that were started before."""

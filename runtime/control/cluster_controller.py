@@ -32,7 +32,7 @@ from pathways.runtime.wire.credentials import Caller, process_at
 from pathways.runtime.wire.encoding import decode, max_bytes, read_expected
 from pathways.runtime.wire.errors import BadMessage, NoCluster
 from pathways.runtime.wire.fields import check_fields
-from pathways.runtime.wire.frames import FrameReader, Transport
+from pathways.runtime.wire.frames import FrameReader, Payload, Transport
 from pathways.runtime.wire.identity import Identity
 from pathways.runtime.wire.ids import MAX_CLIENTS, client_of
 from pathways.runtime.wire.loop import Loop
@@ -215,7 +215,7 @@ class ClusterController:
             session.life.transition("be forgotten")
             self._numbers.give_back(session.number)
 
-    def _from_client(self, session: ClientSession, kind: int, payload: bytes | bytearray) -> None:
+    def _from_client(self, session: ClientSession, kind: int, payload: Payload) -> None:
         message = read_expected(kind, payload, OF_CLIENTS)
         check_fields(message, session.number, session.label(0))
         self.deliver(session, message, len(payload))
@@ -273,7 +273,7 @@ class ClusterController:
             case _:
                 raise _unknown(message)
 
-    def _from_host(self, rank: Rank, kind: int, payload: bytes | bytearray) -> None:
+    def _from_host(self, rank: Rank, kind: int, payload: Payload) -> None:
         """Handles a message from a host."""
         message = decode(kind, payload)
         try:
@@ -370,7 +370,7 @@ class ClusterController:
 def _guarded(receive: Receive) -> Receive:
     """Wraps a receiver: sends a process the error of its message before its stream is closed."""
 
-    def take(peer: Peer, kind: int, payload: bytes | bytearray) -> None:
+    def take(peer: Peer, kind: int, payload: Payload) -> None:
         try:
             receive(peer, kind, payload)
         except PathwaysError as error:

@@ -22,7 +22,7 @@ from pathways.runtime.wire.credentials import process_at
 from pathways.runtime.wire.encoding import decode, max_bytes
 from pathways.runtime.wire.errors import BadMessage, ForeignArray
 from pathways.runtime.wire.fields import check_fields
-from pathways.runtime.wire.frames import FrameReader, Transport
+from pathways.runtime.wire.frames import FrameReader, Payload, Transport
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.peer import Peer
 from pathways.runtime.wire.tls import Keys, no_peer
@@ -115,7 +115,7 @@ class Clients:
     def _leave(self, peer: Peer, reason: str) -> None:
         self._pending.pop(peer, None)
 
-    def _handle_first(self, pending: _PendingClient, kind: int, payload: bytes | bytearray) -> None:
+    def _handle_first(self, pending: _PendingClient, kind: int, payload: Payload) -> None:
         try:
             message = decode(kind, payload)
         except PathwaysError as error:
@@ -147,7 +147,7 @@ class Clients:
         self.host.clients[client] = post
         peer.send(m.Answer(message.request))
 
-    def _deliver(self, client: int, peer: Peer, post: ClientPost, kind: int, payload: bytes | bytearray) -> None:
+    def _deliver(self, client: int, peer: Peer, post: ClientPost, kind: int, payload: Payload) -> None:
         """Handles a message of a client. Ends the stream if a client may not send this message."""
         try:
             message = decode(kind, payload)

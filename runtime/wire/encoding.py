@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
-from pathways.runtime.wire.frames import HEADER, frame_of
+from pathways.runtime.wire.frames import HEADER, JOINED_BYTES, Payload, frame_of
 
 MAX_NUMBERS_BYTES = 1 << 20
 """Size limit in bytes of messages that hold only numbers. Decoding takes up to 40 times this size in memory."""
@@ -32,6 +32,8 @@ MESSAGES: tuple[type[Message], ...] = tuple(Message.__subclasses__())
 _KINDS: dict[type[Message], int] = {cls: number for number, cls in enumerate(MESSAGES)}
 _HINTS: dict[type[Message], dict[str, Any]] = {cls: get_type_hints(cls) for cls in MESSAGES}
 _CARRYING = frozenset(cls for cls in MESSAGES if "blob" in _HINTS[cls])
+_OF_VALUES = frozenset({m.PutArray, m.Answer})
+"""Messages whose `blob`, if it is large, is a view of the received bytes: the values of arrays."""
 _OF_NUMBERS = frozenset(cls for cls in MESSAGES if {*_HINTS[cls].values()} <= {int, bool, tuple[int, ...]})
 _write = msgspec.msgpack.Encoder().encode
 _COUNT = struct.Struct("<I")
@@ -111,7 +113,7 @@ def _in_utf8(value: Any) -> Any:
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
-def decode(kind: int, payload: bytes | bytearray) -> Message:
+def decode(kind: int, payload: Payload) -> Message:
     """Decodes a message. Raises PWC0911 if the payload is not a message of this kind."""
     if not 0 <= kind < len(MESSAGES):
         raise _bad(f"a message of kind {kind}", f"kinds 0 to {len(MESSAGES) - 1}")
@@ -121,7 +123,7 @@ def decode(kind: int, payload: bytes | bytearray) -> Message:
         raise _bad(f"{MESSAGES[kind].__name__}: {error}", "a message as this version writes it") from None
 
 
-def read_expected(kind: int, payload: bytes | bytearray, expected: Collection[type[Message]]) -> Message:
+def read_expected(kind: int, payload: Payload, expected: Collection[type[Message]]) -> Message:
     """Decodes a client's message of one of these classes. Raises PWC0911 for other classes before decoding.
 
     Limits a message without raw bytes to `MAX_TALK_BYTES`: a decoded message takes up to 25 times its size.
@@ -143,16 +145,18 @@ def max_bytes(kind: int) -> int:
     return MAX_NUMBERS_BYTES if kind < len(MESSAGES) and MESSAGES[kind] in _OF_NUMBERS else MAX_BYTES
 
 
-def _reader_of(cls: Any) -> Callable[[bytes | bytearray], Message]:
+def _reader_of(cls: Any) -> Callable[[Payload], Message]:
     if cls not in _CARRYING:
         return msgspec.msgpack.Decoder(cls).decode
     *hints, _ = get_type_hints(cls, include_extras=True).values()
     read_values = msgspec.msgpack.Decoder(tuple[tuple(hints)]).decode
+    keeps = cls in _OF_VALUES
 
-    def read(payload: bytes | bytearray) -> Message:
+    def read(payload: Payload) -> Message:
         end = _COUNT.size + _COUNT.unpack_from(payload)[0]
         whole = memoryview(payload)
-        return cls(*read_values(whole[_COUNT.size : end]), bytes(whole[end:]))
+        blob = whole[end:]
+        return cls(*read_values(whole[_COUNT.size : end]), blob if keeps and len(blob) > JOINED_BYTES else bytes(blob))
 
     return read
 

@@ -4,11 +4,12 @@ uses pickle, because a message may come from another user. `peer.py` and `connec
 A frame that is too large for its kind, or incomplete, fails only its own connection.
 """
 
+import mmap
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire.errors import BadMessage
@@ -21,8 +22,15 @@ JOINED_BYTES = 1 << 16
 READ_BYTES = 1 << 16
 """Maximum bytes of one read, except into a large payload. A buffer four times as large takes 13 us longer to allocate,
 even for few bytes, because the system provides it page by page."""
-CHUNK_BYTES = 1 << 24
-"""Maximum bytes allocated ahead of received data, so that a false size takes no memory."""
+CHUNK_BYTES = 1 << 28
+"""Maximum address space allocated ahead of received data. It takes memory only where data was received."""
+
+MAPPED_BYTES = 1 << 20
+"""Blocks of memory beyond this size are mapped, so that their pages are provided on demand."""
+Bytes: TypeAlias = bytes | memoryview
+"""Data that is sent or was received: where it is large, a view of memory that is not copied."""
+Payload: TypeAlias = bytes | bytearray | memoryview
+"""The bytes of a frame after its header; those of a large one stay where they were received."""
 
 
 class Transport(Protocol):
@@ -32,7 +40,7 @@ class Transport(Protocol):
 
     def setblocking(self, flag: bool, /) -> None: ...
 
-    def send(self, data: bytes | memoryview, /) -> int: ...
+    def send(self, data: Bytes, /) -> int: ...
 
     def recv(self, size: int, /) -> bytes: ...
 
@@ -45,7 +53,7 @@ class ConnectionEnded(Exception):
     """The other end of a connection has disconnected."""
 
 
-def frame_of(kind: int, payload: bytes, blob: bytes | memoryview = b"") -> list[bytes | memoryview]:
+def frame_of(kind: int, payload: bytes, blob: Bytes = b"") -> list[Bytes]:
     """Returns the bytes of one frame in write order. `blob` follows the payload; a long `blob` is not copied."""
     size = len(payload) + len(blob)
     header = HEADER.pack(size, kind)
@@ -62,7 +70,7 @@ def end_reason(error: BaseException) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-def send_all(transport: Transport, pieces: Sequence[bytes | memoryview]) -> None:
+def send_all(transport: Transport, pieces: Sequence[Bytes]) -> None:
     """Writes all bytes; joins small pieces into one write. Raises ConnectionEnded if the other end has disconnected."""
     if len(pieces) > 1 and sum(map(len, pieces)) <= JOINED_BYTES:
         pieces = [b"".join(pieces)]
@@ -89,7 +97,7 @@ class FrameReader:
         self._kind = 0
         self._size = -1
         """Size of the large payload that is being read; -1 if none is."""
-        self._payload = bytearray()
+        self._payload = memoryview(b"")
         """The received bytes of that payload, with allocated room for more."""
         self._filled = 0
 
@@ -100,9 +108,8 @@ class FrameReader:
         """
         try:
             if self._size >= 0 and isinstance(transport, socket.socket):  # without a copy
-                self._make_room()
-                with memoryview(self._payload) as view:
-                    count = transport.recv_into(view[self._filled :])
+                self._make_room(self._filled + 1)
+                count = transport.recv_into(self._payload[self._filled :])
                 self._filled += count
             else:
                 data = transport.recv(READ_BYTES)
@@ -116,12 +123,12 @@ class FrameReader:
             raise ConnectionEnded(STREAM_ENDED)
         self.last_received = time.monotonic()
 
-    def frames(self) -> Iterator[tuple[int, bytearray]]:
+    def frames(self) -> Iterator[tuple[int, Payload]]:
         """Yields the frames read completely, as kind and payload. Raises PWC0911 for a frame that is too large."""
         while (found := self._next()) is not None:
             yield found
 
-    def _next(self) -> tuple[int, bytearray] | None:
+    def _next(self) -> tuple[int, Payload] | None:
         if self._size >= 0:
             return self._rest_of_large()
         buffer, begin = self._buffer, self._begin + HEADER.size
@@ -135,25 +142,40 @@ class FrameReader:
                 return kind, buffer[begin : begin + size]
             if size > READ_BYTES:
                 self._kind, self._size = kind, size
-                self._payload, self._filled = buffer[begin:], len(buffer) - begin
-                self._buffer, self._begin = bytearray(), 0
-                return None
+                self._filled = 0
+                del buffer[:begin]
+                self._begin = 0
+                return self._rest_of_large()
         del buffer[: self._begin]
         self._begin = 0
         return None
 
-    def _rest_of_large(self) -> tuple[int, bytearray] | None:
+    def _rest_of_large(self) -> tuple[int, Payload] | None:
         """Completes a large payload with bytes that were read into the buffer instead of directly into the payload."""
         if self._buffer:
             more = min(self._size - self._filled, len(self._buffer))
+            self._make_room(self._filled + more)
             self._payload[self._filled : self._filled + more] = self._buffer[:more]
             self._filled += more
             del self._buffer[:more]
         if self._filled < self._size:
             return None
-        payload, self._payload, self._size = self._payload, bytearray(), -1
+        payload, self._payload, self._size = self._payload[: self._size], memoryview(b""), -1
         return self._kind, payload
 
-    def _make_room(self) -> None:
-        if self._filled == len(self._payload):
-            self._payload += bytes(min(self._size - self._filled, CHUNK_BYTES))
+    def _make_room(self, needed: int) -> None:
+        """Allocates room for at least `needed` bytes of the large payload, and for more that it will need."""
+        if needed > len(self._payload):
+            room = _memory(min(self._size, max(2 * self._filled, CHUNK_BYTES)))
+            room[: self._filled] = self._payload[: self._filled]
+            self._payload = room
+
+
+def _memory(size: int) -> memoryview:
+    """Allocates memory; a large block takes pages only where something is written."""
+    if size <= MAPPED_BYTES:
+        return memoryview(bytearray(size))
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # on Linux; with small pages, receiving takes twice as long
+        block.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(block)

@@ -12,6 +12,7 @@ import msgspec
 
 from pathways.dialect.versions import WRITER
 from pathways.runtime.wire.fields import Count, Int, Name
+from pathways.runtime.wire.frames import Bytes
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -58,7 +59,7 @@ class Answer(Message, frozen=True):
     request: Int
     error: str = ""
     value: str = ""
-    blob: bytes = b""
+    blob: Bytes = b""
 
 
 VERSIONS = WRITER | {"python": ".".join(platform.python_version_tuple()[:2])}

@@ -19,6 +19,7 @@ from pathways.runtime.wire.fields import (
     PositionOrNone,
     ShortText,
 )
+from pathways.runtime.wire.frames import Bytes
 from pathways.runtime.wire.message import *  # noqa: F403
 from pathways.runtime.wire.message import Message
 
@@ -59,7 +60,7 @@ class PutArray(Message, frozen=True):
     array: Id
     plan: Id
     input: PositionOrNone
-    blob: bytes
+    blob: Bytes
 
 
 class PutPoison(Message, frozen=True):

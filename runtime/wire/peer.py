@@ -25,6 +25,7 @@ from pathways.runtime.wire.frames import (
     STREAM_ENDED,
     ConnectionEnded,
     FrameReader,
+    Payload,
     Transport,
     end_reason,
     frame_of,
@@ -39,7 +40,7 @@ ROOM_BYTES = 1 << 26
 """`wait_for_room` blocks while more than this many bytes are queued."""
 ROOM_POLL_S = 0.2
 """Interval at which a thread that waits for room checks the queue size."""
-Receive: TypeAlias = Callable[["Peer", int, bytes | bytearray], None]
+Receive: TypeAlias = Callable[["Peer", int, Payload], None]
 """Handles a frame of a peer (kind and payload). If it raises, the peer is closed."""
 OnEnd: TypeAlias = Callable[["Peer", str], None]
 """Called once with the reason when a stream has ended."""

@@ -22,7 +22,7 @@ from pathways.runtime.launch.local_hosts import CONTROLLER
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import MESSAGES, frame_bytes, pack_parcels
-from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.frames import Bytes, ConnectionEnded
 from pathways.runtime.wire.ids import first_id
 from pathways.runtime.wire.message import VERSIONS
 from support.clusters import PATIENCE
@@ -79,7 +79,7 @@ class HostileClient:
         if plan not in self._introduced:
             self._introduced.add(plan)
             self.control.post(m.Introduce(0, plan, "a plan", None, ""))
-        self.control.post(m.Loaded(plan, self.number(island), answer.blob.decode()))
+        self.control.post(m.Loaded(plan, self.number(island), bytes(answer.blob).decode()))
 
     def epoch(self, island: str) -> int:
         return int(json.loads(self.welcome.hosts[island])[0])
@@ -138,7 +138,7 @@ def values_of(hint: Any, own: int) -> Iterator[Any]:
         yield from (-1, 0, 1, 9, own, own + (1 << 48), (1 << 62) + 1, (1 << 63) - 1, -(1 << 63))
     elif hint is str:
         yield from TEXTS
-    elif hint is bytes:
+    elif hint in (bytes, Bytes):
         yield from BYTES
     elif hint == tuple[int, ...]:
         yield from ((), (-1,), (0, 1 << 60), (0, -(1 << 60)), (own, own + (1 << 48)), (own,) * 3000)

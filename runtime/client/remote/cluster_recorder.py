@@ -84,7 +84,7 @@ class ClusterRecorder(RunRecorder):
             try:
                 if isinstance(answer, PathwaysError):
                     raise answer
-                found.append(reader.read(answer.blob, island, self._ahead[name], numbers[island]))
+                found.append(reader.read(bytes(answer.blob), island, self._ahead[name], numbers[island]))
                 begun.setdefault(island, found[-1])
             except (PathwaysError, ValueError) as error:
                 _note(name, error)

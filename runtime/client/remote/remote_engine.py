@@ -128,7 +128,7 @@ class RemoteEngine:
             called = {at: c.callbacks for at, c in enumerate(self.plan.computations) if c.callbacks}
             answers = host.ask_each(lambda request: m.LoadPlan(request, number, path, sequential, called, raw))
             _check_alike(self.plan, {n.name: a.value for n, a in zip(host.members, answers, strict=True)})
-            self._hosts.report_loaded(host, number, [answer.blob for answer in answers])
+            self._hosts.report_loaded(host, number, [bytes(answer.blob) for answer in answers])
             share.host = host
         return host
 
@@ -149,14 +149,20 @@ class RemoteEngine:
 
     def put_now(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType) -> RemoteArray:
         """Sends an argument to the host that reads it, and waits until the host has received it."""
-        host, message = self._argument(number, array)
+        host, message = self._argument(number, array, copies=False)
         host.put(message)
         host.flush()
         return RemoteArray(host, message.array, type_)
 
-    def _argument(self, number: int, array: "np.ndarray[Any, Any]") -> tuple[RemoteIsland, m.PutArray]:
-        """Creates the message with an argument (by input number) for the host that reads it."""
-        host, raw = self._host(self._shares[self._of_input[number]]), np.ascontiguousarray(array).tobytes()
+    def _argument(
+        self, number: int, array: "np.ndarray[Any, Any]", *, copies: bool = True
+    ) -> tuple[RemoteIsland, m.PutArray]:
+        """Creates the message with an argument (by input number) for the host that reads it.
+
+        Without `copies`, the array must not change until the host has received it.
+        """
+        host, dense = self._host(self._shares[self._of_input[number]]), np.ascontiguousarray(array)
+        raw = dense.tobytes() if copies else dense.reshape(-1).view(np.uint8).data
         return host, m.PutArray(self._hosts.numbers.take(), self._number, number, raw)
 
     def read(self, number: int, folder: bytes, file: str, type_: ArrayType) -> RemoteArray:

@@ -21,7 +21,7 @@ from pathways.runtime.client.remote_array import RemoteRun
 from pathways.runtime.journal import note
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import HostLost
-from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.frames import Bytes, ConnectionEnded
 from pathways.runtime.wire.ids import ClientIds
 
 LOSS_REASON_TIMEOUT_S = 30.0
@@ -129,7 +129,7 @@ class RemoteIsland:
             self._runs.pop(outcome.run, None)
         self._on_end(outcome.run)
 
-    def fetch(self, number: int, shard: int) -> tuple[tuple[int, ...], bytes]:
+    def fetch(self, number: int, shard: int) -> tuple[tuple[int, ...], Bytes]:
         """Copies an array or one shard from the hosts. Each of several hosts sends a disjoint part of the array."""
         answers = self.ask_each(lambda request: m.FetchArray(request, number, shard))
         if len(answers) == 1:
@@ -215,7 +215,7 @@ class _Ends:
         return over
 
 
-def _joined(parts: Sequence[tuple[Any, bytes]]) -> tuple[tuple[int, ...], bytes]:
+def _joined(parts: Sequence[tuple[Any, Bytes]]) -> tuple[tuple[int, ...], Bytes]:
     """Returns the shape and values of an array, joined from the boxes that each host has sent."""
     shape, size = tuple(parts[0][0]["shape"]), parts[0][0]["itemsize"]
     whole: np.ndarray[Any, Any] = np.empty(shape, f"V{size}")
@@ -227,4 +227,4 @@ def _joined(parts: Sequence[tuple[Any, bytes]]) -> tuple[tuple[int, ...], bytes]
             piece = np.frombuffer(raw[start : start + count], whole.dtype).reshape(lengths)
             whole[tuple(slice(p, q) for p, q in box)] = piece
             start += count
-    return shape, whole.tobytes()
+    return shape, whole.reshape(-1).view(np.uint8).data

@@ -26,7 +26,7 @@ from pathways.runtime.host.between.inbox import (
 )
 from pathways.runtime.threads import started
 from pathways.runtime.wire.addresses import BACKLOG, Address, listening_at, show_address, undelayed
-from pathways.runtime.wire.frames import ConnectionEnded, FrameReader, frame_of
+from pathways.runtime.wire.frames import ConnectionEnded, FrameReader, Payload, frame_of
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.peer import Peer
 
@@ -75,7 +75,7 @@ class EagerServer:
         if peer in self._strangers:
             peer.end("it has not sent its key")
 
-    def _handle_first(self, peer: Peer, kind: int, payload: bytes | bytearray) -> None:
+    def _handle_first(self, peer: Peer, kind: int, payload: Payload) -> None:
         """Assigns a stream to the outbox whose key it shows; ends a stream without such a key."""
         if kind != HELLO or len(payload) != KEY_AND_TIME.size or peer not in self._strangers:
             peer.end("it has sent no valid key")

@@ -38,7 +38,7 @@ class PartInput:
     type: ArrayType
     side: Side | None
 
-    def put(self, raw: bytes) -> Any:
+    def put(self, raw: bytes | memoryview) -> Any:
         """Puts a whole array, given as bytes, on the devices. Raises ValueError if the number of bytes is wrong."""
         if self.side is None:
             return None

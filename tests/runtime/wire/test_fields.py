@@ -26,11 +26,12 @@ from pathways.runtime.wire.fields import (
     named,
     rules_of,
 )
+from pathways.runtime.wire.frames import Bytes
 from pathways.runtime.wire.ids import MAX_CLIENTS, MAX_RESULTS, NONE, ClientIds, client_of, first_id
 
 CAUSE = write_diagnostic(BadMessage("a test", "none"))
 EMPTY: dict[Any, Any] = {
-    int: 0, bool: False, str: "", bytes: b"", dict[str, str]: {}, dict[int, tuple[int, ...]]: {},
+    int: 0, bool: False, str: "", bytes: b"", Bytes: b"", dict[str, str]: {}, dict[int, tuple[int, ...]]: {},
     dict[int, tuple[str, frozenset[str]]] | None: None,
 }  # fmt: skip
 AFTER_RUNS = (m.PutPoison, m.CopyArray, m.FreeArrays, m.UnloadPlan)

@@ -14,7 +14,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import encoding, frames
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.connection import Connection
-from pathways.runtime.wire.frames import ConnectionEnded
+from pathways.runtime.wire.frames import Bytes, ConnectionEnded
 from pathways.runtime.wire.message import VERSIONS, difference
 
 INT = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -24,6 +24,7 @@ OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     str: st.text(),
     bytes: st.binary(max_size=100),
+    Bytes: st.binary(max_size=100),
     dict[str, str]: st.dictionaries(st.text(), st.text(), max_size=4),
     dict[int, tuple[int, ...]]: st.dictionaries(INDEX, st.lists(INT, max_size=5).map(tuple), max_size=4),
     dict[int, tuple[str, frozenset[str]]] | None: st.none()
