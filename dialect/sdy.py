@@ -79,6 +79,11 @@ def read_axes(attribute: Attribute) -> tuple[tuple[str, int], ...]:
     return tuple((axis.name, axis.size) for axis in axes)
 
 
+def mesh_ids(attribute: Attribute) -> tuple[int, ...]:
+    """Reads the order of the devices of a mesh; empty if they are in ascending order."""
+    return tuple(int(d) for d in bare_sdy.MeshAttr(attribute).device_ids)
+
+
 def mesh_ops_of(module: Operation) -> dict[str, Operation]:
     """Finds the `sdy.mesh` ops of a module, by symbol."""
     operations = (op.operation for op in module.regions[0].blocks[0].operations)

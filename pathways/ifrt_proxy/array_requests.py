@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, GoodArray, Shar
 from pathways.ifrt_proxy.element_types import read_dtype
 from pathways.ifrt_proxy.host_buffers import array_of, as_bytes
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
-from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, read_location
+from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, read_devices, read_location
 
 MAX_ARRAY_BYTES = 1 << 36
 """The largest array that a client may name."""
@@ -140,6 +141,40 @@ def reshard(state: SessionState, body: Any, filled: Any) -> None:
     ]
     _donate(given, body.copy_semantics)
     filled.array_handles.extend(state.keep_all(made, body.result_handles))
+
+
+def remap(state: SessionState, body: Any, filled: Any) -> None:
+    """Lists the shards of arrays in another order of the same devices, as JAX does if a mesh permutes its devices."""
+    given = {number: state.good_array(handle) for number, handle in enumerate(body.array_handles)}
+    made: list[ClientArray] = []
+    for number, spec in enumerate(body.plan.output_specs):
+        mappings = [one for one in body.plan.mappings if one.out_array == number]
+        if len(mappings) != 1 or body.plan.input_devices_for_output:
+            raise refused("arrays that are joined from shards of several arrays", f"{len(mappings)} parts of an array")
+        array = given[mappings[0].in_array]
+        location = array.location.reordered(_mapped(mappings[0], len(array.location.devices)))
+        if read_devices(spec.sharding) != location.devices or _type_of(spec.dtype, spec.shape) != array.type:
+            raise refused("shards that move to other devices", f"an array on the devices {location.devices}")
+        shared = array.share()
+        made.append(replace(shared, location=location) if isinstance(shared, StoredArray) else shared)
+    _donate([*given.values()], body.copy_semantics)
+    filled.array_handles.extend(state.keep_all(made, body.result_handles))
+
+
+def _mapped(mapping: Any, count: int) -> list[int]:
+    """Returns the input shard of each output shard. Raises ValueError unless each shard is used once."""
+    taken = _positions(mapping.from_start, mapping.from_end, mapping.from_step, count)
+    placed = _positions(mapping.to_start, mapping.to_end, mapping.to_step, count)
+    if not sorted(taken) == sorted(placed) == list(range(count)):
+        raise ValueError(f"the shards {taken} for {placed}")
+    return [taken[placed.index(position)] for position in range(count)]
+
+
+def _positions(starts: Any, ends: Any, steps: Any, count: int) -> list[int]:
+    """Lists the positions in several intervals, at most one more than `count` of each."""
+    return [
+        i for start, end, step in zip(starts, ends, steps, strict=True) for i in range(start, end, step)[: count + 1]
+    ]
 
 
 def make_errors(state: SessionState, body: Any, filled: Any) -> None:

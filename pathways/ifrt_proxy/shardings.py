@@ -41,6 +41,12 @@ class Location:
         """Returns the position in the mesh of a device in the client's order."""
         return self.sharding.mesh.devices.index(index)
 
+    def reordered(self, order: Sequence[int]) -> "Location":
+        """Lists the same devices in another order: `order` has the present position of each."""
+        mesh = self.sharding.mesh
+        moved = MeshSpec(mesh.axes, tuple(order.index(p) for p in mesh.devices))
+        return Location(tuple(self.devices[p] for p in order), Sharding(moved, self.sharding.dims))
+
 
 def read_location(message: Any, shape: Shape) -> Location:
     """Reads a ShardingProto. Raises PWC0940 for shardings that no argument or result of `jax.jit` has."""
@@ -53,7 +59,7 @@ def read_location(message: Any, shape: Shape) -> Location:
         raise _refused(f"an array in the memory {read.memory_kind}")
     if name == "SingleDeviceSharding":
         return on_one_device(read.device_id, len(shape))
-    devices = tuple(read.devices.device_ids)
+    devices = read_devices(message)
     if len(set(devices)) != len(devices):
         raise _refused(f"a sharding that names a device twice: {devices}")
     if name == "HloSharding":
@@ -64,6 +70,15 @@ def read_location(message: Any, shape: Shape) -> Location:
     if not read.is_fully_replicated and len(devices) > 1:
         raise _refused("a ConcreteEvenSharding that splits the array")
     return Location(devices, Sharding(_line(len(devices)), ((),) * len(shape)))
+
+
+def read_devices(message: Any) -> tuple[int, ...]:
+    """Reads the ids of the devices of a ShardingProto, in the client's order."""
+    name = message.serialized_sharding.type_name.rpartition(":")[2]
+    if name not in _TYPES:
+        raise _refused(f"a sharding of type {message.serialized_sharding.type_name}")
+    read = MESSAGES[f"{name}Proto"].FromString(message.serialized_sharding.data)
+    return (read.device_id,) if name == "SingleDeviceSharding" else tuple(read.devices.device_ids)
 
 
 def on_one_device(device: int, rank: int) -> Location:

@@ -27,8 +27,8 @@ from pathways.dialect.mlir import bytecode, make_context, parse, portable
 from pathways.ifrt_proxy.protocol import MESSAGES
 from pathways.ifrt_proxy.serving import Proxy
 
-UNKNOWN, UNIMPLEMENTED = 5, 12
-"""The status codes NOT_FOUND and UNIMPLEMENTED."""
+INVALID, UNKNOWN, UNIMPLEMENTED = 3, 5, 12
+"""The status codes INVALID_ARGUMENT, NOT_FOUND and UNIMPLEMENTED."""
 RPC_ERROR: Any = grpc.RpcError
 
 
@@ -336,9 +336,27 @@ def test_malformed_requests_end_in_a_status_for_their_sender(served: Proxy) -> N
         for request in hostile:
             assert client.code_of(**request) not in (0, 2), request
         assert "PWC0944" in client.ask(**hostile[0]).response_metadata.status.message
-        for name in ("remap_arrays_request", "bitcast_arrays_request", "loaded_host_callback_poll_request"):
+        for name in ("bitcast_arrays_request", "loaded_host_callback_poll_request"):
             status = client.ask(**{name: {}}).response_metadata.status
             assert status.code == UNIMPLEMENTED and name in status.message
+
+
+def test_shards_are_only_listed_anew_on_their_own_devices(served: Proxy) -> None:
+    """JAX's own requests of this kind are in `support/unmodified_jax.py`."""
+
+    def code(device: int, **mapping: Any) -> int:
+        sides = {f"{side}_{end}": [n] for side in ("from", "to") for end, n in (("start", 0), ("end", 1), ("step", 1))}
+        spec = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": on_device(device)}
+        plan = {"output_specs": [spec], "mappings": [{**sides, **mapping}]}
+        return client.code_of(remap_arrays_request={"plan": plan, "array_handles": [9], "result_handles": [10]})
+
+    with raw_client(served.address) as client:
+        assert code(0) == UNKNOWN
+        put(client, 9)
+        assert code(0) == 0 and client.fetched(10) == client.fetched(9)
+        assert code(1) == UNIMPLEMENTED and code(0, out_array=1) == UNIMPLEMENTED
+        for wrong in ({"in_array": 1}, {"in_array": -1}, {"from_start": [1]}, {"to_end": [1 << 40]}, {"to_step": [0]}):
+            assert code(0, **wrong) == INVALID, wrong
 
 
 @pytest.mark.parametrize(("size", "chunks"), [(4, (b"12345",)), (4, (b"12",)), (1 << 60, (b"1",)), (-1, ())])

@@ -94,6 +94,35 @@ def a_mesh_in_another_order_of_devices_works() -> None:
     np.testing.assert_array_equal(np.asarray(jit(lambda v: v @ v)(there)), ROWS @ ROWS)
 
 
+def arrays_move_to_meshes_in_another_order_of_devices() -> None:
+    meshes = [
+        Mesh(np.array(jax.devices())[order].reshape(2, 2), ("x", "y"))
+        for order in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2])
+    ]
+    for first in meshes:
+        for spec in SPECS:
+            there = jax.device_put(ROWS, NamedSharding(first, spec))
+            for second in meshes:
+                moved = jax.device_put(there, NamedSharding(second, P("y", "x")))
+                for shard in moved.addressable_shards:
+                    np.testing.assert_array_equal(np.asarray(shard.data), ROWS[shard.index])
+                assert moved.sharding.mesh.devices.tolist() == second.devices.tolist()
+                np.testing.assert_array_equal(np.asarray(jit(lambda v: v @ v)(moved)), ROWS @ ROWS)
+            np.testing.assert_array_equal(np.asarray(there), ROWS)
+
+
+def functions_take_arrays_on_several_meshes() -> None:
+    grid, line = _mesh(), Mesh(_mesh().devices.ravel(), ("z",))
+    rows, columns = NamedSharding(line, P("z")), NamedSharding(grid, P(None, ("y", "x")))
+    one, other = jax.device_put(ROWS, rows), jax.device_put(ROWS, columns)
+    for out in (rows, columns, NamedSharding(grid, P("y", "x"))):
+        made = jit(lambda v, w: (v + w, w), out_shardings=(out, columns))(one, other)
+        assert made[0].sharding == out and made[1].sharding == columns
+        for shard in made[0].addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data), (ROWS + ROWS)[shard.index])
+        np.testing.assert_array_equal(np.asarray(made[1]), ROWS)
+
+
 def arrays_move_between_devices() -> None:
     one, other = jax.devices()[1], jax.devices()[2]
     there = jax.device_put(jnp.ones(4), one) + 1
@@ -210,6 +239,8 @@ FEATURES: tuple[Callable[[], None], ...] = (
     results_have_the_sharding_that_the_program_states,
     collectives_span_all_devices,
     a_mesh_in_another_order_of_devices_works,
+    arrays_move_to_meshes_in_another_order_of_devices,
+    functions_take_arrays_on_several_meshes,
     arrays_move_between_devices,
     an_array_is_assembled_from_single_device_arrays,
     a_shard_outlives_its_array,

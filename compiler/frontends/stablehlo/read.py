@@ -10,20 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways.compiler.frontends.builder import Built, CalledComputation, ProgramBuilder, SliceSpec
-from pathways.compiler.frontends.stablehlo.errors import ModuleUnsupported
+from pathways.compiler.frontends.stablehlo.errors import unsupported
+from pathways.compiler.frontends.stablehlo.meshes import ModuleMeshes
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import from_mlir, is_array_type
+from pathways.dialect.dtypes import ArrayType, from_mlir, is_array_type
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.ir.program import Argument, described, main_of
 from pathways.dialect.mlir import Module, bytecode, from_portable, ir
 from pathways.dialect.plan.signature import POSITION, Parameter
-from pathways.dialect.sdy import meshes_of
-from pathways.dialect.sharding import Axes, MeshSpec, size_of_axes
+from pathways.dialect.sdy import Placed
 from pathways.dialect.trees import LEAF, Tree
 
 _DONATED = ("jax.buffer_donor", "tf.aliasing_output")
 _PARTITIONS, _REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"
-_ONLY_AXIS = "devices"
 
 
 @dataclass(frozen=True)
@@ -50,23 +49,35 @@ def read_stablehlo(artifact: bytes, platform: str) -> ImportedModule:
 def _read(module: Module, platform: str) -> ImportedModule:
     name = str(module.operation.attributes["sym_name"].value)
     if (replicas := _number(module, _REPLICAS)) != 1:
-        raise _unsupported(name, f"{replicas} replicas", "one replica, partitioned over its devices")
+        raise unsupported(name, f"{replicas} replicas", "one replica, partitioned over its devices")
     devices = _number(module, _PARTITIONS)
     main: Any = main_of(module.operation)
     for type_ in (*main.type.inputs, *main.type.results):
         if not is_array_type(type_):
-            raise _unsupported(name, f"an argument or result of type {type_}", "arrays of static shape")
+            raise unsupported(name, f"an argument or result of type {type_}", "arrays of static shape")
     attributes = described(main, "arg_attrs", len(main.type.inputs))
     donated = tuple(i for i, given in enumerate(attributes) if any(key in given for key in _DONATED))
-    _strip(main)
     builder = ProgramBuilder(name, platform)
-    mesh = builder.mesh(SliceSpec(0, devices), MeshSpec(_axes(module, devices), tuple(range(devices))))
-    taken = [
-        (Argument(f"arg{i}", mesh=mesh, donate=i in donated), from_mlir(type_))
-        for i, type_ in enumerate(main.type.inputs)
-    ]
+    meshes = ModuleMeshes(name, module, main, devices)
+    spec = SliceSpec(0, devices)
+    mesh = builder.mesh(spec, meshes.main)
+    ins, outs = (
+        [
+            other and Placed(builder.mesh(spec, other.mesh), other.dims)
+            for other in meshes.take_others(main, side, types)
+        ]
+        for side, types in (("arg_attrs", main.type.inputs), ("res_attrs", main.type.results))
+    )
+    meshes.forget_order()
+    _strip(main)
+    taken: list[tuple[Argument, ArrayType]] = []
+    for i, (type_, placed) in enumerate(zip(main.type.inputs, ins, strict=True)):
+        on = mesh if placed is None else placed.mesh
+        taken.append((Argument(f"arg{i}", mesh=on, sharding=placed, donate=i in donated), from_mlir(type_)))
     body = builder.main(taken)
-    results = body.call(CalledComputation(name, bytecode(module.operation)), body.arguments, mesh)
+    operands = [v if p is None else body.transfer(v, mesh) for v, p in zip(body.arguments, ins, strict=True)]
+    results = body.call(CalledComputation(name, bytecode(module.operation)), operands, mesh)
+    results = [v if p is None else body.transfer(v, p.mesh, p.dims) for v, p in zip(results, outs, strict=True)]
     body.returns(results, [Argument(f"result{i}") for i in range(len(results))])
     parameters = tuple(Parameter(f"arg{i}", POSITION) for i in range(len(taken)))
     built = builder.finish(Tree("tuple", (LEAF,) * len(taken)), Tree("tuple", (LEAF,) * len(results)), parameters)
@@ -78,12 +89,6 @@ def _number(module: Module, name: str) -> int:
     return int(attributes[name].value) if name in attributes else 1
 
 
-def _axes(module: Module, devices: int) -> Axes:
-    """Returns the axes of the module's mesh, or one axis if it has no mesh over all of its devices."""
-    found = (axes for axes in meshes_of(module.operation).values() if size_of_axes(axes) == devices and axes)
-    return next(found, ((_ONLY_AXIS, devices),))
-
-
 def _strip(main: Any) -> None:
     """Removes donations from the function, because the plan decides which buffers a run overwrites."""
     attributes = main.operation.attributes
@@ -91,8 +96,3 @@ def _strip(main: Any) -> None:
         return
     kept = [{n.name: n.attr for n in given if n.name not in _DONATED} for given in attributes["arg_attrs"]]
     attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(given) for given in kept])
-
-
-def _unsupported(name: str, have: str, rule: str) -> PathwaysError:
-    advice = "jax.jit over a mesh of the devices; call the function in a pw.program for anything else"
-    return PathwaysError(ModuleUnsupported(program=name, have_=have, rule=rule, advice=advice))

@@ -33,6 +33,34 @@ def test_a_module_without_a_mesh_over_its_devices_gets_one_axis() -> None:
     assert '<["devices"=3]>' in pretty(found.built.module)
 
 
+TWO_MESHES = """module @step attributes {mhlo.num_partitions = 4 : i32} {
+  sdy.mesh @a = <["x"=4], device_ids=[3, 2, 1, 0]>
+  sdy.mesh @b = <["y"=4]>
+  func.func public @main(%%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@a, [%s]>})
+      -> (tensor<4xf32> {sdy.sharding = #sdy.sharding<@b, [{"y"}]>}) {
+    %%0 = sdy.sharding_constraint %%x <@b, [{}]> : tensor<4xf32>
+    %%1 = sdy.sharding_constraint %%0 <@%s, [{}]> : tensor<4xf32>
+    return %%1 : tensor<4xf32>
+  }
+}"""
+
+
+def of_two_meshes(argument: str, inside: str) -> bytes:
+    return portable(bytecode(parse(TWO_MESHES % (argument, inside), make_context()).operation))
+
+
+def test_arguments_on_another_mesh_are_moved_to_that_of_the_computation() -> None:
+    text = pretty(read_stablehlo(of_two_meshes('{"x"}', "b"), "cpu").built.module)
+    assert text.count('"pw.transfer"') == 1
+    assert 'axes = #sdy.mesh<["x"=4]>, devices = "3,2,1,0"' in text and "device_ids" not in text
+
+
+@pytest.mark.parametrize(("argument", "inside"), [('{"x"}', "a"), ('{"x":(1)2}', "b"), ('{"x", ?}', "b")])
+def test_operations_on_two_meshes_and_open_arguments_on_another_are_refused(argument: str, inside: str) -> None:
+    with pytest.raises(PathwaysError, match="PWC0129"):
+        read_stablehlo(of_two_meshes(argument, inside), "cpu")
+
+
 def test_an_artifact_of_jax_export_is_read() -> None:
     exported = jax.export.export(jax.jit(lambda x: x + 1))(np.ones(3, np.float32))
     assert read_stablehlo(exported.mlir_module_serialized, "cpu").devices == 1
