@@ -47,7 +47,7 @@ def put_array(state: SessionState, body: Any, filled: Any) -> None:
     type_ = _type_of(body.dtype, body.shape)
     location = read_location(body.sharding, type_.shape)
     values = array_of(state.buffers.take(body.host_buffer_handle), type_.dtype, type_.shape, _strides(body))
-    filled.array_handle = state.keep(state.maker.put(values, type_, location), body.array_handle)
+    filled.array_handle = state.keep(state.maker.put(values, type_, location, keeps=True), body.array_handle)
 
 
 def put_shards(state: SessionState, body: Any, filled: Any) -> None:
@@ -60,7 +60,7 @@ def put_shards(state: SessionState, body: Any, filled: Any) -> None:
             for b in spec.host_buffers
         ]
         places = [list(one.indices) for one in spec.addressable_shard_indices]
-        made.append(state.maker.put_shards(shards, places, type_, location))
+        made.append(state.maker.put_shards(shards, places, type_, location, keeps=True))
     filled.array_handles.extend(state.keep_all(made, body.array_handles))
 
 

@@ -168,10 +168,15 @@ class ArrayMaker:
     devices: ServedDevices
     client: ClientState
 
-    def put(self, values: "np.ndarray[Any, Any]", type_: ArrayType, location: Location) -> StoredArray:
-        """Copies values to devices. Raises PWC0506 and PWC0507 if memory does not suffice."""
+    def put(
+        self, values: "np.ndarray[Any, Any]", type_: ArrayType, location: Location, *, keeps: bool = False
+    ) -> StoredArray:
+        """Copies values to devices. `keeps`: nobody else uses their memory again.
+
+        Raises PWC0506 and PWC0507 if memory does not suffice.
+        """
         controller, place = self.devices.process.controller, self.devices.place(location)
-        handle = put_buffer(controller, self.client, _new(type_, "device_put"), place, values)
+        handle = put_buffer(controller, self.client, _new(type_, "device_put"), place, values, keeps=keeps)
         return StoredArray(handle, type_, location)
 
     def put_shards(
@@ -180,11 +185,13 @@ class ArrayMaker:
         positions: Sequence[Sequence[int]],
         type_: ArrayType,
         to: Location,
+        *,
+        keeps: bool = False,
     ) -> StoredArray:
-        """Joins shards, each for the positions that hold it, and copies the array to its devices."""
+        """Joins shards, each for the positions that hold it, and copies the array to its devices. `keeps` as above."""
         whole_at = list(range(len(to.devices)))
         if len(shards) == 1 and sorted(positions[0]) == whole_at and shards[0].shape == type_.shape:
-            return self.put(shards[0], type_, to)
+            return self.put(shards[0], type_, to, keeps=keeps)
         if sorted(p for held_at in positions for p in held_at) != whole_at:
             raise ValueError(f"shards for the devices {positions} of {len(to.devices)}")
         boxes = to.sharding.boxes(type_.shape)
@@ -195,7 +202,7 @@ class ArrayMaker:
             if regions or into.shape != shard.shape:
                 raise ValueError(f"a shard of shape {shard.shape} for the devices {held_at}")
             into[...] = shard
-        return self.put(whole, type_, to)
+        return self.put(whole, type_, to, keeps=True)
 
     def move(self, array: GoodArray, location: Location) -> StoredArray:
         """Copies an array to other devices, or to another sharding."""

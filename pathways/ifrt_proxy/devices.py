@@ -15,6 +15,7 @@ from pathways.ifrt_proxy.errors import UnknownHandle
 from pathways.ifrt_proxy.protocol import MESSAGES
 from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location
 from pathways.runtime.client.new_buffers import BufferPlace
+from pathways.runtime.host.devices.pjrt import lowering_platform
 
 RUNTIME = "pathways"
 
@@ -55,7 +56,8 @@ class ServedDevices:
 
     def describe(self, session: int) -> Any:
         """Returns the answer to an InitRequest."""
-        platform = self.process.platform
+        # JAX calls devices of `cuda` and `rocm` gpu, and lowers for the name that the server states.
+        platform = lowering_platform(self.process.platform)
         kind = self.island.kind or platform
         answer = MESSAGES["InitResponse"](
             session_id=session,

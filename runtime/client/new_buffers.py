@@ -80,11 +80,16 @@ def put_buffer(
     new: NewBuffer,
     place: BufferPlace,
     values: "np.ndarray[Any, Any]",
+    *,
+    keeps: bool,
 ) -> Handle:
-    """Copies values of this process to devices. Raises the errors of `make_buffer`."""
+    """Copies values of this process to devices. `keeps`: nobody else uses their memory again.
+
+    Raises the errors of `make_buffer`.
+    """
     machine = controller.machine
     side = side_of(machine, place.sharding, place.devices)
-    return make_buffer(controller, client, new, place, lambda: put_values(machine, values, new.type, side))
+    return make_buffer(controller, client, new, place, lambda: put_values(machine, values, new.type, side, keeps=keeps))
 
 
 def move_buffer(

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from pathways.api.process import Process, process
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
+from pathways.dialect.topology import Island, Topology
+from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.protocol import MESSAGES
 from pathways.ifrt_proxy.shardings import (
     Location,
@@ -109,3 +112,12 @@ def test_other_memories_are_refused() -> None:
     with pytest.raises(PathwaysError, match="pinned_host"):
         read_location(message, (2,))
     assert on_one_device(3, 1).in_mesh_order == (3,)
+
+
+def test_devices_state_the_platform_for_which_clients_must_lower() -> None:
+    """JAX's client refuses to lower for `gpu`, which may be CUDA or ROCm."""
+    island = Island("one", devices=2)
+    for platform, wanted in (("cpu", "cpu"), ("gpu", "cuda"), ("tpu", "tpu")):
+        own = Process(platform, process().controller)
+        answer = ServedDevices(own, Topology((island,)), island, 2).describe(1)
+        assert {answer.platform_name, *(device.platform_name for device in answer.all_devices)} == {wanted}

@@ -34,12 +34,17 @@ def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Ca
     return move
 
 
-def put_values(machine: Machine, values: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
-    """Copies values of this process to a side on any machine. Raises PWC0910 if the side's host is not connected."""
+def put_values(
+    machine: Machine, values: "np.ndarray[Any, Any]", type_: ArrayType, side: Side, *, keeps: bool = False
+) -> Any:
+    """Copies values of this process to a side on any machine. `keeps`: nobody else uses their memory again.
+
+    Raises PWC0910 if the side's host is not connected.
+    """
     if isinstance(machine, Hosts):
         engine = move_engine(machine, type_, side, side)
         return engine.put_now(0, values, type_)  # waits: the engine unloads its plan when it is deleted
-    return put_on_side(values, type_, side)
+    return put_on_side(values, type_, side, keeps=keeps)
 
 
 def move_engine(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> RemoteEngine:

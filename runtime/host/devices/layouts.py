@@ -75,8 +75,8 @@ class Shards(list[Any]):
         return [s for a in self for s in a.addressable_shards]
 
 
-def put_on_side(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> pjrt.DeviceArray:
-    """Copies a host array, sharded, to those devices of a side that belong to this process."""
+def put_on_side(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side, *, keeps: bool = False) -> pjrt.DeviceArray:
+    """Copies a host array, sharded, to those devices of a side that belong to this process. `keeps` as for `put`."""
     if not side.here:
         return Shards()
-    return pjrt.put(host, type_, side.sharding, side.real, side.devices, side.here)
+    return pjrt.put(host, type_, side.sharding, side.real, side.devices, side.here, keeps=keeps)

@@ -221,16 +221,20 @@ def put(
     sharding: NamedSharding,
     devices: Sequence[Device],
     here: Sequence[int] | None = None,
+    *,
+    keeps: bool = False,
 ) -> DeviceArray:
     """Copies a host array to the devices of a mesh, one shard to each. The host array may change afterwards.
 
-    `here` are the positions of devices of this process; None: all positions. Raises InternalError if the devices hold
-    another element type than `type_` states.
+    If `keeps`, nobody changes the host array any more: CPU devices may keep its memory. They never write to it: XLA
+    copies it if a run overwrites the array (jaxlib 0.10, tested). `here` are the positions of devices of this process;
+    None: all positions. Raises InternalError if the devices hold another element type than `type_` states.
     """
     boxes = list(where.boxes(type_.shape))
     if here is not None:
         boxes, devices = [boxes[i] for i in here], [devices[i] for i in here]
-    shards = [np.array(host[tuple(slice(p, q) for p, q in box)], order="C") for box in boxes]
+    parts = [host[tuple(slice(p, q) for p, q in box)] for box in boxes]
+    shards = [np.ascontiguousarray(part) if keeps else np.array(part, order="C") for part in parts]
     return placer(type_, sharding, devices)(shards)
 
 

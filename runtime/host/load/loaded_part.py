@@ -39,11 +39,14 @@ class PartInput:
     side: Side | None
 
     def put(self, raw: bytes | memoryview) -> Any:
-        """Puts a whole array, given as bytes, on the devices. Raises ValueError if the number of bytes is wrong."""
+        """Puts a whole array on the devices, given as bytes that nobody else uses again.
+
+        Raises ValueError if the number of bytes is wrong.
+        """
         if self.side is None:
             return None
         host = np.frombuffer(raw, numpy_dtype(self.type.dtype)).reshape(self.type.shape)
-        return put_on_side(host, self.type, self.side)
+        return put_on_side(host, self.type, self.side, keeps=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -128,3 +129,20 @@ def test_a_list_of_shards_is_ready_when_all_are() -> None:
     assert not some.is_ready() and every.is_ready() and Shards().is_ready()
     every.block_until_ready()
     assert [one.waits for one in every] == [1, 1] and some.addressable_shards == [True, "more", False, "more"]
+
+
+@pytest.mark.parametrize("sharding", [BOTH, ROWS, COPIES])
+def test_runs_never_write_to_the_memory_of_a_host_array(devices: list[Any], sharding: Sharding) -> None:
+    """All copies of an aligned array share its memory on CPU. A run that overwrites them must not add up their ones."""
+    room = np.empty(TYPE.bytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    host = room[start : start + TYPE.bytes].view(HOST.dtype).reshape(HOST.shape)
+    host[...] = HOST
+    side = side_on(sharding, devices)
+    array = put_on_side(host, TYPE, side, keeps=True)
+    add = jax.jit(lambda v: v + 1, donate_argnums=0, out_shardings=side.real)
+    for _ in range(3):
+        array = add(array)
+    for shard in array.addressable_shards:
+        np.testing.assert_array_equal(np.asarray(shard.data), (HOST + 3)[shard.index])
+    np.testing.assert_array_equal(host, HOST)
