@@ -15,7 +15,7 @@ from pathways.dialect.sharding import Box
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.shardings import Location, on_one_device
 from pathways.runtime.client import arrays
-from pathways.runtime.client.new_buffers import NewBuffer, move_buffer, put_buffer
+from pathways.runtime.client.new_buffers import NewBuffer, copy_shard, move_buffer, put_buffer
 from pathways.runtime.client.store import DELETED, Handle
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.run.background import Promise
@@ -207,7 +207,11 @@ class ArrayMaker:
     def move(self, array: GoodArray, location: Location) -> StoredArray:
         """Copies an array to other devices, or to another sharding."""
         if isinstance(array, ShardView):
-            return self.put(array.fetch(), array.type, location)
+            copied = self.stored(array)
+            try:
+                return self.move(copied, location)
+            finally:
+                copied.drop()
         controller, place = self.devices.process.controller, self.devices.place(location)
         handle = move_buffer(controller, self.client, _new(array.type, "device_put"), place, array.handle)
         return StoredArray(handle, array.type, location)
@@ -216,12 +220,18 @@ class ArrayMaker:
         """Returns an array with a buffer of its own, as a run takes it. Raises the error of a failed array."""
         if isinstance(array, FailedArray):
             raise array.error
-        return array if isinstance(array, StoredArray) else self.put(array.fetch(), array.type, array.location)
+        if isinstance(array, StoredArray):
+            return array
+        controller, place = self.devices.process.controller, self.devices.place(array.location)
+        new, position = _new(array.type, "device_put"), array.whole.location.mesh_position(array.position)
+        handle = copy_shard(controller, self.client, new, place, array.whole.handle, position)
+        return StoredArray(handle, array.type, array.location)
 
 
 def _new(type_: ArrayType, operation: str) -> NewBuffer:
     return NewBuffer(type_, type_.dtype, "an array of a client", operation)
 
 
-def _slices(box: Box) -> tuple[slice, ...]:
-    return tuple(slice(start, stop) for start, stop in box)
+def _slices(box: Box) -> tuple[Any, ...]:
+    """Returns an index that gives a view, also of an array without dimensions."""
+    return ..., *(slice(start, stop) for start, stop in box)

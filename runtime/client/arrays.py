@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.client.remote_array import RemoteArray
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
@@ -40,6 +41,11 @@ def copied(array: Array, side: Side) -> Array:
     if isinstance(array, RemoteArray):
         return array.copied()
     return pjrt.copy_whole(array, pjrt.device_list(side.devices), side.real)
+
+
+def copied_shard(array: Array, position: int, type_: ArrayType) -> Array:
+    """Copies the shard at one mesh position, of this type, on its own device."""
+    return array.copied(position, type_) if isinstance(array, RemoteArray) else pjrt.copy_shard(array, position)
 
 
 def sharding_of(array: Array) -> Any:

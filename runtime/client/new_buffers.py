@@ -11,6 +11,7 @@ import numpy as np
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.arrays import copied_shard
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import prepare_move
 from pathways.runtime.client.remote.hosts import Hosts
@@ -102,13 +103,31 @@ def move_buffer(
     machine, buffer = controller.machine, handle.buffer
     side = side_of(machine, place.sharding, place.devices)
     source = side_of(machine, buffer.sharding, buffer.devices)
-    move = prepare_move(controller, new.type, source, side)
+    return _made_from(handle, controller, client, new, place, prepare_move(controller, new.type, source, side))
+
+
+def copy_shard(
+    controller: Controller, client: ClientState, new: NewBuffer, place: BufferPlace, handle: Handle, position: int
+) -> Handle:
+    """Copies the shard of a buffer at a mesh position on its device. Raises the errors of `move_buffer`."""
+    return _made_from(handle, controller, client, new, place, lambda array: copied_shard(array, position, new.type))
+
+
+def _made_from(
+    handle: Handle,
+    controller: Controller,
+    client: ClientState,
+    new: NewBuffer,
+    place: BufferPlace,
+    make: Callable[[Any], Any],
+) -> Handle:
+    """Calls `make` with the array of a buffer, once it is known."""
     handle.known()
     held, array = handle.share()
     try:
         if isinstance(array, Poison):
             raise array.error()
-        return make_buffer(controller, client, new, place, lambda: move(array))
+        return make_buffer(controller, client, new, place, lambda: make(array))
     finally:
         held.drop()
 

@@ -108,8 +108,8 @@ class ArrayStore(Protocol):
         """Copies an array or one shard to this process; returns its shape and its values."""
         ...
 
-    def copy(self, number: int) -> int:
-        """Copies an array on its host; returns the number of the copy."""
+    def copy(self, number: int, shard: int) -> int:
+        """Copies an array or one shard on its host; returns the number of the copy."""
         ...
 
     @property
@@ -166,6 +166,7 @@ class RemoteArray:
         shape, raw = self.store.fetch(self.number, shard)
         return np.frombuffer(memoryview(raw).toreadonly(), numpy_dtype(self.type.dtype)).reshape(shape)
 
-    def copied(self) -> "RemoteArray":
-        """Copies the array on its host, after all runs that were started before."""
-        return RemoteArray(self.store, self.store.copy(self.number), self.type, self._run, self._result)
+    def copied(self, shard: int = -1, type_: ArrayType | None = None) -> "RemoteArray":
+        """Copies the array, or a shard of this type, on its host, after all runs that were started before."""
+        number = self.store.copy(self.number, shard)
+        return RemoteArray(self.store, number, type_ or self.type, self._run, self._result)

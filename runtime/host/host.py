@@ -158,7 +158,9 @@ class Host:
             case m.UnloadPlan():  # after its runs, and after a load of it that may be pending
                 self._unload(message.plan)
             case m.CopyArray():
-                self._arrays[message.target] = self._made("a copy", lambda: copy_if_array(self._array(message.source)))
+                self._arrays[message.target] = self._made(
+                    "a copy", lambda: copy_if_array(self._array(message.source), message.shard)
+                )
             case m.PutArray():
                 self._put(message)
             case m.PutPoison():

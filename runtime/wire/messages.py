@@ -116,10 +116,11 @@ class Failed(Message, frozen=True):
 
 
 class CopyArray(Message, frozen=True):
-    """Copy an array; a later run may overwrite the copy."""
+    """Copy an array, or its shard at a position; a later run may overwrite the copy."""
 
     source: Id
     target: Id
+    shard: PositionOrNone = -1
 
 
 class FreeArrays(Message, frozen=True):

@@ -132,6 +132,14 @@ def arrays_move_between_devices() -> None:
     np.testing.assert_array_equal(np.asarray(moved), 2)
 
 
+def replicated_scalars_are_made_from_host_values() -> None:
+    sharding = NamedSharding(_mesh(), P())
+    made = jax.make_array_from_callback((), sharding, lambda _: np.int32(7))
+    parts = [jax.device_put(np.int32(7), device) for device in sharding.device_set]
+    for scalar in (made, jax.make_array_from_single_device_arrays((), sharding, parts)):
+        assert int(scalar) == 7 and all(int(shard.data) == 7 for shard in scalar.addressable_shards)
+
+
 def an_array_is_assembled_from_single_device_arrays() -> None:
     sharding = NamedSharding(_mesh(), P("x", "y"))
     places = sharding.addressable_devices_indices_map(ROWS.shape).items()
@@ -242,6 +250,7 @@ FEATURES: tuple[Callable[[], None], ...] = (
     arrays_move_to_meshes_in_another_order_of_devices,
     functions_take_arrays_on_several_meshes,
     arrays_move_between_devices,
+    replicated_scalars_are_made_from_host_values,
     an_array_is_assembled_from_single_device_arrays,
     a_shard_outlives_its_array,
     arrays_that_are_dropped_right_after_a_copy_to_the_host_began_are_copied,

@@ -136,10 +136,10 @@ class RemoteIsland:
             return tuple(json.loads(answers[0].value)), answers[0].blob
         return _joined([(json.loads(answer.value), answer.blob) for answer in answers if answer.value])
 
-    def copy(self, number: int) -> int:
-        """Copies an array on its hosts; returns the id of the copy."""
+    def copy(self, number: int, shard: int) -> int:
+        """Copies an array or one shard on its hosts; returns the id of the copy."""
         target = self._numbers.take()
-        self.order(m.CopyArray(number, target))
+        self.order(m.CopyArray(number, target, shard))
         return target
 
     def free(self, number: int) -> None:

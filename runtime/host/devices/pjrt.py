@@ -234,7 +234,7 @@ def put(
     if here is not None:
         boxes, devices = [boxes[i] for i in here], [devices[i] for i in here]
     parts = [host[tuple(slice(p, q) for p, q in box)] for box in boxes]
-    shards = [np.ascontiguousarray(part) if keeps else np.array(part, order="C") for part in parts]
+    shards = [np.asarray(part, order="C") if keeps else np.array(part, order="C") for part in parts]
     return placer(type_, sharding, devices)(shards)
 
 
@@ -301,6 +301,22 @@ def assembler(type_: ArrayType, sharding: NamedSharding) -> Callable[[Sequence[D
     """Prepares `assemble` at load, since JAX takes longer to build the aval than the array."""
     aval = _aval(type_)
     return lambda shards: _array(aval, sharding, list(shards), committed=True, _skip_checks=True)
+
+
+def copy_shard(array: DeviceArray, position: int) -> DeviceArray | None:
+    """Copies the shard at a mesh position on its device; returns None if that belongs to another process.
+
+    Raises ValueError if the array has no such shard.
+    """
+    devices = list(array.sharding.mesh.devices.flat)
+    if position >= len(devices):
+        raise ValueError(f"shard {position} of an array on {len(devices)} devices")
+    device = devices[position]
+    if not is_here(device):
+        return None
+    found = shards_of(array)[sum(map(is_here, devices[:position]))]
+    alone = named_sharding(MeshSpec((("devices", 1),), (0,)), ((),) * array.ndim, [device])
+    return copy_whole(found, device_list([device]), alone)
 
 
 def shard(array: DeviceArray, position: int) -> DeviceArray:

@@ -16,7 +16,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.devices.layouts import Side, Sides, put_on_side
+from pathways.runtime.host.devices.layouts import Shards, Side, Sides, put_on_side
 from pathways.runtime.host.load.bodies import load_bodies, put_constants
 from pathways.runtime.host.load.edges import Edges
 from pathways.runtime.host.load.origins import origins_of
@@ -195,6 +195,14 @@ def _results(part: PlanPart, prepared: Preparer, constants: set[int]) -> list[Pa
     return found
 
 
-def copy_if_array(array: Any) -> Any:
-    """Copies an array, since a later run may overwrite it. Returns any other value unchanged."""
-    return pjrt.copy_again(array) if pjrt.is_array(array) else array
+def copy_if_array(array: Any, shard: int = -1) -> Any:
+    """Copies an array or one of its shards, since a later run may overwrite it. Returns any other value unchanged.
+
+    Raises ValueError if it has no such shard. Returns no shards if the shard belongs to another process.
+    """
+    if not pjrt.is_array(array):
+        return array
+    if shard < 0:
+        return pjrt.copy_again(array)
+    copied = pjrt.copy_shard(array, shard)
+    return Shards() if copied is None else copied

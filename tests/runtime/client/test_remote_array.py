@@ -10,6 +10,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.client.arrays import (
     copied,
+    copied_shard,
     fetched,
     fetched_shard,
     is_any_array,
@@ -40,8 +41,8 @@ class Store:
         shape = (2, 3) if shard < 0 else (1, 3)
         return shape, np.full(shape, number + shard + 1, np.int16).tobytes()
 
-    def copy(self, number: int) -> int:
-        return number + 100
+    def copy(self, number: int, shard: int) -> int:
+        return number + 100 + 10 * (shard + 1)
 
 
 def raised(array: RemoteArray) -> Diagnostic:
@@ -141,3 +142,5 @@ def test_a_remote_array_is_used_as_a_local_one_is() -> None:
     np.testing.assert_array_equal(fetched(array), np.full((2, 3), 7, np.int16))
     np.testing.assert_array_equal(fetched_shard(array, 0), np.full((1, 3), 8, np.int16))
     assert copied(array, side).number == 107
+    shard = copied_shard(array, 2, ArrayType((1, 3), "int16"))
+    assert (shard.number, shard.type.shape) == (137, (1, 3))

@@ -16,6 +16,7 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards, Side, put_on_side
 from pathways.runtime.host.devices.local_values import all_values, local_values
 from pathways.runtime.host.devices.saved_arrays import read_shards, side_on, write_shards
+from pathways.runtime.host.load.loaded_part import copy_if_array
 
 HOST = np.arange(24, dtype=np.int16).reshape(4, 6)
 TYPE = ArrayType((4, 6), "int16")
@@ -146,3 +147,32 @@ def test_runs_never_write_to_the_memory_of_a_host_array(devices: list[Any], shar
     for shard in array.addressable_shards:
         np.testing.assert_array_equal(np.asarray(shard.data), (HOST + 3)[shard.index])
     np.testing.assert_array_equal(host, HOST)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_scalar_has_no_dimensions_on_devices(devices: list[Any], keeps: bool) -> None:
+    side = side_on(Sharding(MESH, ()), devices)
+    array = put_on_side(np.array(7, np.int16), ArrayType((), "int16"), side, keeps=keeps)
+    assert [shard.data.shape for shard in array.addressable_shards] == [()] * 4 and int(array) == 7
+
+
+@pytest.mark.parametrize("sharding", [BOTH, ROWS, COPIES])
+def test_a_copied_shard_is_an_array_of_its_own(devices: list[Any], sharding: Sharding) -> None:
+    array = put_on_side(HOST, TYPE, side_on(sharding, devices))
+    for position, box in enumerate(sharding.boxes(TYPE.shape)):
+        copied = copy_if_array(array, position)
+        assert list(copied.sharding.mesh.devices.flat) == [devices[position]]
+        np.testing.assert_array_equal(np.asarray(copied), part(box))
+        copied.delete()
+    assert not array.is_deleted()
+    with pytest.raises(ValueError, match="shard 4"):
+        copy_if_array(array, 4)
+    assert copy_if_array("no array", 2) == "no array"
+
+
+def test_a_shard_of_another_process_is_copied_there(devices: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    array = put_on_side(HOST, TYPE, side_on(ROWS, devices))
+    monkeypatch.setattr(pjrt, "is_here", lambda device: device.id >= devices[2].id)
+    monkeypatch.setattr(pjrt, "shards_of", lambda _: array._arrays[2:])
+    assert copy_if_array(array, 1) == []
+    np.testing.assert_array_equal(np.asarray(copy_if_array(array, 3)), part(LAST_ROWS))
