@@ -3,7 +3,7 @@
 `session.py` calls the functions through a table. Each takes the session's state, the request and the response to fill.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, GoodArray, Shar
 from pathways.ifrt_proxy.element_types import read_dtype
 from pathways.ifrt_proxy.host_buffers import array_of, as_bytes
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused
-from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, read_devices, read_location
+from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location, has_location, read_location
 
 MAX_ARRAY_BYTES = 1 << 36
 """The largest array that a client may name."""
@@ -146,19 +146,30 @@ def reshard(state: SessionState, body: Any, filled: Any) -> None:
 def remap(state: SessionState, body: Any, filled: Any) -> None:
     """Lists the shards of arrays in another order of the same devices, as JAX does if a mesh permutes its devices."""
     given = {number: state.good_array(handle) for number, handle in enumerate(body.array_handles)}
+    found = [_remapped(number, spec, body.plan, given) for number, spec in enumerate(body.plan.output_specs)]
     made: list[ClientArray] = []
-    for number, spec in enumerate(body.plan.output_specs):
-        mappings = [one for one in body.plan.mappings if one.out_array == number]
-        if len(mappings) != 1 or body.plan.input_devices_for_output:
-            raise refused("arrays that are joined from shards of several arrays", f"{len(mappings)} parts of an array")
-        array = given[mappings[0].in_array]
-        location = array.location.reordered(_mapped(mappings[0], len(array.location.devices)))
-        if read_devices(spec.sharding) != location.devices or _type_of(spec.dtype, spec.shape) != array.type:
-            raise refused("shards that move to other devices", f"an array on the devices {location.devices}")
+    for array, location in found:
         shared = array.share()
         made.append(replace(shared, location=location) if isinstance(shared, StoredArray) else shared)
-    _donate([*given.values()], body.copy_semantics)
     filled.array_handles.extend(state.keep_all(made, body.result_handles))
+    _donate([*given.values()], body.copy_semantics)
+
+
+def _remapped(number: int, spec: Any, plan: Any, given: Mapping[int, GoodArray]) -> tuple[GoodArray, Location]:
+    """Returns the array that has the shards of an output, and its location in the order that the output states."""
+    mappings = [one for one in plan.mappings if one.out_array == number]
+    if len(mappings) != 1:
+        raise refused("arrays that are joined from shards of several arrays", f"{len(mappings)} parts of an array")
+    array = given[mappings[0].in_array]
+    location = array.location.reordered(_mapped(mappings[0], len(array.location.devices)))
+    stated = [one for each in plan.input_devices_for_output if each.out_array == number for one in each.input_devices]
+    if any(
+        (one.in_array, tuple(one.device_list.device_ids)) != (mappings[0].in_array, location.devices) for one in stated
+    ):
+        raise refused("shards that move to other devices", f"an array on {location.devices}")
+    if _type_of(spec.dtype, spec.shape) != array.type or not has_location(spec.sharding, array.type.shape, location):
+        raise refused("shards that move to other devices or parts of an array", f"an array on {location.devices}")
+    return array, location
 
 
 def _mapped(mapping: Any, count: int) -> list[int]:
@@ -171,7 +182,7 @@ def _mapped(mapping: Any, count: int) -> list[int]:
 
 
 def _positions(starts: Any, ends: Any, steps: Any, count: int) -> list[int]:
-    """Lists the positions in several intervals, at most one more than `count` of each."""
+    """Lists at most `count` + 1 positions of each interval, because a client may state any interval."""
     return [
         i for start, end, step in zip(starts, ends, steps, strict=True) for i in range(start, end, step)[: count + 1]
     ]

@@ -43,7 +43,7 @@ class StoredArray:
         self._read(lambda array: array.block_until_ready())
 
     def is_ready(self) -> bool:
-        """Checks whether `wait` would not wait. Raises like `fetch` if that is known already."""
+        """Returns whether `wait` would return at once. Raises the error of `fetch` if the array has failed."""
         return bool(self._read(lambda array: array.is_ready()))
 
     def _read(self, read: Callable[[Any], Any]) -> Any:
@@ -171,7 +171,7 @@ class ArrayMaker:
     def put(
         self, values: "np.ndarray[Any, Any]", type_: ArrayType, location: Location, *, keeps: bool = False
     ) -> StoredArray:
-        """Copies values to devices. `keeps`: nobody else uses their memory again.
+        """Copies values to devices. If `keeps`, the caller does not use the memory of `values` again.
 
         Raises PWC0506 and PWC0507 if memory does not suffice.
         """
@@ -188,7 +188,7 @@ class ArrayMaker:
         *,
         keeps: bool = False,
     ) -> StoredArray:
-        """Joins shards, each for the positions that hold it, and copies the array to its devices. `keeps` as above."""
+        """Joins shards, each for the positions that hold it, and puts the array on devices. `put` explains `keeps`."""
         whole_at = list(range(len(to.devices)))
         if len(shards) == 1 and sorted(positions[0]) == whole_at and shards[0].shape == type_.shape:
             return self.put(shards[0], type_, to, keeps=keeps)

@@ -33,28 +33,33 @@ class HostBuffers:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def begin(self, size: int) -> "np.ndarray[Any, Any]":
-        """Makes an array for the bytes of a buffer. Raises ValueError if it is too large."""
-        if not 0 <= size <= MAX_HOST_BYTES - self._bytes:
-            raise ValueError(f"a buffer of {size:,} bytes; at most {MAX_HOST_BYTES:,} in all buffers")
-        return np.empty(size, np.uint8)
+        """Makes an array for the bytes of a buffer, and reserves them. Raises ValueError if it is too large."""
+        with self._changed:
+            if not 0 <= size <= MAX_HOST_BYTES - self._bytes:
+                raise ValueError(f"a buffer of {size:,} bytes; at most {MAX_HOST_BYTES:,} in all buffers")
+            made = np.empty(size, np.uint8)
+            self._bytes += size
+        return made
+
+    def finish(self, number: int, data: "HostBuffer | Exception", reserved: int) -> None:
+        """Stores a buffer whose bytes were reserved, or the reason why it never arrives."""
+        with self._changed:
+            self._bytes -= reserved
+            self._put(number, data)
 
     def put(self, number: int, data: HostBuffer) -> None:
         """Stores a buffer. Raises ValueError if the session has too many bytes in its buffers."""
-        if data.nbytes > MAX_HOST_BYTES - self._bytes:
-            raise ValueError(f"more than {MAX_HOST_BYTES:,} bytes in host buffers")
-        self._put(number, data)
-
-    def fail(self, number: int, error: Exception) -> None:
-        """Notes that the stream of a buffer has failed."""
-        self._put(number, error)
+        with self._changed:
+            if data.nbytes > MAX_HOST_BYTES - self._bytes:
+                raise ValueError(f"more than {MAX_HOST_BYTES:,} bytes in host buffers")
+            self._put(number, data)
 
     def _put(self, number: int, data: "HostBuffer | Exception") -> None:
-        with self._changed:
-            self._pop(number)
-            if not self._closed:
-                self._found[number] = data
-                self._bytes += _size(data)
-            self._changed.notify_all()
+        self._pop(number)
+        if not self._closed:
+            self._found[number] = data
+            self._bytes += _size(data)
+        self._changed.notify_all()
 
     def _pop(self, number: int) -> "HostBuffer | Exception | None":
         found = self._found.pop(number, None)
@@ -86,8 +91,8 @@ class HostBuffers:
         """Frees all buffers, and wakes threads that wait for one."""
         with self._changed:
             self._closed = True
+            self._bytes -= sum(map(_size, self._found.values()))
             self._found.clear()
-            self._bytes = 0
             self._changed.notify_all()
 
 
@@ -101,7 +106,7 @@ class BufferWriter:
         try:
             self._data = buffers.begin(size)
         except (ValueError, MemoryError) as error:
-            self.fail(error)
+            buffers.finish(number, error, 0)
             raise
 
     @property
@@ -110,19 +115,19 @@ class BufferWriter:
         return self._data.nbytes - self._at
 
     def next(self, size: int) -> memoryview:
-        """Returns where the next bytes of the buffer stay."""
+        """Returns the memory for the next `size` bytes of the buffer."""
         at = self._at
         self._at += size
         return self._data.data[at : self._at]
 
     def end(self) -> None:
-        """Stores the buffer, which must be complete. Raises ValueError if the session has too many bytes."""
+        """Stores the buffer, which must be complete."""
         assert not self.room
-        self._buffers.put(self._number, self._data)
+        self._buffers.finish(self._number, self._data, self._data.nbytes)
 
     def fail(self, error: Exception) -> None:
         """Notes that the buffer never arrives."""
-        self._buffers.fail(self._number, error)
+        self._buffers.finish(self._number, error, self._data.nbytes)
 
 
 def _size(data: "HostBuffer | Exception | None") -> int:

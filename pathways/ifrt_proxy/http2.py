@@ -11,7 +11,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.ifrt_proxy.errors import NoHpack
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""The first bytes of each client."""
+"""The bytes that every client sends first."""
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 """The types of frames."""
 END_STREAM = ACK = 0x1
@@ -20,12 +20,12 @@ END_HEADERS, PADDED, HAS_PRIORITY = 0x4, 0x8, 0x20
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR = 0x0, 0x1, 0x2, 0x3
 FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL, COMPRESSION_ERROR = 0x6, 0x7, 0x8, 0x9
 """The error codes of RST_STREAM and GOAWAY."""
-MAX_STREAMS, INITIAL_WINDOW, FRAME_SIZE, HEADER_BYTES = 0x3, 0x4, 0x5, 0x6
+TABLE_SIZE, MAX_STREAMS, INITIAL_WINDOW, FRAME_SIZE, HEADER_BYTES = 0x1, 0x3, 0x4, 0x5, 0x6
 """The numbers of settings."""
-DEFAULT_WINDOW, DEFAULT_FRAME = 65_535, 16_384
+DEFAULT_WINDOW, DEFAULT_FRAME, DEFAULT_TABLE = 65_535, 16_384, 4096
 """Values of a peer that has sent no settings."""
 MAX_WINDOW = (1 << 31) - 1
-MAX_OWN_FRAME = 1 << 20
+MAX_OWN_FRAME_BYTES = 1 << 20
 """The largest payload that a client may send in one frame."""
 MAX_HEADER_BYTES = 1 << 16
 """The most bytes of one list of headers, compressed or not."""
@@ -103,12 +103,12 @@ class FrameReader:
         """Reads the header of the next frame. Raises Http2Error if its payload would be too large."""
         high, low, kind, flags, stream = _HEADER.unpack(self.exactly(_HEADER.size))
         length = (high << 16) + low
-        if length > MAX_OWN_FRAME:
+        if length > MAX_OWN_FRAME_BYTES:
             raise Http2Error(f"a frame of {length:,} bytes", FRAME_SIZE_ERROR)
         return Frame(kind, flags, stream & MAX_WINDOW, length)
 
     def exactly(self, size: int) -> bytes:
-        """Reads so many bytes. Raises ConnectionEnded if the client closes the connection before."""
+        """Reads exactly `size` bytes. Raises ConnectionEnded if the client closes the connection earlier."""
         if self._end - self._start < size:
             if size > _BUFFER_BYTES:
                 whole = bytearray(size)
@@ -153,11 +153,16 @@ class HeaderCoder:
         self._encoder = hpack.Encoder()
 
     def decode(self, block: bytes) -> dict[bytes, bytes]:
-        """Returns the headers; of equal names the last. Raises Http2Error if the block cannot be decoded."""
+        """Returns the headers. If a name is repeated, its last value counts. Raises Http2Error for another block."""
         try:
             return {bytes(name): bytes(value) for name, value in self._decoder.decode(block, raw=True)}
         except (self._errors, ValueError, LookupError) as error:
-            raise Http2Error(f"headers that cannot be decoded: {error}", COMPRESSION_ERROR) from None
+            raise Http2Error(f"headers that cannot be decoded: {str(error)[:200]}", COMPRESSION_ERROR) from None
+
+    def limit_table(self, size: int | None) -> None:
+        """Limits the table of headers that the decoder of the client keeps, in bytes, as its settings say."""
+        if size is not None:
+            self._encoder.header_table_size = min(size, DEFAULT_TABLE)
 
     def encode(self, headers: dict[str, str]) -> bytes:
         return bytes(self._encoder.encode(headers))
@@ -165,6 +170,8 @@ class HeaderCoder:
 
 def header_block(reader: FrameReader, first: Frame) -> bytes:
     """Reads the block of a HEADERS frame and of the CONTINUATION frames that follow it."""
+    if first.length > MAX_HEADER_BYTES:
+        raise Http2Error("too many headers")
     payload = reader.exactly(first.length)
     start = (1 if first.flags & PADDED else 0) + (5 if first.flags & HAS_PRIORITY else 0)
     end = len(payload) - (payload[0] if first.flags & PADDED and payload else 0)

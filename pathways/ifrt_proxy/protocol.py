@@ -20,7 +20,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def bytes_field(size: int) -> bytes:
-    """Encodes the beginning of a message whose only field is number 1, of so many bytes. The bytes follow."""
+    """Encodes the beginning of a message whose only field is number 1 with `size` bytes. The caller sends them next."""
     head = bytearray(b"\x0a")
     while size >= 0x80:
         head.append(size & 0x7F | 0x80)

@@ -53,6 +53,7 @@ from pathways.runtime.threads import started
 MAX_CONNECTIONS, MAX_SESSIONS = 512, 192
 STOP_TIMEOUT_S = 5.0
 BACKLOG = 128
+ACCEPT_RETRY_S = 0.1
 
 
 class ProxyServer:
@@ -68,8 +69,7 @@ class ProxyServer:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._methods = self._named_methods()
-        family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-        self._listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        self._listening = _listening_at(host.strip("[]"), port)
         self.port: int = self._listening.getsockname()[1]
         self._thread = threading.Thread(target=self._accept, name="pathways-proxy", daemon=True)
         self._thread.start()
@@ -80,11 +80,13 @@ class ProxyServer:
         self._thread.join(STOP_TIMEOUT_S)
         self._listening.close()
         with self._lock:
-            sessions, connections = list(self._sessions.values()), dict(self._connections)
+            connections = dict(self._connections)
         for connection in connections:
             connection.close()
         for thread in connections.values():
             thread.join(STOP_TIMEOUT_S)
+        with self._lock:
+            sessions = list(self._sessions.values())
         for session in sessions:
             session.join(STOP_TIMEOUT_S)
 
@@ -95,19 +97,27 @@ class ProxyServer:
             except OSError:  # the server stops, or no descriptor is left
                 if self._is_stopped():
                     return
-                threading.Event().wait(0.1)
+                threading.Event().wait(ACCEPT_RETRY_S)
                 continue
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection = Connection(connected, self._methods)
-            name = f"pathways-proxy-{connected.fileno()}"
-            thread = threading.Thread(target=self._serve, args=(connection, connected), name=name, daemon=True)
-            with self._lock:
-                has_room = len(self._connections) < MAX_CONNECTIONS
-                if has_room:
-                    self._connections[connection] = thread
-            if not has_room or not started(thread):
-                self._forget(connection, connected)
+            try:
+                self._begin(connected)
+            except (OSError, MemoryError):  # the client has disconnected, or no memory is left
+                connected.close()
+
+    def _begin(self, connected: socket.socket) -> None:
+        """Starts a thread that serves a connection. Closes it if there are too many."""
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = Connection(connected, self._methods)
+        name = f"pathways-proxy-{connected.fileno()}"
+        thread = threading.Thread(target=self._serve, args=(connection,), name=name, daemon=True)
+        with self._lock:
+            has_room = len(self._connections) < MAX_CONNECTIONS
+            if has_room:
+                self._connections[connection] = thread
+        if not has_room or not started(thread):
+            self._forget(connection)
+            connected.close()
 
     def _is_stopped(self) -> bool:
         try:
@@ -115,16 +125,15 @@ class ProxyServer:
         except OSError:
             return True
 
-    def _serve(self, connection: Connection, connected: socket.socket) -> None:
+    def _serve(self, connection: Connection) -> None:
         try:
             connection.serve()
         finally:
-            self._forget(connection, connected)
+            self._forget(connection)
 
-    def _forget(self, connection: Connection, connected: socket.socket) -> None:
+    def _forget(self, connection: Connection) -> None:
         with self._lock:
             self._connections.pop(connection, None)
-        connected.close()
 
     def _named_methods(self) -> Mapping[bytes, Opener]:
         methods: dict[str, Opener] = {
@@ -147,7 +156,8 @@ class ProxyServer:
         try:
             session.start(partial(self._ended, number, replies))
         except PathwaysError as error:
-            self._ended(number, replies)
+            with self._lock:
+                self._sessions.pop(number, None)
             raise CallFailed(RESOURCE_EXHAUSTED, str(error)) from None
         return SessionCall(session)
 
@@ -184,8 +194,15 @@ class ProxyServer:
         yield (b"",)
 
 
+def _listening_at(host: str, port: int) -> socket.socket:
+    """Listens at an address; at that of all IPv6 interfaces also for IPv4. Raises OSError."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    both = family == socket.AF_INET6 and address[0] == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
+
+
 class _reading:
-    """Parses a request for the block; errors there become statuses of the call."""
+    """Parses a request for a `with` block. An error inside of the block becomes the status of the call."""
 
     def __init__(self, kind: str, message: bytes) -> None:
         self._kind, self._message = kind, message
@@ -233,12 +250,12 @@ class SessionCall:
         self._session.end()
 
     def cancel(self) -> None:
-        self._session.disconnect()
         self._session.end()
+        self._session.disconnect()
 
 
 class StoreCall:
-    """The stream of a host buffer that a client sends. Its bytes are read to where they stay, without a copy."""
+    """The stream of a host buffer that a client sends. The bytes are received directly into the buffer."""
 
     def __init__(self, replies: Replies, writer: BufferWriter) -> None:
         self._replies, self._writer = replies, writer
@@ -272,7 +289,7 @@ class StoreCall:
         if size and (len(key) < 2 or key[-1] >= 0x80) and len(key) <= 6:
             return
         data = size - len(key)
-        if head[0] or (size and (key != bytes_field(data) or data > self._writer.room)):
+        if head[0] or data < 0 or (size and (key != bytes_field(data) or data > self._writer.room)):
             self._fail(f"a message of {size:,} bytes for a buffer with room for {self._writer.room:,}")
         else:
             self._left = data if size else 0
@@ -286,16 +303,13 @@ class StoreCall:
     def end(self) -> None:
         if self._over:
             return
+        self._over = True
         if self._left or self._head or self._writer.room:
             self._fail(f"{self._writer.room:,} bytes are missing")
             return
-        try:
-            self._writer.end()
-        except ValueError as error:
-            self._fail(str(error))
-        else:
-            self._replies.send((b"",), flush=False)
-            self._replies.finish(OK)
+        self._writer.end()
+        self._replies.send((b"",), flush=False)
+        self._replies.finish(OK)
 
     def cancel(self) -> None:
         if not self._over:

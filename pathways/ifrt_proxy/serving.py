@@ -17,6 +17,7 @@ from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.errors import OpenProxy
 from pathways.ifrt_proxy.server import ProxyServer
 
+MAX_PORT = 65_535
 ISLAND = "proxied"
 """The island of a process without a cluster whose devices are created on demand."""
 
@@ -62,7 +63,7 @@ def proxy(
             subprocess.run([sys.executable, "train.py"], env={**os.environ, **served.environment})
     """
     host, _, port = listen.rpartition(":")
-    if not (host and port.isdigit()):
+    if not (host and port.isdigit() and int(port) <= MAX_PORT):
         raise _refused("the proxy has no address to listen on", listen, "HOST:PORT", "listen='127.0.0.1:29000'")
     if not insecure and not _is_loopback(host):
         raise PathwaysError(OpenProxy(address=listen, where=caller()))

@@ -33,10 +33,8 @@ MAX_WAITING_THREADS = 8
 
 NOT_NUMBERED = frozenset({"init_response", "delete_array_response", "destruct_array_response"})
 """Responses that the client does not count."""
-QUICK = frozenset({"loaded_executable_execute_request", "destruct_array_request", "delete_array_request"})
-"""Requests that are answered at once. Before all others, responses that wait are sent."""
 MAX_UNREAD_BYTES, MAX_UNANSWERED_BYTES = 1 << 22, 1 << 26
-"""Bytes of requests that wait for an answer, and of responses that wait for the client to read them."""
+"""Maximum bytes of queued requests, and of responses that the client has not read."""
 MALFORMED = (DecodeError, ValueError, TypeError, LookupError, OverflowError)
 """Exceptions of functions that read a request: it does not have the form that jaxlib's client sends."""
 
@@ -74,8 +72,9 @@ class Session:
         self._thread = thread
 
     def receive(self, messages: Sequence[bytes], size: int) -> bool:
-        """Takes requests, of `size` bytes with their prefixes. Returns False if the client must wait before it sends
-        as many bytes again: too many requests wait for an answer.
+        """Queues requests. `size` counts their bytes with prefixes.
+
+        Returns False if too many requests wait; `_credit` credits these bytes later.
         """
         with self._counting:
             self._unread += sum(map(len, messages))
@@ -87,7 +86,7 @@ class Session:
         return may_send
 
     def end(self) -> None:
-        """Notes that no more requests come. Those that wait are answered."""
+        """Notes the end of the requests. Queued requests are still answered."""
         self._requests.put(None)
 
     def disconnect(self) -> None:
@@ -117,7 +116,7 @@ class Session:
             ended()
 
     def _credit(self, size: int) -> None:
-        """Lets the client send more if it had to wait and the requests that waited were answered."""
+        """Credits the withheld bytes once at most half of MAX_UNREAD_BYTES is queued."""
         with self._counting:
             self._unread -= size
             debt = self._debt if self._unread <= MAX_UNREAD_BYTES // 2 else 0
@@ -131,8 +130,6 @@ class Session:
         answer.response_metadata.op_id = request.request_metadata.op_id
         if number := request.request_metadata.user_context_id:
             answer.response_metadata.destroyed_user_context_ids.append(number)
-        if kind not in QUICK:
-            self._replies.flush()
         if process() is not self._devices.process:
             have = "a block of pw.cluster or pw.connect inside of the block of pw.proxy"
             rule = "the same cluster for both"
@@ -156,7 +153,7 @@ class Session:
             self._fail(answer, coded)
             return
         if rest is None:
-            self._succeed(answer)
+            self._succeed(answer, is_awaited=_is_awaited(kind, request))
             return
         try:
             self._waiting.submit(contextvars.copy_context().run, self._wait, rest, kind, answer)
@@ -171,9 +168,9 @@ class Session:
         else:
             self._succeed(answer)
 
-    def _succeed(self, answer: Any) -> None:
+    def _succeed(self, answer: Any, *, is_awaited: bool = True) -> None:
         write_status(None, answer.response_metadata.status)
-        self._send(answer)
+        self._send(answer, is_awaited)
 
     def _fail(self, answer: Any, error: Exception) -> None:
         if (kind := answer.WhichOneof("response")) is not None:
@@ -181,9 +178,9 @@ class Session:
         write_status(error, answer.response_metadata.status)
         self._send(answer)
 
-    def _send(self, answer: Any) -> None:
-        """Sends a response; with the next ones if more requests wait that are answered at once."""
-        flush = threading.current_thread() is not self._thread or self._requests.empty()
+    def _send(self, answer: Any, is_awaited: bool = True) -> None:
+        """Sends a response: at once, or with the next one if the client does not wait and more requests are queued."""
+        flush = is_awaited or self._requests.empty()
         with self._sending:
             if _is_numbered(answer):
                 answer.response_metadata.seq_num = self._sent
@@ -195,15 +192,22 @@ class Session:
             self._replies.finish(RESOURCE_EXHAUSTED, f"{MAX_UNANSWERED_BYTES:,} bytes of responses were not read")
 
 
+def _is_awaited(kind: str, request: Any) -> bool:
+    """Whether the client can wait for the response: not if it has chosen the handles of all results."""
+    if kind == "loaded_executable_execute_request":
+        return not request.loaded_executable_execute_request.result_array_handle
+    return kind != "destruct_array_request"
+
+
 def _is_numbered(answer: Any) -> bool:
-    """Checks whether the client counts a response: not those of the start and of deletions, and of their futures.
+    """Checks whether the client counts a response: not those of the start, of deletions and their futures, and failures.
 
     If a number is missing or too many, the client keeps the stack of every later request for ever (measured with
     jaxlib 0.10 to 0.12: 300 references after 300 calls).
     """
     kind = answer.WhichOneof("response")
     is_of_deletion = kind == "check_future_response" and not answer.response_metadata.destroyed_user_context_ids
-    return kind not in NOT_NUMBERED and not is_of_deletion
+    return kind is not None and kind not in NOT_NUMBERED and not is_of_deletion
 
 
 def _coded(error: Exception, kind: str) -> Exception:

@@ -91,9 +91,14 @@ class SessionState:
         return handle
 
     def keep_all(self, arrays: Sequence[ClientArray], handles: Sequence[int]) -> list[int]:
-        """Stores arrays under handles of the client; without any, under new ones. Raises PWC0940 for a wrong count."""
+        """Stores arrays under handles of the client; without any, under new ones.
+
+        Raises PWC0940 for a wrong count, and drops the arrays.
+        """
         chosen = list(handles) or [0] * len(arrays)
         if len(chosen) != len(arrays):
+            for array in arrays:
+                array.drop()
             raise refused("this request", f"{len(chosen)} handles for {len(arrays)} arrays")
         return [self.keep(array, handle) for array, handle in zip(arrays, chosen, strict=True)]
 

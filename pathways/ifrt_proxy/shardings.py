@@ -42,7 +42,7 @@ class Location:
         return self.sharding.mesh.devices.index(index)
 
     def reordered(self, order: Sequence[int]) -> "Location":
-        """Lists the same devices in another order: `order` has the present position of each."""
+        """Lists the same devices in another order: `order[i]` is the present position of the device number i."""
         mesh = self.sharding.mesh
         moved = MeshSpec(mesh.axes, tuple(order.index(p) for p in mesh.devices))
         return Location(tuple(self.devices[p] for p in order), Sharding(moved, self.sharding.dims))
@@ -70,6 +70,19 @@ def read_location(message: Any, shape: Shape) -> Location:
     if not read.is_fully_replicated and len(devices) > 1:
         raise _refused("a ConcreteEvenSharding that splits the array")
     return Location(devices, Sharding(_line(len(devices)), ((),) * len(shape)))
+
+
+def has_location(message: Any, shape: Shape, location: Location) -> bool:
+    """Checks whether a ShardingProto states this location. ConcreteEvenSharding states only the size of the shards."""
+    if read_devices(message) != location.devices:
+        return False
+    if message.serialized_sharding.type_name == _TYPES["ConcreteEvenSharding"]:
+        stated = MESSAGES["ConcreteEvenShardingProto"].FromString(message.serialized_sharding.data)
+        return tuple(stated.shard_shape.dims) == location.sharding.shard_shape(shape)
+    read = read_location(message, shape)
+    boxes, wanted = location.sharding.boxes(shape), read.sharding.boxes(shape)
+    positions = range(len(location.devices))
+    return all(boxes[location.mesh_position(p)] == wanted[read.mesh_position(p)] for p in positions)
 
 
 def read_devices(message: Any) -> tuple[int, ...]:

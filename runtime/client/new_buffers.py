@@ -84,7 +84,7 @@ def put_buffer(
     *,
     keeps: bool,
 ) -> Handle:
-    """Copies values of this process to devices. `keeps`: nobody else uses their memory again.
+    """Copies values of this process to devices. If `keeps`, the caller does not use their memory again.
 
     Raises the errors of `make_buffer`.
     """

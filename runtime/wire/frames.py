@@ -4,6 +4,7 @@ uses pickle, because a message may come from another user. `peer.py` and `connec
 A frame that is too large for its kind, or incomplete, fails only its own connection.
 """
 
+import contextlib
 import mmap
 import socket
 import struct
@@ -28,9 +29,9 @@ CHUNK_BYTES = 1 << 28
 MAPPED_BYTES = 1 << 20
 """Blocks of memory beyond this size are mapped, so that their pages are provided on demand."""
 Bytes: TypeAlias = bytes | memoryview
-"""Data that is sent or was received: where it is large, a view of memory that is not copied."""
+"""Sent or received data. Large data is a view of memory, so that it is not copied."""
 Payload: TypeAlias = bytes | bytearray | memoryview
-"""The bytes of a frame after its header; those of a large one stay where they were received."""
+"""The bytes of a frame after its header. The payload of a large frame is not copied after it is received."""
 
 
 class Transport(Protocol):
@@ -172,10 +173,15 @@ class FrameReader:
 
 
 def _memory(size: int) -> memoryview:
-    """Allocates memory; a large block takes pages only where something is written."""
+    """Allocates memory; a large block takes pages only where something is written. Raises ConnectionEnded."""
     if size <= MAPPED_BYTES:
         return memoryview(bytearray(size))
-    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):  # on Linux; with small pages, receiving takes twice as long
+    try:
+        block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise ConnectionEnded(end_reason(error)) from None
+    with contextlib.suppress(
+        AttributeError, OSError
+    ):  # other kernels have none; with small pages it takes twice as long
         block.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(block)

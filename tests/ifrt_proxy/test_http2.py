@@ -29,7 +29,7 @@ def message(data: bytes) -> bytes:
 def echo(data: bytes) -> Iterable[Sequence[c.Part]]:
     if data == b"fail":
         raise CallFailed(c.NOT_FOUND, "no such thing\n\u00e4")
-    return ((data, b"!"),)
+    return ((BIG if data == b"big" else data, b"!"),)
 
 
 @dataclass
@@ -163,10 +163,7 @@ def test_messages_wait_for_the_windows_of_the_client() -> None:
 
 def test_the_window_of_a_connection_is_shared_by_its_streams() -> None:
     with client(h.PREFACE + h.settings({h.INITIAL_WINDOW: 1 << 20})) as one:
-        one.send(one.headers("/echo"))
-        data = message(BIG)
-        one.send(*(h.frame(h.DATA, 0, 1, data[at : at + 100_000]) for at in range(0, len(data), 100_000)))
-        one.send(h.frame(h.DATA, h.END_STREAM, 1))
+        one.send(one.headers("/echo"), h.frame(h.DATA, h.END_STREAM, 1, message(b"big")))
         got = b""
         while len(got) < h.DEFAULT_WINDOW:
             got += one.next(h.DATA)[1]
@@ -179,7 +176,68 @@ def test_a_client_that_ends_or_resets_cancels_its_calls() -> None:
     with client() as one:
         one.send(one.headers("/seen"), h.frame(h.RST_STREAM, 0, 1, struct.pack(">I", h.CANCEL)))
         one.send(one.headers("/seen", 3), h.frame(h.DATA, h.END_STREAM, 3, b"abc"), one.headers("/seen", 5))
-    assert one.seen.events == ["cancel", "3 bytes", "end", "cancel"]
+    assert one.seen.events == ["cancel", "3 bytes", "end", "cancel", "cancel"]
+
+
+def test_a_call_whose_client_has_ended_can_still_be_canceled() -> None:
+    with client() as one:
+        one.send(one.headers("/seen"), h.frame(h.DATA, h.END_STREAM, 1, b"abc"))
+        one.send(h.frame(h.RST_STREAM, 0, 1, struct.pack(">I", h.CANCEL)), h.frame(h.PING, 0, 0, bytes(8)))
+        one.next(h.PING)
+        assert one.seen.events == ["3 bytes", "end", "cancel"]
+        one.send(one.headers("/seen", 3), h.frame(h.DATA, h.END_STREAM, 3, b"ab"))
+    assert one.seen.events[3:] == ["2 bytes", "end", "cancel"]
+
+
+def test_nothing_is_kept_of_streams_that_have_ended() -> None:
+    with client() as one:
+        for n in range(200):
+            path, stream = ("/echo", "/nothing", "/seen", "/echo")[n % 4], 2 * n + 1
+            one.send(one.headers(path, stream))
+            if path == "/seen" or n % 8 == 0:
+                one.send(h.frame(h.RST_STREAM, 0, stream, struct.pack(">I", h.CANCEL)))
+            else:
+                one.send(h.frame(h.DATA, h.END_STREAM, stream, message(b"hello")))
+                one.answer()
+        one.send(h.frame(h.PING, 0, 0, bytes(8)))
+        one.next(h.PING)
+        kept: Any = one.connection
+        assert (len(kept._calls), len(kept._replies), len(kept._room), len(kept._owed)) == (0, 0, 1, 1)
+        assert kept._out == []
+
+
+def test_requests_of_one_call_are_limited() -> None:
+    for data in (message(b"a") * 2, struct.pack(">BI", 0, c.MAX_UNARY_BYTES + 1)):
+        with client() as one:
+            one.send(one.headers("/echo"), h.frame(h.DATA, 0, 1, data))
+            assert struct.unpack(">II", one.next(h.GOAWAY)[1])[1] == h.PROTOCOL_ERROR
+
+
+def test_the_windows_of_unread_responses_are_limited_by_the_number_of_streams() -> None:
+    with client(h.PREFACE + h.settings({h.INITIAL_WINDOW: 0})) as one:
+        for n in range(c.MAX_CALLS + 1):
+            one.send(one.headers("/echo", 2 * n + 1), h.frame(h.DATA, h.END_STREAM, 2 * n + 1, message(b"hello")))
+        frame, payload = one.next(h.RST_STREAM)
+        assert (frame.stream, payload[3]) == (2 * c.MAX_CALLS + 1, h.REFUSED_STREAM)
+
+
+def test_headers_can_be_read_by_a_client_without_a_table() -> None:
+    with client(h.PREFACE + h.settings({h.TABLE_SIZE: 0})) as one:
+        one.decoder.max_allowed_table_size = 0
+        for stream in (1, 3, 5):
+            one.send(one.headers("/echo", stream), h.frame(h.DATA, h.END_STREAM, stream, message(b"hello")))
+            assert one.answer() == (message(b"hello!"), one_status(0))
+
+
+def test_a_connection_whose_client_does_not_read_can_be_closed() -> None:
+    with client() as one:
+        one.send(h.window_update(0, 1 << 30), h.settings({h.INITIAL_WINDOW: 1 << 30}))
+        one.next(h.SETTINGS)
+        for n in range(20):  # more than the buffers of the sockets hold
+            one.send(one.headers("/echo", 2 * n + 3), h.frame(h.DATA, h.END_STREAM, 2 * n + 3, message(b"big")))
+        one.connection.close()
+        one.thread.join(PATIENCE)
+        assert not one.thread.is_alive()
 
 
 def test_a_client_with_too_many_streams_is_refused() -> None:
@@ -193,7 +251,7 @@ WRONG = {
     "another protocol": (b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", h.PROTOCOL_ERROR),
     "data without a stream": (h.frame(h.DATA, 0, 0, b"x"), h.PROTOCOL_ERROR),
     "data of a stream not opened": (h.frame(h.DATA, 0, 1, b"x"), h.PROTOCOL_ERROR),
-    "a large frame": (h.frame_header(h.DATA, 0, 1, h.MAX_OWN_FRAME + 1), h.FRAME_SIZE_ERROR),
+    "a large frame": (h.frame_header(h.DATA, 0, 1, h.MAX_OWN_FRAME_BYTES + 1), h.FRAME_SIZE_ERROR),
     "large settings": (h.frame_header(h.SETTINGS, 0, 0, 60_000), h.FRAME_SIZE_ERROR),
     "settings of a wrong size": (h.frame(h.SETTINGS, 0, 0, b"12345"), h.FRAME_SIZE_ERROR),
     "a window too large": (h.settings({h.INITIAL_WINDOW: 1 << 31}), h.FLOW_CONTROL_ERROR),
@@ -226,8 +284,8 @@ def test_violations_of_the_protocol_end_the_connection(sent: bytes, code: int) -
 def test_data_beyond_the_window_ends_the_connection() -> None:
     with client() as one:
         one.send(one.headers("/seen"))
-        for _ in range(c.STREAM_WINDOW // h.MAX_OWN_FRAME):
-            one.send(h.frame(h.DATA, 0, 1, bytes(h.MAX_OWN_FRAME)))
+        for _ in range(c.STREAM_WINDOW_BYTES // h.MAX_OWN_FRAME_BYTES):
+            one.send(h.frame(h.DATA, 0, 1, bytes(h.MAX_OWN_FRAME_BYTES)))
         one.send(h.frame(h.DATA, 0, 1, b"x"))
         assert struct.unpack(">II", one.next(h.GOAWAY)[1])[1] == h.FLOW_CONTROL_ERROR
 

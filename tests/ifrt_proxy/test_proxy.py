@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -296,6 +297,51 @@ def test_a_client_that_disconnects_ends_requests_that_wait(served: Proxy) -> Non
     assert becomes(lambda: not any(t.name.startswith("pathways-jax-") for t in threading.enumerate()))
 
 
+def test_a_client_that_ends_its_requests_and_disconnects_leaves_no_thread() -> None:
+    """Its requests wait for a host buffer that never arrives."""
+    with pw.proxy(devices=1) as served, raw_client(served.address) as client:
+        request = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": on_device(0)}
+        for handle in range(1, 20):
+            client.send(make_array_from_host_buffer_request={**request, "host_buffer_handle": handle})
+        client.end()
+        client.cancel()
+        assert becomes(lambda: not any(t.name.startswith("pathways-jax-") for t in threading.enumerate()))
+
+
+def test_a_malformed_buffer_fails_only_its_stream(served: Proxy) -> None:
+    with raw_client(served.address) as client:
+        for message in (b"\x0a", b"\x0a\x05abc", b"\x12\x01a", b"\x0a\xff\xff\xff\xff\xff\x01a"):
+            with pytest.raises(RPC_ERROR) as caught:
+                client.store_messages(9, 8, message)
+            error: Any = caught.value
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT, message
+        client.store(9, 4, b"abcd")
+        assert client.looked_up(9) == b"abcd"
+
+
+def test_a_server_without_threads_refuses_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pw.proxy(devices=1) as served:
+        monkeypatch.setattr("pathways.ifrt_proxy.session.started", lambda _: False)
+        with pytest.raises(RPC_ERROR) as caught, raw_client(served.address):
+            pass
+    error: Any = caught.value
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_connection_that_cannot_be_made_does_not_end_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    with pw.proxy(devices=1) as served:
+        host, port = served.address.split(":")
+        with monkeypatch.context() as patch:
+            patch.setattr("pathways.ifrt_proxy.server.Connection", fail)
+            with socket.create_connection((host, int(port))) as refused:
+                assert refused.recv(1) == b""
+        with raw_client(served.address) as client:
+            assert client.code_of(get_default_layout_request={"dims": [1]}) == 0
+
+
 def test_responses_are_numbered_as_the_client_expects(served: Proxy) -> None:
     with raw_client(served.address) as client:
         layout, destruct = (
@@ -355,6 +401,7 @@ def test_shards_are_only_listed_anew_on_their_own_devices(served: Proxy) -> None
         put(client, 9)
         assert code(0) == 0 and client.fetched(10) == client.fetched(9)
         assert code(1) == UNIMPLEMENTED and code(0, out_array=1) == UNIMPLEMENTED
+        assert code(0) == 0
         for wrong in ({"in_array": 1}, {"in_array": -1}, {"from_start": [1]}, {"to_end": [1 << 40]}, {"to_step": [0]}):
             assert code(0, **wrong) == INVALID, wrong
 
@@ -393,7 +440,7 @@ def test_an_address_that_other_machines_reach_is_refused(listen: str) -> None:
     assert code_of(pw.proxy(listen).__enter__) == "PWC0943"
 
 
-@pytest.mark.parametrize("options", [{"listen": "29000"}, {"listen": "127.0.0.1:x"}])
+@pytest.mark.parametrize("options", [{"listen": "29000"}, {"listen": "127.0.0.1:x"}, {"listen": "127.0.0.1:70000"}])
 def test_a_malformed_address_is_refused(options: dict[str, Any]) -> None:
     assert code_of(pw.proxy(**options).__enter__) == "PWC0104"
 

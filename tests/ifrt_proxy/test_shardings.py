@@ -14,6 +14,7 @@ from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.protocol import MESSAGES
 from pathways.ifrt_proxy.shardings import (
     Location,
+    has_location,
     on_one_device,
     read_location,
     read_tiles,
@@ -112,6 +113,32 @@ def test_other_memories_are_refused() -> None:
     with pytest.raises(PathwaysError, match="pinned_host"):
         read_location(message, (2,))
     assert on_one_device(3, 1).in_mesh_order == (3,)
+
+
+def test_a_location_is_compared_by_the_shard_of_each_device() -> None:
+    mesh = MeshSpec((("x", 2),), (0, 1))
+    rows = Location((4, 5), Sharding(mesh, (("x",), ())))
+    turned = rows.reordered([1, 0])
+    assert turned.devices == (5, 4) and turned.sharding.mesh.devices == (1, 0)
+
+    def stated(location: Location) -> Any:
+        message = MESSAGES["ShardingProto"]()
+        write_location(location, message)
+        return message
+
+    other = Location((5, 4), rows.sharding)
+    for location in (rows, turned, other):
+        for message_of in (rows, turned, other):
+            assert has_location(stated(message_of), (4, 2), location) == (location == message_of)
+    even = MESSAGES["ShardingProto"]()
+    said = MESSAGES["ConcreteEvenShardingProto"]()
+    said.devices.device_ids.extend((5, 4))
+    said.shape.dims.extend((4, 2))
+    said.shard_shape.dims.extend((2, 2))
+    even.serialized_sharding.type_name = "xla::ifrt::ConcreteEvenSharding"
+    even.serialized_sharding.data = said.SerializeToString()
+    assert has_location(even, (4, 2), turned) and not has_location(even, (8, 2), turned)
+    assert not has_location(even, (4, 2), rows)
 
 
 def test_devices_state_the_platform_for_which_clients_must_lower() -> None:

@@ -27,7 +27,11 @@ class RawClient:
             request_serializer=Request.SerializeToString,
             response_deserializer=MESSAGES["IfrtResponse"].FromString,
         )(iter(self._requests.get, None), timeout=PATIENCE)
-        self.session = self.ask(init_request={}).init_response.session_id
+        try:
+            self.session = self.ask(init_request={}).init_response.session_id
+        except _grpc.RpcError:
+            self.end()
+            raise
 
     def send(self, **request: Any) -> int:
         """Sends one request, given as its kind and its fields; returns its number."""
@@ -48,16 +52,16 @@ class RawClient:
 
     def store(self, handle: int, size: int, *chunks: bytes, session: int | None = None) -> None:
         """Sends a host buffer. Raises grpc.RpcError if the server refuses it."""
+        messages = [MESSAGES["GrpcHostBufferStoreRequest"](data=chunk).SerializeToString() for chunk in chunks]
+        self.store_messages(handle, size, *messages, session=session)
+
+    def store_messages(self, handle: int, size: int, *messages: bytes, session: int | None = None) -> None:
+        """Sends a host buffer as these messages. Raises grpc.RpcError if the server refuses it."""
         described = MESSAGES["GrpcHostBufferStoreMetadata"](
             session_id=self.session if session is None else session, handle=handle, buffer_size=size
         )
-        call = self._channel.stream_unary(
-            f"/{SERVICE}/HostBufferStore",
-            request_serializer=MESSAGES["GrpcHostBufferStoreRequest"].SerializeToString,
-            response_deserializer=MESSAGES["GrpcHostBufferStoreResponse"].FromString,
-        )
-        parts = (MESSAGES["GrpcHostBufferStoreRequest"](data=chunk) for chunk in chunks)
-        call(parts, metadata=[(STORE_METADATA, described.SerializeToString())], timeout=PATIENCE)
+        call = self._channel.stream_unary(f"/{SERVICE}/HostBufferStore")
+        call(iter(messages), metadata=[(STORE_METADATA, described.SerializeToString())], timeout=PATIENCE)
 
     def fetched(self, array: int, buffer: int = 77) -> bytes:
         """Copies an array to a host buffer; returns its bytes."""
@@ -80,9 +84,13 @@ class RawClient:
         """Ends the stream at once, as if the process of the client was killed."""
         self._stream.cancel()
 
+    def end(self) -> None:
+        """Ends the requests."""
+        self._requests.put(None)
+
     def close(self) -> None:
         """Ends the stream, and waits until the server has ended it as well."""
-        self._requests.put(None)
+        self.end()
         with contextlib.suppress(_grpc.RpcError):  # it was cancelled, or the server has ended
             for _ in self._stream:
                 pass

@@ -121,6 +121,21 @@ def functions_take_arrays_on_several_meshes() -> None:
         for shard in made[0].addressable_shards:
             np.testing.assert_array_equal(np.asarray(shard.data), (ROWS + ROWS)[shard.index])
         np.testing.assert_array_equal(np.asarray(made[1]), ROWS)
+    for given, inside in (
+        (one, columns),
+        (other, rows),
+        (one, rows),
+        (jax.device_put(ROWS, NamedSharding(grid, P())), rows),
+    ):
+        made = jit(lambda v, inside=inside: jax.lax.with_sharding_constraint(v + 1, inside) * 2)(given)
+        np.testing.assert_array_equal(np.asarray(made), (ROWS + 1) * 2)
+    small = [
+        Mesh(np.array(jax.devices()[:1]).reshape(shape), names)
+        for shape, names in (((1, 1), ("x", "y")), ((1,), ("z",)))
+    ]
+    there = jax.device_put(ROWS, NamedSharding(small[0], P("x", "y")))
+    made = jit(lambda v: jax.lax.with_sharding_constraint(v + 1, NamedSharding(small[1], P("z"))))(there)
+    np.testing.assert_array_equal(np.asarray(made), ROWS + 1)
 
 
 def arrays_move_between_devices() -> None:
@@ -163,6 +178,18 @@ def arrays_that_are_dropped_right_after_a_copy_to_the_host_began_are_copied() ->
         found = np.asarray(given)
         del given
         np.testing.assert_array_equal(found, number + 1)
+
+
+def operations_on_two_meshes_are_refused() -> None:
+    """Then `calls_leave_no_references` runs: the client counts failed responses in another way."""
+    one, other = NamedSharding(_mesh(), P("x", "y")), NamedSharding(Mesh(_mesh().devices.ravel(), ("z",)), P("z"))
+    constrained = jax.lax.with_sharding_constraint
+    try:
+        jit(lambda v: constrained(constrained(v, one) + 1, other))(ROWS)
+    except Exception as error:
+        assert "UNIMPLEMENTED" in str(error) and "PWC0129" in str(error), error
+    else:
+        raise AssertionError("operations on two meshes ran")
 
 
 def calls_leave_no_references() -> None:
@@ -255,6 +282,7 @@ FEATURES: tuple[Callable[[], None], ...] = (
     a_shard_outlives_its_array,
     arrays_that_are_dropped_right_after_a_copy_to_the_host_began_are_copied,
     donated_and_deleted_arrays_are_refused,
+    operations_on_two_meshes_are_refused,
     calls_leave_no_references,
     gradients_and_training_work,
     control_flow_and_random_numbers_work,

@@ -1,7 +1,7 @@
 """Finds the meshes of one StableHLO module. `read.py` calls it.
 
-A module may state its arguments and results on several meshes over the same devices. One mesh is that of the
-computation; arguments and results on others are moved between the meshes outside of it.
+A module may state its arguments and results on several meshes over the same devices. The computation uses one mesh.
+Arguments and results on other meshes are transferred outside of the computation.
 """
 
 import re
@@ -12,7 +12,17 @@ from typing import Any
 from pathways.compiler.frontends.stablehlo.errors import unsupported
 from pathways.dialect.ir.program import described
 from pathways.dialect.mlir import Module, Operation, ir
-from pathways.dialect.sdy import has_sub_axes, is_closed, mesh_ids, mesh_ops_of, read_axes, read_sharding, write_axes
+from pathways.dialect.sdy import (
+    Placed,
+    has_sub_axes,
+    is_closed,
+    mesh_ids,
+    mesh_ops_of,
+    read_axes,
+    read_sharding,
+    write_axes,
+    write_sharding,
+)
 from pathways.dialect.sharding import Dims, MeshSpec, size_of_axes
 
 SHARDING = "sdy.sharding"
@@ -30,23 +40,21 @@ class OnMesh:
 
 
 class ModuleMeshes:
-    """The meshes of one module over all of its devices. `main` is that of its computation."""
+    """The meshes of one module over all of its devices. `main` is the mesh of the computation."""
 
     def __init__(self, name: str, module: Module, function: Any, devices: int) -> None:
         """Raises PWC0129 if the operations of the module use several meshes."""
         self._name, self._ops = name, mesh_ops_of(module.operation)
         self._meshes = {symbol: mesh for symbol, op in self._ops.items() if (mesh := _mesh_of(op)).size == devices}
-        inside = list(dict.fromkeys(self._named(symbol) for symbol in _inside(module.operation, function.operation)))
-        used = [mesh for mesh in inside if mesh is not None]
-        if len(used) > 1:
+        symbols = set(_inside(module.operation, function.operation))
+        used = list(dict.fromkeys(mesh for symbol, mesh in self._meshes.items() if symbol in symbols))
+        if len(used) > 1 and devices > 1:
             have, rule = f"shardings on the meshes {used[0].axes} and {used[1].axes}", "one mesh inside of the function"
             raise unsupported(name, have, rule)
         line = MeshSpec(((_ONLY_AXIS, devices),), tuple(range(devices)))
         self.main: MeshSpec = next(iter([*used, *self._meshes.values()]), line)
-
-    def _named(self, symbol: str) -> MeshSpec | None:
-        """Returns a mesh by its symbol; None for one of a single device or no axes, which splits nothing."""
-        return self._meshes.get(symbol)
+        self._kept = {self.main, *used}
+        self._symbol = next((symbol for symbol, mesh in self._meshes.items() if mesh == self.main), "")
 
     def take_others(self, function: Any, side: str, types: Any) -> list[OnMesh | None]:
         """Removes the shardings on other meshes from the arguments or results; returns them in order."""
@@ -54,27 +62,35 @@ class ModuleMeshes:
         left: list[Any] = []
         for given, type_ in zip(described(function, side, len(types)), types, strict=True):
             entries = {one.name: one.attr for one in given}
-            other = self._other(entries[SHARDING], type_.rank) if SHARDING in entries else None
-            if other is not None:
-                del entries[SHARDING]
+            placed = read_sharding(entries[SHARDING]) if SHARDING in entries else None
+            other = None
+            if placed is not None and self._meshes.get(placed.mesh, self.main) != self.main:
+                sharding = entries.pop(SHARDING)
+                if any(placed.dims):
+                    other = self._other(sharding, type_.rank)
+                else:
+                    entries[SHARDING] = write_sharding(Placed(self._symbol, placed.dims))
             found.append(other)
             left.append(ir.DictAttr.get(entries))
         function.operation.attributes[side] = ir.ArrayAttr.get(left)
         return found
 
     def _other(self, sharding: Any, rank: int) -> OnMesh | None:
+        """Reads a sharding on another mesh; None on one device, where it splits nothing."""
         placed = read_sharding(sharding)
-        mesh = self._named(placed.mesh)
-        if not any(placed.dims) or mesh == self.main:
+        if self.main.size == 1:
             return None
-        if mesh is None or has_sub_axes(sharding) or not is_closed(sharding):
+        if has_sub_axes(sharding) or not is_closed(sharding):
             have, rule = f"the sharding {sharding}", "a closed sharding over whole axes of a mesh of all devices"
             raise unsupported(self._name, have, rule)
-        return OnMesh(mesh, placed.dims + ((),) * (rank - len(placed.dims)))
+        return OnMesh(self._meshes[placed.mesh], placed.dims + ((),) * (rank - len(placed.dims)))
 
-    def forget_order(self) -> None:
-        """Removes the orders of devices from the meshes: a computation counts the devices of its mesh in order."""
-        for op in self._ops.values():
+    def forget_others(self) -> None:
+        """Removes the other meshes, and the order of the devices of the main one: its devices are counted in order."""
+        for symbol, op in self._ops.items():
+            if symbol in self._meshes and self._meshes[symbol] not in self._kept:
+                op.erase()
+                continue
             op.attributes["mesh"] = write_axes(read_axes(op.attributes["mesh"]))
             if "stablehlo.mesh" in op.attributes:
                 del op.attributes["stablehlo.mesh"]

@@ -68,7 +68,7 @@ def _read(module: Module, platform: str) -> ImportedModule:
         ]
         for side, types in (("arg_attrs", main.type.inputs), ("res_attrs", main.type.results))
     )
-    meshes.forget_order()
+    meshes.forget_others()
     _strip(main)
     taken: list[tuple[Argument, ArrayType]] = []
     for i, (type_, placed) in enumerate(zip(main.type.inputs, ins, strict=True)):

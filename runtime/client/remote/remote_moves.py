@@ -37,7 +37,7 @@ def remote_mover(hosts: Hosts, type_: ArrayType, source: Side, side: Side) -> Ca
 def put_values(
     machine: Machine, values: "np.ndarray[Any, Any]", type_: ArrayType, side: Side, *, keeps: bool = False
 ) -> Any:
-    """Copies values of this process to a side on any machine. `keeps`: nobody else uses their memory again.
+    """Copies values of this process to a side on any machine. If `keeps`, the caller does not use it again.
 
     Raises PWC0910 if the side's host is not connected.
     """

@@ -76,7 +76,7 @@ class Shards(list[Any]):
 
 
 def put_on_side(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side, *, keeps: bool = False) -> pjrt.DeviceArray:
-    """Copies a host array, sharded, to those devices of a side that belong to this process. `keeps` as for `put`."""
+    """Copies a host array, sharded, to the devices of a side in this process. `pjrt.put` explains `keeps`."""
     if not side.here:
         return Shards()
     return pjrt.put(host, type_, side.sharding, side.real, side.devices, side.here, keeps=keeps)

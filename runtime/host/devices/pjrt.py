@@ -224,11 +224,12 @@ def put(
     *,
     keeps: bool = False,
 ) -> DeviceArray:
-    """Copies a host array to the devices of a mesh, one shard to each. The host array may change afterwards.
+    """Copies a host array to the devices of a mesh, one shard to each.
 
-    If `keeps`, nobody changes the host array any more: CPU devices may keep its memory. They never write to it: XLA
-    copies it if a run overwrites the array (jaxlib 0.10, tested). `here` are the positions of devices of this process;
-    None: all positions. Raises InternalError if the devices hold another element type than `type_` states.
+    Without `keeps`, the host array may change afterwards. With `keeps`, it must not, because CPU devices may share its
+    memory. A run that overwrites the array gets a copy from XLA (tested with jaxlib 0.10). `here` are the positions of
+    devices of this process; None: all positions. Raises InternalError if the devices hold another element type than
+    `type_` states.
     """
     boxes = list(where.boxes(type_.shape))
     if here is not None:

@@ -39,7 +39,7 @@ class PartInput:
     side: Side | None
 
     def put(self, raw: bytes | memoryview) -> Any:
-        """Puts a whole array on the devices, given as bytes that nobody else uses again.
+        """Puts a whole array on the devices, given as bytes. The caller must not use the bytes afterwards.
 
         Raises ValueError if the number of bytes is wrong.
         """

@@ -55,6 +55,20 @@ def test_arguments_on_another_mesh_are_moved_to_that_of_the_computation() -> Non
     assert 'axes = #sdy.mesh<["x"=4]>, devices = "3,2,1,0"' in text and "device_ids" not in text
 
 
+def test_the_computation_keeps_only_the_mesh_of_its_operations() -> None:
+    """The mesh of an argument is declared first, and a replicated argument names it."""
+    for argument in ('{"x"}', "{}"):
+        text = pretty(read_stablehlo(of_two_meshes(argument, "b"), "cpu").built.module)
+        assert text.count("sdy.mesh @") == 1 and "@a" not in text
+
+
+def test_meshes_of_one_device_split_nothing() -> None:
+    text = TWO_MESHES.replace("= 4 : i32", "= 1 : i32").replace('"x"=4], device_ids=[3, 2, 1, 0]', '"x"=1]')
+    text = text.replace('"y"=4', '"y"=1') % ('{"x"}', "a")
+    found = read_stablehlo(portable(bytecode(parse(text, make_context()).operation)), "cpu")
+    assert '"pw.transfer"' not in pretty(found.built.module)
+
+
 @pytest.mark.parametrize(("argument", "inside"), [('{"x"}', "a"), ('{"x":(1)2}', "b"), ('{"x", ?}', "b")])
 def test_operations_on_two_meshes_and_open_arguments_on_another_are_refused(argument: str, inside: str) -> None:
     with pytest.raises(PathwaysError, match="PWC0129"):
