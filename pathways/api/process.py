@@ -72,6 +72,11 @@ class Process:
         return Session(there) if (there := self.known_topology) is not None else self._made_session(program, slices)
 
     @property
+    def lowering_platform(self) -> str:
+        """JAX's lowering name of its platform: `cuda` or `rocm` for `gpu`."""
+        return pjrt.lowering_platform(self.platform)
+
+    @property
     def known_topology(self) -> Topology | None:
         """The islands on which programs are placed. None if islands are made for each program."""
         if (there := self.cluster_topology) is not None:

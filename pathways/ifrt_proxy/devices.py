@@ -15,7 +15,6 @@ from pathways.ifrt_proxy.errors import UnknownHandle
 from pathways.ifrt_proxy.protocol import MESSAGES
 from pathways.ifrt_proxy.shardings import DEVICE_MEMORY, Location
 from pathways.runtime.client.new_buffers import BufferPlace
-from pathways.runtime.host.devices.pjrt import lowering_platform
 
 RUNTIME = "pathways"
 
@@ -57,7 +56,7 @@ class ServedDevices:
     def describe(self, session: int) -> Any:
         """Returns the answer to an InitRequest."""
         # JAX calls devices of `cuda` and `rocm` gpu, and lowers for the name that the server states.
-        platform = lowering_platform(self.process.platform)
+        platform = self.process.lowering_platform
         kind = self.island.kind or platform
         answer = MESSAGES["InitResponse"](
             session_id=session,

@@ -200,7 +200,7 @@ def _is_awaited(kind: str, request: Any) -> bool:
 
 
 def _is_numbered(answer: Any) -> bool:
-    """Checks whether the client counts a response: not those of the start, of deletions and their futures, and failures.
+    """Checks whether the client counts a response: not those of the start, of deletions, of their futures, or failures.
 
     If a number is missing or too many, the client keeps the stack of every later request for ever (measured with
     jaxlib 0.10 to 0.12: 300 references after 300 calls).

@@ -152,7 +152,7 @@ def replicated_scalars_are_made_from_host_values() -> None:
     made = jax.make_array_from_callback((), sharding, lambda _: np.int32(7))
     parts = [jax.device_put(np.int32(7), device) for device in sharding.device_set]
     for scalar in (made, jax.make_array_from_single_device_arrays((), sharding, parts)):
-        assert int(scalar) == 7 and all(int(shard.data) == 7 for shard in scalar.addressable_shards)
+        assert int(scalar) == 7 and all(shard.data == 7 for shard in scalar.addressable_shards)
 
 
 def an_array_is_assembled_from_single_device_arrays() -> None:
