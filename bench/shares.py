@@ -2,12 +2,18 @@
 """Measures proportional shares (paper, Figure 9): clients compete for one island, and each always has work.
 
     python bench/shares.py --weights 1:2:4:8 --seconds 10 --trace shares.json
+    python bench/shares.py --unmodified 1 --unmodified 2 --weights 1:2
 
-Prints the fraction of all runs that each client got, and its deviation from the client's weight.
+Prints the fraction of all runs that each client got, and its deviation from the client's weight. `--unmodified` adds a
+JAX script with this weight, which is a client of a proxy of the same cluster.
 """
 
 import argparse
+import collections
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -18,17 +24,45 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 
+IN_FLIGHT = 64
+"""Runs that a script has enqueued at any time, so that it always has work."""
+
+
+def computation(x):
+    return jax.lax.fori_loop(0, 72, lambda i, y: jax.numpy.tanh(y @ y), x)
+
 
 def make_program(sharding, size):
-    work = jax.jit(lambda x: jax.lax.fori_loop(0, 72, lambda i, y: jax.numpy.tanh(y @ y), x), in_shardings=sharding)
+    work = jax.jit(computation, in_shardings=sharding)
     return pw.program(lambda x: work(x))
 
 
-def measure(weights, seconds, size, program):
-    """Returns the runs of each client in the time in which all of them compete."""
+def script(size):
+    """Runs the computation for ever as plain JAX; prints a line for each run that has ended."""
+    work, x = jax.jit(computation), jax.numpy.eye(size)
+    recent = collections.deque([x], IN_FLIGHT)
+    while True:
+        recent.append(work(recent[-1]))
+        recent[0].block_until_ready()
+        print(flush=True)
+
+
+def measure(weights, seconds, size, program, unmodified=()):
+    """Returns the runs of each client, and of each script, in the time in which all of them compete."""
     x = np.eye(size, dtype=np.float32)
     program(x).block_until_ready()
-    done, stop, ready = [0] * len(weights), threading.Event(), threading.Barrier(len(weights) + 1)
+    count = len(weights) + len(unmodified)
+    done, stop, ready = [0] * count, threading.Event(), threading.Barrier(count + 1)
+
+    def follow(place, served):
+        words = [sys.executable, __file__, "--script", "--size", str(size)]
+        environment = {**os.environ, **served.environment}
+        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            process.stdout.readline()
+            ready.wait()
+            while not stop.is_set() and process.stdout.readline():
+                done[place] += 1
+            process.kill()
 
     def work(number):
         with pw.Client(f"client{number}", weights[number]):
@@ -40,6 +74,7 @@ def measure(weights, seconds, size, program):
             mine.block_until_ready()
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(len(weights))]
+    threads += [threading.Thread(target=follow, args=(len(weights) + n, p)) for n, p in enumerate(unmodified)]
     for thread in threads:
         thread.start()
     ready.wait()
@@ -59,18 +94,29 @@ def main():
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--size", type=int, default=64, help="rows of the matrix that is multiplied")
     parser.add_argument("--trace", help="a file for Perfetto")
+    parser.add_argument("--unmodified", type=float, action="append", default=[], help="weight of a JAX script")
+    parser.add_argument("--script", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    mesh = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
-    program = make_program(NamedSharding(mesh, P()), options.size)
-    with pw.trace(options.trace) if options.trace else contextlib.nullcontext():
+    if options.script:
+        script(options.size)
+    with contextlib.ExitStack() as stack:
+        if options.unmodified:
+            stack.enter_context(pw.cluster("islands=1,devices=1"))
+        proxies = [stack.enter_context(pw.proxy(weight=weight)) for weight in options.unmodified]
+        mesh = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
+        program = make_program(NamedSharding(mesh, P()), options.size)
+        if options.trace:
+            stack.enter_context(pw.trace(options.trace))
         for text in options.weights or ["1:1:1:1", "1:2:4:8"]:
             weights = [float(w) for w in text.split(":")]
-            counts = measure(weights, options.seconds, options.size, program)
+            counts = measure(weights, options.seconds, options.size, program, proxies)
+            weights += options.unmodified
             total, heavy = sum(counts), sum(weights)
             print(f"weights {text}: {total} runs, {1e3 * options.seconds / total:.2f} ms each")
             for number, (count, weight) in enumerate(zip(counts, weights, strict=True)):
                 share, due = count / total, weight / heavy
-                print(f"  client{number}  {share:6.1%} of {due:6.1%}, off by {share / due - 1:+.1%}")
+                name = f"client{number}" if number < len(weights) - len(options.unmodified) else f"script of {weight:g}"
+                print(f"  {name:12}  {share:6.1%} of {due:6.1%}, off by {share / due - 1:+.1%}")
 
 
 if __name__ == "__main__":
