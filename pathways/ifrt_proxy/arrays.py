@@ -192,6 +192,8 @@ class ArrayMaker:
         whole_at = list(range(len(to.devices)))
         if len(shards) == 1 and sorted(positions[0]) == whole_at and shards[0].shape == type_.shape:
             return self.put(shards[0], type_, to, keeps=keeps)
+        if 0 in type_.shape:
+            return self.put(np.empty(type_.shape, shards[0].dtype), type_, to, keeps=True)
         if sorted(p for held_at in positions for p in held_at) != whole_at:
             raise ValueError(f"shards for the devices {positions} of {len(to.devices)}")
         boxes = to.sharding.boxes(type_.shape)

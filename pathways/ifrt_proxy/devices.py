@@ -65,6 +65,7 @@ class ServedDevices:
             platform_id=1,
             runtime_type=RUNTIME,
         )
+        answer.client_attributes.attributes["serialize_with_sdy"].bool_value = True  # jax.export reads it
         for number in range(self.count):
             name = f"{self.island.name}:{number}"
             answer.all_devices.add(

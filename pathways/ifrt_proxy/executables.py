@@ -17,6 +17,7 @@ from pathways.api.process import COMPILING
 from pathways.api.stages import Compiled, Lowered
 from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.trace import Traced
+from pathways.compiler.frontends.stablehlo.meshes import OnMesh
 from pathways.compiler.frontends.stablehlo.read import read_stablehlo
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
@@ -43,17 +44,28 @@ class Executable:
     devices: tuple[int, ...]
     fingerprint: bytes
     donated: tuple[int, ...]
+    ins: tuple[OnMesh | None, ...]
+    outs: tuple[OnMesh | None, ...]
+    """The shardings that the client has stated."""
 
     @cached_property
     def parameters(self) -> list[tuple[ArrayType, Location]]:
-        return [self._found(port) for port in self.compiled.plan.inputs]
+        return self._found(self.compiled.plan.inputs, self.ins)
 
     @cached_property
     def results(self) -> list[tuple[ArrayType, Location]]:
-        return [self._found(port) for port in self.compiled.plan.results]
+        return self._found(self.compiled.plan.results, self.outs)
 
-    def _found(self, port: Port) -> tuple[ArrayType, Location]:
-        return port.type, location_of(self.compiled.plan, port, self.devices)
+    def _found(self, ports: Sequence[Port], stated: Sequence[OnMesh | None]) -> list[tuple[ArrayType, Location]]:
+        """Finds where arrays are. JAX's client refuses another sharding than it has stated, also of empty arrays."""
+        found: list[tuple[ArrayType, Location]] = []
+        for port, sharding in zip(ports, stated, strict=True):
+            if sharding is not None and 0 in port.type.shape:
+                location = Location(self.devices, Sharding(sharding.mesh, sharding.dims))
+            else:
+                location = location_of(self.compiled.plan, port, self.devices)
+            found.append((port.type, location))
+        return found
 
     def run(self, maker: ArrayMaker, arguments: Sequence[ClientArray], kept: frozenset[int]) -> list[StoredArray]:
         """Enqueues one run; returns its results as futures. Arguments numbered in `kept` are not overwritten.
@@ -132,8 +144,9 @@ class Executables:
             built = imported.built
             slices = {symbol: VirtualSlice(spec.devices) for symbol, spec in built.slices.items()}
             in_tree, out_tree = (
-                tree_util.tree_structure((0,) * n) for n in (len(built.program.arguments), imported.results)
+                tree_util.tree_structure((0,) * n) for n in (len(built.program.arguments), len(imported.outs))
             )
             lowered = Lowered(Traced(built.program, built.constants, slices, out_tree, {}), in_tree, imported.name)
             compiled = lowered.compile(self.devices.topology, placement=self.devices.pinned(ids))
-        return Executable(imported.name, compiled, ids, fingerprint, imported.donated)
+        stated = imported.donated, imported.ins, imported.outs
+        return Executable(imported.name, compiled, ids, fingerprint, *stated)

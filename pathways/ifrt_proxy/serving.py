@@ -34,7 +34,7 @@ class Proxy:
     def environment(self) -> Mapping[str, str]:
         """The environment variables with which an unmodified JAX program uses these devices."""
         return {
-            "JAX_PLATFORMS": "proxy",
+            "JAX_PLATFORMS": "proxy,cpu",  # JAX computes constants on the CPU, for example in `lax.scan`
             "JAX_BACKEND_TARGET": f"grpc://{self.address}",
             "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true",
         }

@@ -19,7 +19,7 @@ def test_a_proxy_serves_until_it_is_interrupted(how: signal.Signals) -> None:
             assert server.stdout is not None
             assert server.stdout.readline() == "serving 2 devices of island0; run a JAX program with these variables:\n"
             export, *variables = server.stdout.readline().split()
-            assert export == "export" and variables[0] == "JAX_PLATFORMS=proxy"
+            assert export == "export" and variables[0] == "JAX_PLATFORMS=proxy,cpu"
             with raw_client(variables[1].removeprefix("JAX_BACKEND_TARGET=grpc://")) as client:
                 assert client.code_of(get_default_layout_request={"dims": [2]}) == 0
             server.send_signal(how)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
@@ -147,6 +148,43 @@ def arrays_move_between_devices() -> None:
     np.testing.assert_array_equal(np.asarray(moved), 2)
 
 
+def empty_arrays_keep_their_sharding() -> None:
+    rows = NamedSharding(_mesh(), P("x"))
+    empty = np.zeros((8, 0), np.float32)
+    there = jax.device_put(empty, rows)
+    assert there.sharding == rows and np.asarray(there).shape == (8, 0)
+    assert jit(lambda v: v * 2, in_shardings=rows)(jnp.zeros((8, 0))).shape == (8, 0)
+    assert jit(lambda v: v * 2, out_shardings=rows)(empty).sharding == rows
+
+
+def scalars_move_to_meshes() -> None:
+    everywhere = NamedSharding(_mesh(), P())
+    there = jax.device_put(np.float32(3), jax.devices()[1])
+    for scalar in (jnp.float32(3), there, there * 1):
+        assert float(jax.device_put(scalar, everywhere)) == 3
+
+
+def functions_are_exported() -> None:
+    exported = jax.export.export(jax.jit(lambda v: v * 2), platforms=["cpu"])(jnp.ones((4, 4)))
+    np.testing.assert_array_equal(np.asarray(exported.call(jnp.ones((4, 4)))), np.full((4, 4), 2))
+
+
+def only_arrays_that_a_result_replaces_are_donated() -> None:
+    rows = NamedSharding(_mesh(), P("x"))
+    for count, function in ((0, jnp.sum), (1, lambda v: v + 1)):
+        given = jax.device_put(ROWS, rows)
+        jit(function, donate_argnums=0)(given)
+        assert given.is_deleted() == bool(count)
+    one, other = jax.device_put(ROWS, rows), jax.device_put(ROWS, rows)
+    jit(lambda v, w: v + w, donate_argnums=(0, 1))(one, other)
+    assert [one.is_deleted(), other.is_deleted()].count(True) == 1
+
+
+def constants_are_computed_on_the_cpu() -> None:
+    jax.lax.scan(lambda c, v: (c + v.sum(), v), 0.0, np.ones((4, 4), np.float32))
+    assert jax.devices("cpu") and jax.devices()[0].platform == jax.default_backend()
+
+
 def replicated_scalars_are_made_from_host_values() -> None:
     sharding = NamedSharding(_mesh(), P())
     made = jax.make_array_from_callback((), sharding, lambda _: np.int32(7))
@@ -277,6 +315,11 @@ FEATURES: tuple[Callable[[], None], ...] = (
     arrays_move_to_meshes_in_another_order_of_devices,
     functions_take_arrays_on_several_meshes,
     arrays_move_between_devices,
+    empty_arrays_keep_their_sharding,
+    scalars_move_to_meshes,
+    functions_are_exported,
+    only_arrays_that_a_result_replaces_are_donated,
+    constants_are_computed_on_the_cpu,
     replicated_scalars_are_made_from_host_values,
     an_array_is_assembled_from_single_device_arrays,
     a_shard_outlives_its_array,

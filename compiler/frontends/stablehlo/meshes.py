@@ -33,7 +33,7 @@ _SYMBOL = re.compile(r'@(?:"([^"]+)"|([\w.$-]+))')
 
 @dataclass(frozen=True)
 class OnMesh:
-    """The sharding of an argument or result on another mesh than that of the computation."""
+    """The sharding of an argument or result, on a mesh of positions among the devices of the module."""
 
     mesh: MeshSpec
     dims: Dims
@@ -55,6 +55,17 @@ class ModuleMeshes:
         self.main: MeshSpec = next(iter([*used, *self._meshes.values()]), line)
         self._kept = {self.main, *used}
         self._symbol = next((symbol for symbol, mesh in self._meshes.items() if mesh == self.main), "")
+
+    def stated(self, function: Any, side: str, types: Any) -> list[OnMesh | None]:
+        """Reads the shardings of arguments or results over whole axes of a mesh of all devices."""
+        found: list[OnMesh | None] = []
+        for given, type_ in zip(described(function, side, len(types)), types, strict=True):
+            placed = read_sharding(given[SHARDING]) if SHARDING in given else None
+            if placed is None or placed.mesh not in self._meshes or has_sub_axes(given[SHARDING]):
+                found.append(None)
+            else:
+                found.append(OnMesh(self._meshes[placed.mesh], _padded(placed.dims, type_.rank)))
+        return found
 
     def take_others(self, function: Any, side: str, types: Any) -> list[OnMesh | None]:
         """Removes the shardings on other meshes from the arguments or results; returns them in order."""
@@ -83,7 +94,7 @@ class ModuleMeshes:
         if has_sub_axes(sharding) or not is_closed(sharding):
             have, rule = f"the sharding {sharding}", "a closed sharding over whole axes of a mesh of all devices"
             raise unsupported(self._name, have, rule)
-        return OnMesh(self._meshes[placed.mesh], placed.dims + ((),) * (rank - len(placed.dims)))
+        return OnMesh(self._meshes[placed.mesh], _padded(placed.dims, rank))
 
     def forget_others(self) -> None:
         """Removes the other meshes, and the order of the devices of the main one: its devices are counted in order."""
@@ -94,6 +105,11 @@ class ModuleMeshes:
             op.attributes["mesh"] = write_axes(read_axes(op.attributes["mesh"]))
             if "stablehlo.mesh" in op.attributes:
                 del op.attributes["stablehlo.mesh"]
+
+
+def _padded(dims: Dims, rank: int) -> Dims:
+    """Adds the last dimension of a stored PRNG key, which its sharding does not have."""
+    return dims + ((),) * (rank - len(dims))
 
 
 def _mesh_of(op: Operation) -> MeshSpec:

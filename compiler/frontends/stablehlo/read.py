@@ -11,29 +11,35 @@ from typing import Any
 
 from pathways.compiler.frontends.builder import Built, CalledComputation, ProgramBuilder, SliceSpec
 from pathways.compiler.frontends.stablehlo.errors import unsupported
-from pathways.compiler.frontends.stablehlo.meshes import ModuleMeshes
+from pathways.compiler.frontends.stablehlo.meshes import ModuleMeshes, OnMesh
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir, is_array_type
 from pathways.dialect.errors import UnparsableIR
 from pathways.dialect.ir.program import Argument, described, main_of
-from pathways.dialect.mlir import Module, bytecode, from_portable, ir
+from pathways.dialect.mlir import Module, Operation, bytecode, from_portable, ir
+from pathways.dialect.plan.modules.custom_calls import allowed_by_user, is_known
 from pathways.dialect.plan.signature import POSITION, Parameter
 from pathways.dialect.sdy import Placed
 from pathways.dialect.trees import LEAF, Tree
 
-_DONATED = ("jax.buffer_donor", "tf.aliasing_output")
+_DONATED = ("tf.aliasing_output", "jax.buffer_donor")
+"""Marks of donated arguments: for one result, or for any."""
 _PARTITIONS, _REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"
 
 
 @dataclass(frozen=True)
 class ImportedModule:
-    """The program of one module, the number of its devices, and the numbers of the arguments that it may overwrite."""
+    """The program of one module, and what a client must know of it."""
 
     name: str
     built: Built
     devices: int
+    """Number of its devices."""
     donated: tuple[int, ...]
-    results: int
+    """The numbers of the arguments that it may overwrite."""
+    ins: tuple[OnMesh | None, ...]
+    outs: tuple[OnMesh | None, ...]
+    """The shardings of arguments and results that the module states."""
 
 
 def read_stablehlo(artifact: bytes, platform: str) -> ImportedModule:
@@ -55,10 +61,12 @@ def _read(module: Module, platform: str) -> ImportedModule:
     for type_ in (*main.type.inputs, *main.type.results):
         if not is_array_type(type_):
             raise unsupported(name, f"an argument or result of type {type_}", "arrays of static shape")
-    attributes = described(main, "arg_attrs", len(main.type.inputs))
-    donated = tuple(i for i, given in enumerate(attributes) if any(key in given for key in _DONATED))
+    _check_custom_calls(name, module.operation, platform)
+    donated = _donated(main)
     builder = ProgramBuilder(name, platform)
     meshes = ModuleMeshes(name, module, main, devices)
+    stated_ins = tuple(meshes.stated(main, "arg_attrs", main.type.inputs))
+    stated_outs = tuple(meshes.stated(main, "res_attrs", main.type.results))
     spec = SliceSpec(0, devices)
     mesh = builder.mesh(spec, meshes.main)
     ins, outs = (
@@ -81,12 +89,39 @@ def _read(module: Module, platform: str) -> ImportedModule:
     body.returns(results, [Argument(f"result{i}") for i in range(len(results))])
     parameters = tuple(Parameter(f"arg{i}", POSITION) for i in range(len(taken)))
     built = builder.finish(Tree("tuple", (LEAF,) * len(taken)), Tree("tuple", (LEAF,) * len(results)), parameters)
-    return ImportedModule(name, built, devices, donated, len(results))
+    return ImportedModule(name, built, devices, donated, stated_ins, stated_outs)
 
 
 def _number(module: Module, name: str) -> int:
     attributes = module.operation.attributes
     return int(attributes[name].value) if name in attributes else 1
+
+
+def _check_custom_calls(name: str, module: Operation, platform: str) -> None:
+    """Raises PWC0129 for native code that JAX does not call, and for calls of Python, which name addresses."""
+    waiting = [module]
+    while waiting:
+        op = waiting.pop()
+        if op.name == "stablehlo.custom_call":
+            target = str(op.attributes["call_target_name"].value)
+            if not is_known(target, platform, allowed_by_user()):
+                raise unsupported(
+                    name, f"a custom call of {target[:100]}", "custom calls that JAX makes without Python"
+                )
+        waiting += [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
+
+
+def _donated(main: Any) -> tuple[int, ...]:
+    """Returns the arguments that the function may overwrite: as many as there are results of the same type."""
+    attributes = described(main, "arg_attrs", len(main.type.inputs))
+    left = [str(type_) for type_ in main.type.results]
+    found: list[int] = []
+    for key in _DONATED:
+        for i, (given, type_) in enumerate(zip(attributes, main.type.inputs, strict=True)):
+            if key in given and i not in found and str(type_) in left:
+                left.remove(str(type_))
+                found.append(i)
+    return tuple(sorted(found))
 
 
 def _strip(main: Any) -> None:

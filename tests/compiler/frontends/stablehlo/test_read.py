@@ -22,7 +22,7 @@ def artifact(attributes: str, type_: str = "tensor<4xi32>") -> bytes:
 
 def test_a_module_becomes_a_program_of_one_call_on_its_mesh() -> None:
     found = read_stablehlo(artifact("mhlo.num_partitions = 4 : i32"), "cpu")
-    assert (found.name, found.devices, found.donated, found.results) == ("step", 4, (0,), 1)
+    assert (found.name, found.devices, found.donated, len(found.outs)) == ("step", 4, (0,), 1)
     text = pretty(found.built.module)
     assert '<["x"=2, "y"=2]>' in text and text.count('"pw.call"') == 1
     assert "pw.donate" in text and "tf.aliasing_output" not in text
@@ -78,6 +78,23 @@ def test_operations_on_two_meshes_and_open_arguments_on_another_are_refused(argu
 def test_an_artifact_of_jax_export_is_read() -> None:
     exported = jax.export.export(jax.jit(lambda x: x + 1))(np.ones(3, np.float32))
     assert read_stablehlo(exported.mlir_module_serialized, "cpu").devices == 1
+
+
+CUSTOM_CALL = """module @step {
+  func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.custom_call @NAME(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}"""
+
+
+@pytest.mark.parametrize("target", ["CustomSPMDPartitioning", "xla_ffi_python_cpu_callback", "anything"])
+def test_native_code_that_names_addresses_is_refused(target: str) -> None:
+    text = CUSTOM_CALL.replace("NAME", target)
+    with pytest.raises(PathwaysError, match=f"PWC0129(.|\n)*{target}"):
+        read_stablehlo(portable(bytecode(parse(text, make_context()).operation)), "cpu")
+    allowed = CUSTOM_CALL.replace("NAME", "Sharding")
+    assert read_stablehlo(portable(bytecode(parse(allowed, make_context()).operation)), "cpu").name == "step"
 
 
 @pytest.mark.parametrize(
