@@ -67,6 +67,20 @@ class Executable:
             found.append((port.type, location))
         return found
 
+    def without_result(self, donors: Sequence[int]) -> frozenset[int]:
+        """Returns the donated arguments that no result can overwrite. JAX keeps these, which shows in `is_deleted`.
+
+        As in XLA, an argument and a result match if they have equally many bytes on each device.
+        """
+        sizes = [_shard_bytes(*one) for one in self.results]
+        unused: set[int] = set()
+        for number in sorted(self.donated, key=lambda n: n in donors):  # those for a certain result first
+            if (size := _shard_bytes(*self.parameters[number])) in sizes:
+                sizes.remove(size)
+            elif number in donors:
+                unused.add(number)
+        return frozenset(unused)
+
     def run(self, maker: ArrayMaker, arguments: Sequence[ClientArray], kept: frozenset[int]) -> list[StoredArray]:
         """Enqueues one run; returns its results as futures. Arguments numbered in `kept` are not overwritten.
 
@@ -80,6 +94,10 @@ class Executable:
             for array in shared.values():
                 array.drop()
         return [StoredArray(a.handle, *found) for a, found in zip(arrays, self.results, strict=True)]
+
+
+def _shard_bytes(type_: ArrayType, location: Location) -> int:
+    return type_.shard_bytes(location.sharding.shard_shape(type_.shape))
 
 
 def location_of(plan: Plan, port: Port, devices: tuple[int, ...]) -> Location:
@@ -135,9 +153,12 @@ class Executables:
             raise ValueError(f"a program on the devices {ids}")
         return ids or (0,)
 
-    def _compile(self, artifact: bytes, fingerprint: bytes, ids: tuple[int, ...]) -> Executable:
+    def _compile(
+        self, artifact: bytes, fingerprint: bytes, ids: tuple[int, ...], kept: frozenset[int] = frozenset()
+    ) -> Executable:
+        """Compiles a module. Arguments numbered in `kept` are not overwritten."""
         with COMPILING:
-            imported = read_stablehlo(artifact, self.devices.process.platform)
+            imported = read_stablehlo(artifact, self.devices.process.platform, kept)
             if imported.devices != len(ids):
                 have, rule = f"{len(ids)} devices", f"the {imported.devices} devices that its module states"
                 raise PathwaysError(RequestRefused(what="a program on other devices", have_=have, rule=rule))
@@ -149,4 +170,6 @@ class Executables:
             lowered = Lowered(Traced(built.program, built.constants, slices, out_tree, {}), in_tree, imported.name)
             compiled = lowered.compile(self.devices.topology, placement=self.devices.pinned(ids))
         stated = imported.donated, imported.ins, imported.outs
-        return Executable(imported.name, compiled, ids, fingerprint, *stated)
+        found = Executable(imported.name, compiled, ids, fingerprint, *stated)
+        unused: frozenset[int] = frozenset() if kept else found.without_result(imported.donors)
+        return self._compile(artifact, fingerprint, ids, unused) if unused else found

@@ -22,8 +22,8 @@ from pathways.dialect.plan.signature import POSITION, Parameter
 from pathways.dialect.sdy import Placed
 from pathways.dialect.trees import LEAF, Tree
 
-_DONATED = ("tf.aliasing_output", "jax.buffer_donor")
-"""Marks of donated arguments: for one result, or for any."""
+_ALIASED, _DONOR = "tf.aliasing_output", "jax.buffer_donor"
+"""Marks of donated arguments: for a certain result, or for any."""
 _PARTITIONS, _REPLICAS = "mhlo.num_partitions", "mhlo.num_replicas"
 
 
@@ -36,23 +36,28 @@ class ImportedModule:
     devices: int
     """Number of its devices."""
     donated: tuple[int, ...]
-    """The numbers of the arguments that it may overwrite."""
+    """The numbers of the arguments that it overwrites."""
+    donors: tuple[int, ...]
+    """Those of them that it overwrites only if a result has as many bytes on each device."""
     ins: tuple[OnMesh | None, ...]
     outs: tuple[OnMesh | None, ...]
     """The shardings of arguments and results that the module states."""
 
 
-def read_stablehlo(artifact: bytes, platform: str) -> ImportedModule:
-    """Imports a portable artifact of StableHLO. Raises PWC0702 for other bytes, PWC0129 for an unsupported module."""
+def read_stablehlo(artifact: bytes, platform: str, kept: frozenset[int] = frozenset()) -> ImportedModule:
+    """Imports a portable artifact of StableHLO. Arguments numbered in `kept` are not overwritten.
+
+    Raises PWC0702 for other bytes, PWC0129 for an unsupported module.
+    """
     try:
         module = from_portable(artifact)
     except (ValueError, RuntimeError, ir.MLIRError) as error:
         raise PathwaysError(UnparsableIR(name="the module of a client", message=str(error).strip())) from None
     with module.context, ir.Location.unknown():
-        return _read(module, platform)
+        return _read(module, platform, kept)
 
 
-def _read(module: Module, platform: str) -> ImportedModule:
+def _read(module: Module, platform: str, kept: frozenset[int]) -> ImportedModule:
     name = str(module.operation.attributes["sym_name"].value)
     if (replicas := _number(module, _REPLICAS)) != 1:
         raise unsupported(name, f"{replicas} replicas", "one replica, partitioned over its devices")
@@ -62,7 +67,8 @@ def _read(module: Module, platform: str) -> ImportedModule:
         if not is_array_type(type_):
             raise unsupported(name, f"an argument or result of type {type_}", "arrays of static shape")
     _check_custom_calls(name, module.operation, platform)
-    donated = _donated(main)
+    aliased, donors = (_marked(main, key, kept) for key in (_ALIASED, _DONOR))
+    donated = tuple(sorted({*aliased, *donors}))
     builder = ProgramBuilder(name, platform)
     meshes = ModuleMeshes(name, module, main, devices)
     stated_ins = tuple(meshes.stated(main, "arg_attrs", main.type.inputs))
@@ -89,7 +95,7 @@ def _read(module: Module, platform: str) -> ImportedModule:
     body.returns(results, [Argument(f"result{i}") for i in range(len(results))])
     parameters = tuple(Parameter(f"arg{i}", POSITION) for i in range(len(taken)))
     built = builder.finish(Tree("tuple", (LEAF,) * len(taken)), Tree("tuple", (LEAF,) * len(results)), parameters)
-    return ImportedModule(name, built, devices, donated, stated_ins, stated_outs)
+    return ImportedModule(name, built, devices, donated, donors, stated_ins, stated_outs)
 
 
 def _number(module: Module, name: str) -> int:
@@ -111,17 +117,9 @@ def _check_custom_calls(name: str, module: Operation, platform: str) -> None:
         waiting += [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
 
 
-def _donated(main: Any) -> tuple[int, ...]:
-    """Returns the arguments that the function may overwrite: as many as there are results of the same type."""
+def _marked(main: Any, key: str, kept: frozenset[int]) -> tuple[int, ...]:
     attributes = described(main, "arg_attrs", len(main.type.inputs))
-    left = [str(type_) for type_ in main.type.results]
-    found: list[int] = []
-    for key in _DONATED:
-        for i, (given, type_) in enumerate(zip(attributes, main.type.inputs, strict=True)):
-            if key in given and i not in found and str(type_) in left:
-                left.remove(str(type_))
-                found.append(i)
-    return tuple(sorted(found))
+    return tuple(i for i, given in enumerate(attributes) if key in given and i not in kept)
 
 
 def _strip(main: Any) -> None:
@@ -129,5 +127,5 @@ def _strip(main: Any) -> None:
     attributes = main.operation.attributes
     if "arg_attrs" not in attributes:
         return
-    kept = [{n.name: n.attr for n in given if n.name not in _DONATED} for given in attributes["arg_attrs"]]
+    kept = [{n.name: n.attr for n in given if n.name not in (_ALIASED, _DONOR)} for given in attributes["arg_attrs"]]
     attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(given) for given in kept])
