@@ -76,8 +76,11 @@ class Engine(Protocol):
         """Copies the argument of an input (by number), in its stored form, to the location that the plan needs."""
         ...
 
-    def get_ready(self) -> None:
-        """Waits for what a run needs before it takes a slot, so that it does not block other runs. Raises PWC0910."""
+    def get_ready(self, client: str) -> None:
+        """Waits for what a run of a client needs before it takes a slot, so that it does not block other runs.
+
+        `client` is its label. Raises PWC0910.
+        """
         ...
 
     @property

@@ -178,7 +178,7 @@ class LoadedPlan:
         launched = False
         awaited: Sequence[Awaited] = ()
         ahead = self.calls_back and promise is None and not observers and self._engine.is_quick
-        self._engine.get_ready()
+        self._engine.get_ready(client.label)
         try:
             ticket = controller.enter(self._request(number, client, handles), client, promise)
             for observer in controller.observers:

@@ -207,9 +207,12 @@ class Attached(HostedIslands):
         with self._changed.lock:
             return [name for name, place in self._places.items() if place.addresses or name in self.hosts]
 
-    def get_ready(self, hosts: Iterable[RemoteIsland]) -> None:
-        """Waits while too many runs are in progress on these islands. Raises PWC0917 if the controller is lost."""
-        self._window.wait([host.island for host in hosts], lambda: self.ended is not None, self._post)
+    def get_ready(self, hosts: Iterable[RemoteIsland], client: str) -> None:
+        """Waits while too many runs of a client are in progress on these islands.
+
+        Raises PWC0917 if the controller is lost.
+        """
+        self._window.wait([host.island for host in hosts], client, lambda: self.ended is not None, self._post)
         self._check_there()
 
     def start(self, run: StartedRun, parcels: Sequence[RunParcel]) -> list[RemoteRun]:
@@ -217,7 +220,8 @@ class Attached(HostedIslands):
         hosts = [parcel.host for parcel in parcels]
         parts = Parts(lambda cause: self._cancel(run.number, cause)) if run.branches is not None else None
         runs = [parts.add() if parts is not None else RemoteRun() for _ in parcels]
-        self._window.begin(run.number, {host.island: len(host.members) for host in hosts})
+        client = "" if run.request is None else run.request.client
+        self._window.begin(run.number, {host.island: len(host.members) for host in hosts}, client)
         there = [host.expect(run.number, part) for host, part in zip(hosts, runs, strict=True)]
         if not all(there):
             cause = next(host.lost for host in hosts if host.lost is not None)

@@ -125,8 +125,8 @@ class Hosts(Machine, abc.ABC):
         """Returns the names of hosts that are connected, or that were connected and may return."""
         return list(self.hosts)
 
-    def get_ready(self, hosts: Iterable[RemoteIsland]) -> None:
-        """Waits for what a run on these hosts needs in addition to its scheduler slot."""
+    def get_ready(self, hosts: Iterable[RemoteIsland], client: str) -> None:
+        """Waits for what a run of a client on these hosts needs in addition to its scheduler slot."""
 
     @abc.abstractmethod
     def start(self, run: StartedRun, parcels: Sequence[RunParcel]) -> list[RemoteRun]:

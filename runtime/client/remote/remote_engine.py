@@ -175,12 +175,12 @@ class RemoteEngine:
     def put_constants(self) -> None:
         """Does nothing: restarted hosts load the plan with its constants."""
 
-    def get_ready(self) -> None:
+    def get_ready(self, client: str) -> None:
         """Waits until all hosts are connected, have loaded the plan, and have received most of their data."""
         hosts = [self._host(share) for share in self._shares.values()]
         for host in hosts:
             host.wait_for_room()
-        self._hosts.get_ready(hosts)
+        self._hosts.get_ready(hosts, client)
 
     def enqueue(self, frame: Frame, run: Any, *, ahead: bool = False) -> Sequence[Awaited]:
         """Starts the run on all hosts, which wait for its callbacks. When it returns, the results have their ids."""

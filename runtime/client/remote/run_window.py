@@ -1,9 +1,13 @@
-"""Limits how many runs of this client may be in progress on each island of a shared cluster. Further calls wait.
+"""Limits how many runs of each client of this process may be in progress on each island. Further calls wait.
 `Attached` uses it.
+
+The limit is one for each client: if clients shared it, the runs of one could fill it, and the scheduler would have none
+of the others to choose from.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from typing import TypeAlias
 
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Monitor
@@ -14,26 +18,35 @@ RESUME_AT_RUNS = 24
 """Waiting calls continue when this many runs are left. Waking them at each completion takes longer than a small run."""
 
 
+Place: TypeAlias = tuple[str, str]
+"""A client, by label, and an island."""
+
+
 class RunWindow:
-    """Counts the runs in progress on each island, so that a frozen island delays only the calls that need it."""
+    """Counts the runs in progress of each client on each island.
+
+    So a frozen island delays only the calls that need it, and a busy client delays only its own calls.
+    """
 
     def __init__(self, changed: Monitor) -> None:
         """`changed` guards the counts, and is notified when waiting calls can continue."""
         self._changed = changed
         self._left: dict[int, dict[str, int]] = {}
         """Number of hosts that have not completed their partition, by run and island."""
-        self._under_way = Counter[str]()
-        self._blocked = set[str]()
-        """Islands that calls wait for."""
-        self._times_freed = Counter[str]()
-        """Number of times that each island was blocked and then had few runs again."""
+        self._clients: dict[int, str] = {}
+        """The client of each of these runs."""
+        self._under_way = Counter[Place]()
+        self._blocked = set[Place]()
+        """Where calls wait."""
+        self._times_freed = Counter[Place]()
+        """Number of times that a client was blocked on an island and then had few runs again."""
 
     @uninterrupted
-    def begin(self, run: int, hosts: Mapping[str, int]) -> None:
-        """Adds a run on islands, each with its number of hosts."""
+    def begin(self, run: int, hosts: Mapping[str, int], client: str) -> None:
+        """Adds a run of a client on islands, each with its number of hosts."""
         with self._changed.lock:
-            self._left[run] = dict(hosts)
-            self._under_way.update(hosts.keys())
+            self._left[run], self._clients[run] = dict(hosts), client
+            self._under_way.update((client, island) for island in hosts)
 
     def has(self, run: int) -> bool:
         """Whether a run is in progress on any island."""
@@ -68,28 +81,37 @@ class RunWindow:
         left = self._left.get(run, {})
         if left.pop(island, None) is None:
             return
+        place = self._clients[run], island
         if not left:
-            del self._left[run]
-        self._under_way[island] -= 1
-        if island in self._blocked and self._under_way[island] <= RESUME_AT_RUNS:
-            self._blocked.remove(island)
-            self._times_freed[island] += 1
+            del self._left[run], self._clients[run]
+        self._under_way[place] -= 1
+        if not self._under_way[place]:
+            del self._under_way[place]
+        if place in self._blocked and self._under_way[place] <= RESUME_AT_RUNS:
+            self._blocked.remove(place)
+            self._times_freed[place] += 1
             self._changed.notify_all()
 
-    def wait(self, islands: Collection[str], is_over: Callable[[], bool], before_waiting: Callable[[], object]) -> None:
-        """Waits until none of the islands has too many runs, or `is_over`. Calls `before_waiting` before it blocks.
+    def wait(
+        self,
+        islands: Collection[str],
+        client: str,
+        is_over: Callable[[], bool],
+        before_waiting: Callable[[], object],
+    ) -> None:
+        """Waits until the client has room on all of the islands, or `is_over`. Calls `before_waiting` before it blocks.
 
-        Later calls wait too, so that no call overtakes another.
+        Later calls of the client wait too, so that no call overtakes another.
         """
-        if before := self._times_freed_of(islands):
+        if before := self._times_freed_of([(client, island) for island in islands]):
             before_waiting()
             self._changed.wait_for(
-                lambda: is_over() or all(self._times_freed[island] > was for island, was in before.items())
+                lambda: is_over() or all(self._times_freed[place] > was for place, was in before.items())
             )
 
     @uninterrupted
-    def _times_freed_of(self, islands: Collection[str]) -> dict[str, int]:
-        """Marks the full islands among these as blocked; returns how often each blocked island was freed so far."""
+    def _times_freed_of(self, places: Collection[Place]) -> dict[Place, int]:
+        """Marks the full places among these as blocked; returns how often each blocked place was freed so far."""
         with self._changed.lock:
-            self._blocked.update(island for island in islands if self._under_way[island] >= MAX_RUNS_PER_ISLAND)
-            return {island: self._times_freed[island] for island in islands if island in self._blocked}
+            self._blocked.update(place for place in places if self._under_way[place] >= MAX_RUNS_PER_ISLAND)
+            return {place: self._times_freed[place] for place in places if place in self._blocked}

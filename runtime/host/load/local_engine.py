@@ -66,7 +66,7 @@ class LocalEngine:
     def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
         return put_on_side(array, type_, side)
 
-    def get_ready(self) -> None:
+    def get_ready(self, client: str) -> None:
         """Returns at once: devices of this process are always ready."""
 
     @property

@@ -10,6 +10,7 @@ from pathways.runtime.client.remote.run_window import MAX_RUNS_PER_ISLAND, RESUM
 from pathways.runtime.monitor import Monitor
 
 PATIENCE_S = 60.0
+CLIENT = "alice"
 
 
 @dataclass
@@ -26,7 +27,7 @@ class Waiting:
         self.thread.start()
 
     def _wait(self) -> None:
-        self.window.wait(self.islands, self.is_over, self.has_begun.set)
+        self.window.wait(self.islands, CLIENT, self.is_over, self.has_begun.set)
 
     def goes_on(self) -> bool:
         self.thread.join(PATIENCE_S)
@@ -37,14 +38,14 @@ def filled(*islands: str, runs: int = MAX_RUNS_PER_ISLAND) -> tuple[RunWindow, M
     changed = Monitor()
     window = RunWindow(changed)
     for run in range(runs):
-        window.begin(run, dict.fromkeys(islands, 1))
+        window.begin(run, dict.fromkeys(islands, 1), CLIENT)
     return window, changed
 
 
-def waits(window: RunWindow, *islands: str) -> bool:
+def waits(window: RunWindow, *islands: str, client: str = CLIENT) -> bool:
     """Returns whether a call would wait."""
     said: list[str] = []
-    window.wait(islands, lambda: True, lambda: said.append("waits"))
+    window.wait(islands, client, lambda: True, lambda: said.append("waits"))
     return bool(said)
 
 
@@ -54,10 +55,18 @@ def test_a_full_island_delays_only_the_calls_that_need_it() -> None:
     assert waits(window, "frozen") and waits(window, "healthy", "frozen")
 
 
+def test_a_busy_client_delays_only_its_own_calls() -> None:
+    window, _ = filled("a")
+    assert waits(window, "a") and not waits(window, "a", client="bob")
+    window.begin(MAX_RUNS_PER_ISLAND, {"a": 1}, "bob")
+    window.end_part(MAX_RUNS_PER_ISLAND, "a")
+    assert waits(window, "a") and not waits(window, "a", client="bob")
+
+
 def test_calls_wait_only_for_islands_with_a_full_window() -> None:
     window, _ = filled("a", runs=MAX_RUNS_PER_ISLAND - 1)
     assert not waits(window, "a")
-    window.begin(MAX_RUNS_PER_ISLAND, {"a": 1, "b": 1})
+    window.begin(MAX_RUNS_PER_ISLAND, {"a": 1, "b": 1}, CLIENT)
     assert waits(window, "a") and not waits(window, "b")
 
 
@@ -86,7 +95,7 @@ def test_an_island_that_has_done_its_parts_is_not_delayed_by_a_frozen_one() -> N
 def test_a_run_is_under_way_until_all_hosts_of_the_island_have_ended_it() -> None:
     window = RunWindow(Monitor())
     for run in range(MAX_RUNS_PER_ISLAND):
-        window.begin(run, {"a": 2})
+        window.begin(run, {"a": 2}, CLIENT)
         window.end_part(run, "a")
     assert waits(window, "a"), "the other host has not ended them"
     for run in range(MAX_RUNS_PER_ISLAND):
@@ -104,7 +113,7 @@ def test_the_parts_of_a_lost_island_have_ended() -> None:
         window.end_part(run, "lost")  # said before the loss, and read after it
         window.end_part(run, "other")
     for run in range(MAX_RUNS_PER_ISLAND):
-        window.begin(run, {"lost": 1, "other": 1})
+        window.begin(run, {"lost": 1, "other": 1}, CLIENT)
     assert waits(window, "lost") and waits(window, "other"), "none is counted twice, or less than none"
 
 
@@ -112,7 +121,7 @@ def test_a_run_that_has_ended_counts_once() -> None:
     window, _ = filled("a")
     for _ in range(3):
         window.drop(0)
-    window.begin(MAX_RUNS_PER_ISLAND, {"a": 1})
+    window.begin(MAX_RUNS_PER_ISLAND, {"a": 1}, CLIENT)
     assert waits(window, "a")
 
 
