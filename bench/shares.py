@@ -58,10 +58,13 @@ def measure(weights, seconds, size, program, unmodified=()):
         words = [sys.executable, __file__, "--script", "--size", str(size)]
         environment = {**os.environ, **served.environment}
         with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-            process.stdout.readline()
+            lines = iter(process.stdout or ())
+            next(lines)
             ready.wait()
-            while not stop.is_set() and process.stdout.readline():
+            for _ in lines:
                 done[place] += 1
+                if stop.is_set():
+                    break
             process.kill()
 
     def work(number):
