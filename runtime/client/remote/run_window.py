@@ -37,7 +37,7 @@ class RunWindow:
         """The client of each of these runs."""
         self._under_way = Counter[Place]()
         self._blocked = set[Place]()
-        """Where calls wait."""
+        """The places for which calls wait."""
         self._times_freed = Counter[Place]()
         """Number of times that a client was blocked on an island and then had few runs again."""
 
