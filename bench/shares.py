@@ -2,10 +2,11 @@
 """Measures proportional shares (paper, Figure 9): clients compete for one island, and each always has work.
 
     python bench/shares.py --weights 1:2:4:8 --seconds 10 --trace shares.json
-    python bench/shares.py --unmodified 1 --unmodified 2 --weights 1:2
+    python bench/shares.py --unmodified 1 --unmodified 2 --weights 1 --size 160
 
 Prints the fraction of all runs that each client got, and its deviation from the client's weight. `--unmodified` adds a
-JAX script with this weight, which is a client of a proxy of the same cluster.
+JAX script, which is a client of a proxy with this weight. All of them then use one shared cluster. Its scheduler
+weighs processes: several clients of one process would get equal shares, so give one weight of a client.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -54,9 +56,8 @@ def measure(weights, seconds, size, program, unmodified=()):
     count = len(weights) + len(unmodified)
     done, stop, ready = [0] * count, threading.Event(), threading.Barrier(count + 1)
 
-    def follow(place, served):
+    def follow(place, environment):
         words = [sys.executable, __file__, "--script", "--size", str(size)]
-        environment = {**os.environ, **served.environment}
         with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             lines = iter(process.stdout or ())
             next(lines)
@@ -91,6 +92,26 @@ def measure(weights, seconds, size, program, unmodified=()):
     return counts
 
 
+@contextlib.contextmanager
+def shared_cluster(weights):
+    """Starts a shared cluster of one device, and a proxy for each weight; yields the environments of their clients."""
+    pwc, name = [str(Path(sys.executable).with_name("pwc"))], f"shares{os.getpid()}"
+    subprocess.run([*pwc, "cluster", "start", "islands=1,devices=1", "--name", name], check=True, capture_output=True)
+    try:
+        with contextlib.ExitStack() as stack:
+            environments = []
+            for weight in weights:
+                words = [*pwc, "proxy", "--address", name, "--listen", "127.0.0.1:0", "--weight", str(weight)]
+                proxy = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+                stack.callback(proxy.terminate)
+                stated = next(line for line in proxy.stdout or () if line.startswith("export "))
+                environments.append({**os.environ, **dict(each.split("=", 1) for each in stated.split()[1:])})
+            stack.enter_context(pw.connect(name))
+            yield environments
+    finally:
+        subprocess.run([*pwc, "cluster", "stop", "--address", name], check=True, capture_output=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", action="append", help="default: 1:1:1:1 and 1:2:4:8")
@@ -103,16 +124,14 @@ def main():
     if options.script:
         script(options.size)
     with contextlib.ExitStack() as stack:
-        if options.unmodified:
-            stack.enter_context(pw.cluster("islands=1,devices=1"))
-        proxies = [stack.enter_context(pw.proxy(weight=weight)) for weight in options.unmodified]
+        scripts = stack.enter_context(shared_cluster(options.unmodified)) if options.unmodified else ()
         mesh = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
         program = make_program(NamedSharding(mesh, P()), options.size)
         if options.trace:
             stack.enter_context(pw.trace(options.trace))
         for text in options.weights or ["1:1:1:1", "1:2:4:8"]:
             weights = [float(w) for w in text.split(":")]
-            counts = measure(weights, options.seconds, options.size, program, proxies)
+            counts = measure(weights, options.seconds, options.size, program, scripts)
             weights += options.unmodified
             total, heavy = sum(counts), sum(weights)
             print(f"weights {text}: {total} runs, {1e3 * options.seconds / total:.2f} ms each")
