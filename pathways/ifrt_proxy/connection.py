@@ -12,126 +12,30 @@ import struct
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
 from urllib.parse import quote
 
 from pathways.ifrt_proxy import http2 as h
+from pathways.ifrt_proxy.grpc_calls import OK, PREFIX, UNIMPLEMENTED, Call, CallFailed, Opener, Part
 from pathways.ifrt_proxy.http2 import ConnectionEnded, Frame, FrameReader, HeaderCoder, Http2Error
 from pathways.runtime.wire.loop import do_safely
 
-OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 0, 3, 5, 8, 9
-UNIMPLEMENTED, INTERNAL = 12, 13
-"""Status codes of gRPC."""
 STREAM_WINDOW_BYTES, CONNECTION_WINDOW_BYTES = 1 << 24, 1 << 26
 """Bytes that a client may send in advance: in one stream, and in all streams of a connection."""
 CREDIT_BYTES = 1 << 20
 """Received bytes are credited to the client in steps of this size."""
 MAX_CALLS = 256
 """Number of streams of one connection at a time."""
-MAX_MESSAGE_BYTES, MAX_UNARY_BYTES = 1 << 31, 1 << 16
-"""Size limits of a message: in a stream of messages, which may contain a module, and of a single request."""
 PREFACE_TIMEOUT_S = 20.0
 MAX_STATUS_CHARACTERS = 1000
 """JAX's client accepts 16 KiB of headers, and a character takes up to 12 bytes."""
-_PREFIX = struct.Struct(">BI")
 _JOINED = 1 << 16
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-Part: TypeAlias = bytes | memoryview
-
-
-class Call(Protocol):
-    """The server's side of one stream. The reading thread of the connection calls its methods."""
-
-    def receive(self, reader: FrameReader, size: int) -> int:
-        """Reads `size` bytes of the stream. Returns the number of bytes to credit to the client."""
-        ...
-
-    def end(self) -> None:
-        """Notes that the client sends nothing more. `cancel` may still follow."""
-        ...
-
-    def cancel(self) -> None:
-        """Notes that the client has reset the stream, or closed the connection, before the last response."""
-        ...
-
-
-Opener: TypeAlias = Callable[["Replies", Mapping[bytes, bytes]], Call]
-"""Creates the call of a method from its replies and the headers of the request."""
-
-
-class MessageReader:
-    """Splits the bytes of a stream into gRPC messages of at most `max_bytes`."""
-
-    def __init__(self, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._rest = bytearray()
-
-    def messages(self, data: bytes) -> list[bytes]:
-        """Returns the messages that these bytes complete. Raises Http2Error if a message is compressed or too large."""
-        if self._rest:
-            self._rest += data
-            data = b"" if len(self._rest) < self._wanted() else bytes(self._rest)
-        found: list[bytes] = []
-        at = 0
-        while len(data) - at >= _PREFIX.size:
-            compressed, size = _PREFIX.unpack_from(data, at)
-            if compressed or size > self._max_bytes:
-                raise Http2Error("a compressed message" if compressed else f"a message of {size:,} bytes")
-            if len(data) - at - _PREFIX.size < size:
-                break
-            start = at + _PREFIX.size
-            at = start + size
-            found.append(data[start:at])
-        if data:
-            self._rest = bytearray(data[at:])
-        return found
-
-    def _wanted(self) -> int:
-        if len(self._rest) < _PREFIX.size:
-            return _PREFIX.size
-        return _PREFIX.size + _PREFIX.unpack_from(self._rest)[1]
-
-
-@dataclass
-class Unary:
-    """A call of one request and any number of responses, given as parts of messages."""
-
-    replies: "Replies"
-    answer: Callable[[bytes], Iterable[Sequence[Part]]]
-    _reader: MessageReader = field(default_factory=lambda: MessageReader(MAX_UNARY_BYTES))
-    _found: list[bytes] = field(default_factory=list[bytes])
-
-    def receive(self, reader: FrameReader, size: int) -> int:
-        self._found += self._reader.messages(reader.exactly(size))
-        if len(self._found) > 1:
-            raise Http2Error("several requests of a call that takes one")
-        return size
-
-    def end(self) -> None:
-        try:
-            for message in self.answer(self._found[0] if self._found else b""):
-                self.replies.send(message, flush=False)
-        except CallFailed as error:
-            self.replies.finish(error.status, str(error))
-        else:
-            self.replies.finish()
-
-    def cancel(self) -> None:
-        """Does nothing: the call owns nothing but its responses."""
-
-
-class CallFailed(Exception):
-    """A method ends with this status of gRPC."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 @dataclass(eq=False)
-class Replies:
+class StreamReplies:
     """Sends the responses of one stream. Any thread may call its methods.
 
     Messages wait in `waiting` until the windows of the client have room.
@@ -179,7 +83,7 @@ class Connection:
         self._room, self._owed = {0: CONNECTION_WINDOW_BYTES}, {0: 0}
         """Bytes of the window, and to credit: of the connection (0), and of each stream whose client still sends."""
         self._last = 0
-        self._replies: dict[int, Replies] = {}
+        self._replies: dict[int, StreamReplies] = {}
         self._window, self._first_window, self._frame = h.DEFAULT_WINDOW, h.DEFAULT_WINDOW, h.DEFAULT_FRAME
         self._out: list[Part] = []
         self._lock = threading.Lock()
@@ -314,12 +218,12 @@ class Connection:
             return
         with self._lock:
             self._room[frame.stream], self._owed[frame.stream] = STREAM_WINDOW_BYTES, 0
-            replies = self._replies[frame.stream] = Replies(self, frame.stream, self._first_window)
+            replies = self._replies[frame.stream] = StreamReplies(self, frame.stream, self._first_window)
         self._open(replies, headers)
         if frame.flags & h.END_STREAM:
             self._end(frame.stream)
 
-    def _open(self, replies: Replies, headers: Mapping[bytes, bytes]) -> None:
+    def _open(self, replies: StreamReplies, headers: Mapping[bytes, bytes]) -> None:
         path = headers.get(b":path", b"")
         opener = self._methods.get(path)
         if opener is None:
@@ -389,23 +293,23 @@ class Connection:
 
     # What the server sends. Any thread may call these.
 
-    def send(self, replies: Replies, parts: Sequence[Part], *, flush: bool, limit: int | None) -> bool:
-        """Sends one message in a stream; `Replies.send` describes it."""
+    def send(self, replies: StreamReplies, parts: Sequence[Part], *, flush: bool, limit: int | None) -> bool:
+        """Sends one message in a stream; `StreamReplies.send` describes it."""
         size = sum(map(len, parts))
         with self._lock:
             if self._replies.get(replies.stream) is not replies or replies.trailers is not None:
                 return True  # the client does not wait for it any more
             if limit is not None and replies.unread + size > limit:
                 return False
-            replies.waiting.append(_PREFIX.pack(0, size))
+            replies.waiting.append(PREFIX.pack(0, size))
             replies.waiting.extend(parts)
-            replies.unread += size + _PREFIX.size
+            replies.unread += size + PREFIX.size
             self._pump(replies)
             if flush:
                 self._flush()
         return True
 
-    def finish(self, replies: Replies, trailers: dict[str, str]) -> None:
+    def finish(self, replies: StreamReplies, trailers: dict[str, str]) -> None:
         """Ends a stream after its messages."""
         with self._lock:
             if self._replies.get(replies.stream) is replies and replies.trailers is None:
@@ -418,7 +322,7 @@ class Connection:
         with self._lock:
             self._flush()
 
-    def _pump(self, replies: Replies) -> None:
+    def _pump(self, replies: StreamReplies) -> None:
         """Moves messages of a stream to the output, as far as the windows of the client allow."""
         if not replies.has_begun and (replies.waiting or replies.trailers is not None):
             replies.has_begun = True

@@ -18,10 +18,10 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.ifrt_proxy import array_requests as on_arrays
 from pathways.ifrt_proxy import executable_requests as on_executables
 from pathways.ifrt_proxy.arrays import ArrayMaker
-from pathways.ifrt_proxy.connection import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, Replies
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.errors import RequestMalformed, write_status
 from pathways.ifrt_proxy.executables import Executables
+from pathways.ifrt_proxy.grpc_calls import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, Replies
 from pathways.ifrt_proxy.host_buffers import HostBuffers
 from pathways.ifrt_proxy.protocol import Request, Response
 from pathways.ifrt_proxy.session_state import Rest, SessionState, refused

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from support.clusters import PATIENCE
 
 from pathways.ifrt_proxy import connection as c
+from pathways.ifrt_proxy import grpc_calls as g
 from pathways.ifrt_proxy import http2 as h
-from pathways.ifrt_proxy.connection import Call, CallFailed, Connection, MessageReader, Replies, Unary
+from pathways.ifrt_proxy.connection import Connection
+from pathways.ifrt_proxy.grpc_calls import Call, CallFailed, MessageReader, Replies, Unary
 
 _hpack: Any = hpack
 BIG = bytes(range(256)) * 1000
@@ -26,9 +28,9 @@ def message(data: bytes) -> bytes:
     return struct.pack(">BI", 0, len(data)) + data
 
 
-def echo(data: bytes) -> Iterable[Sequence[c.Part]]:
+def echo(data: bytes) -> Iterable[Sequence[g.Part]]:
     if data == b"fail":
-        raise CallFailed(c.NOT_FOUND, "no such thing\n\u00e4")
+        raise CallFailed(g.NOT_FOUND, "no such thing\n\u00e4")
     return ((BIG if data == b"big" else data, b"!"),)
 
 
@@ -56,7 +58,7 @@ class Client:
         self.socket, served = socket.socketpair()
         self.socket.settimeout(PATIENCE)
         self.seen = Seen()
-        methods: Mapping[bytes, c.Opener] = {b"/echo": lambda replies, _: Unary(replies, echo), b"/seen": self._open}
+        methods: Mapping[bytes, g.Opener] = {b"/echo": lambda replies, _: Unary(replies, echo), b"/seen": self._open}
         self.connection = Connection(served, methods)
         self.thread = threading.Thread(target=self._serve, args=(served,))
         self.thread.start()
@@ -133,9 +135,9 @@ def one_status(code: int, text: str = "") -> dict[str, str]:
 def test_failed_calls_and_unknown_methods_end_in_a_status() -> None:
     with client() as one:
         one.send(one.headers("/echo"), h.frame(h.DATA, h.END_STREAM, 1, message(b"fail")))
-        assert one.answer() == (b"", one_status(c.NOT_FOUND, "no such thing%0A%C3%A4"))
+        assert one.answer() == (b"", one_status(g.NOT_FOUND, "no such thing%0A%C3%A4"))
         one.send(one.headers("/nothing", 3), h.frame(h.DATA, h.END_STREAM, 3, message(b"")))
-        assert one.answer() == (b"", one_status(c.UNIMPLEMENTED, "the method /nothing"))
+        assert one.answer() == (b"", one_status(g.UNIMPLEMENTED, "the method /nothing"))
 
 
 def test_pings_and_settings_are_acknowledged() -> None:
@@ -207,7 +209,7 @@ def test_nothing_is_kept_of_streams_that_have_ended() -> None:
 
 
 def test_requests_of_one_call_are_limited() -> None:
-    for data in (message(b"a") * 2, struct.pack(">BI", 0, c.MAX_UNARY_BYTES + 1)):
+    for data in (message(b"a") * 2, struct.pack(">BI", 0, g.MAX_UNARY_BYTES + 1)):
         with client() as one:
             one.send(one.headers("/echo"), h.frame(h.DATA, 0, 1, data))
             assert struct.unpack(">II", one.next(h.GOAWAY)[1])[1] == h.PROTOCOL_ERROR

@@ -3,12 +3,10 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -20,12 +18,10 @@ from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, is_replaced, pid_of, send
 from support.codes import code_of
 from support.processes import ROOT
-from support.proxy_client import RawClient, raw_client
+from support.proxy_client import raw_client
 from support.unmodified_jax import FEATURES
 
 import pathways as pw
-from pathways.dialect.mlir import bytecode, make_context, parse, portable
-from pathways.ifrt_proxy.protocol import MESSAGES
 from pathways.ifrt_proxy.serving import Proxy
 
 INVALID, UNKNOWN, UNIMPLEMENTED = 3, 5, 12
@@ -81,49 +77,6 @@ def held_bytes() -> int:
     return sum(size for island in pw.status().islands for client, size in island.held.items() if "jax-" in client)
 
 
-def test_a_session_names_only_its_own_handles(served: Proxy) -> None:
-    with raw_client(served.address) as one, raw_client(served.address) as other:
-        put(one, 9)
-        assert one.code_of(check_value_ready_request={"value_handles": [9]}) == 0
-        for request in (
-            {"check_value_ready_request": {"value_handles": [9]}},
-            {"copy_to_host_buffer_request": {"array_handle": 9, "host_buffer_handle": 1}},
-            {"delete_array_request": {"array_handle": [9]}},
-            {"is_array_deleted_request": {"array_handle": 9}},
-            {"loaded_executable_metadata_request": {"loaded_executable_handle": 1 << 63}},
-            {"loaded_executable_execute_request": {"loaded_executable_handle": 3, "args_handles": [9]}},
-            {"check_future_request": {"future_handle": 5}},
-        ):
-            status = other.ask(**request).response_metadata.status
-            assert status.code == UNKNOWN and "PWC0941" in status.message, request
-        assert other.code_of(destruct_array_request={"array_handle": [9]}) == 0
-        assert not one.ask(is_array_deleted_request={"array_handle": 9}).is_array_deleted_response.deleted
-        assert one.code_of(delete_array_request={"array_handle": [9, 9]}) == 0
-        assert one.ask(is_array_deleted_request={"array_handle": 9}).is_array_deleted_response.deleted
-
-
-def test_a_failed_request_fails_the_results_whose_handles_the_client_has_chosen(served: Proxy) -> None:
-    with raw_client(served.address) as client:
-        refused: dict[str, Any] = {"dtype": {"kind": "KIND_STRING"}, "shape": {"dims": [2]}, "array_handle": 3}
-        assert client.code_of(make_array_from_host_buffer_request=refused) == UNIMPLEMENTED
-        later: tuple[dict[str, Any], ...] = (
-            {"check_value_ready_request": {"value_handles": [3]}},
-            {"copy_to_host_buffer_request": {"array_handle": 3, "host_buffer_handle": 1}},
-            {"copy_arrays_request": {"array_handles": [3], "device_ids": [1], "result_handles": [4]}},
-            {"check_value_ready_request": {"value_handles": [4]}},
-            {"remap_arrays_request": {"array_handles": [4], "result_handles": [5]}},
-            {"disassemble_into_single_device_arrays_request": {"array_handle": 5, "result_handles": [6, 7]}},
-            {"check_value_ready_request": {"value_handles": [7]}},
-        )
-        for request in later:
-            assert client.code_of(**request) == UNIMPLEMENTED, request
-        unknown = {"loaded_executable_handle": 99, "result_array_handle": [8], "result_status_handle": 9}
-        assert client.code_of(loaded_executable_execute_request=unknown) == UNKNOWN
-        assert client.code_of(check_value_ready_request={"value_handles": [8]}) == UNKNOWN
-        assert client.code_of(check_future_request={"future_handle": 9}) == UNKNOWN
-        assert client.code_of(delete_array_request={"array_handle": [8]}) == 0
-
-
 LOOP = """
 import sys, jax
 f = jax.jit(lambda v: v * 2 + 1)
@@ -174,244 +127,6 @@ def test_a_session_continues_after_its_host_was_killed() -> None:
         assert compute() in ("True", "[3. 3.]")
         assert becomes(lambda: is_replaced("island0", old))
         assert becomes(lambda: compute() == "[3. 3.]")
-
-
-def on_device(number: int) -> dict[str, Any]:
-    """Returns the sharding of an array on one device."""
-    data = MESSAGES["SingleDeviceShardingProto"](device_id=number).SerializeToString()
-    return {"serialized_sharding": {"type_name": "xla::ifrt::SingleDeviceSharding", "data": data}}
-
-
-def over(*devices: int) -> dict[str, Any]:
-    """Returns the sharding of an array of one dimension that these devices split."""
-    tiles = {
-        "type": "OTHER",
-        "tile_assignment_dimensions": [len(devices)],
-        "tile_assignment_devices": range(len(devices)),
-    }
-    data = MESSAGES["HloShardingProto"](devices={"device_ids": devices}, xla_op_sharding=tiles).SerializeToString()
-    return {"serialized_sharding": {"type_name": "xla::ifrt::HloSharding", "data": data}}
-
-
-DONATING = """module @step {
-  func.func public @main(%x: tensor<2xf32> {tf.aliasing_output = 0 : i32}) -> tensor<2xf32> {
-    %y = stablehlo.add %x, %x : tensor<2xf32>
-    return %y : tensor<2xf32>
-  }
-}"""
-
-
-def compiled(client: RawClient, text: str) -> int:
-    """Compiles a module; returns the handle of the executable."""
-    module = parse(text, make_context())
-    program = {"type_name": "xla::ifrt::XlaProgram", "data": portable(bytecode(module.operation))}
-    options = {"type_name": "xla::ifrt::XlaCompileOptions", "data": b""}
-    return client.ask(
-        compile_request={"program": program, "compile_options": options}
-    ).compile_response.loaded_executable_handle
-
-
-def put(client: RawClient, handle: int) -> None:
-    client.store(handle, 8, np.ones(2, np.float32).tobytes())
-    request = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": on_device(0)}
-    names = {"host_buffer_handle": handle, "array_handle": handle}
-    assert client.code_of(make_array_from_host_buffer_request={**request, **names}) == 0
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_an_argument_that_may_not_be_donated_stays(kept: bool, served: Proxy) -> None:
-    with raw_client(served.address) as client:
-        executable = compiled(client, DONATING)
-        assert client.ask(
-            loaded_executable_metadata_request={"loaded_executable_handle": executable}
-        ).loaded_executable_metadata_response.donated_input_indices.donated_input_indices == [0]
-        put(client, 9)
-        request = {
-            "loaded_executable_handle": executable,
-            "args_handles": [9],
-            "execute_options": {"non_donatable_input_indices": [0] if kept else [], "fill_status": True},
-        }
-        answer = client.ask(loaded_executable_execute_request=request).loaded_executable_execute_response
-        assert client.code_of(check_future_request={"future_handle": answer.status_handle}) == 0
-        assert client.ask(is_array_deleted_request={"array_handle": 9}).is_array_deleted_response.deleted == (not kept)
-        assert client.fetched(answer.outputs[0].array_handle) == np.full(2, 2, np.float32).tobytes()
-
-
-def test_shards_must_cover_an_array_exactly(served: Proxy) -> None:
-    buffer = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}}
-    spec = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [4]}, "sharding": over(0, 1)}
-    cases: list[tuple[list[list[int]], int]] = [
-        ([[0], [1]], 0),
-        ([[0]], 3),
-        ([[0], [0]], 3),
-        ([[0, 1]], 3),
-        ([[0], [5]], 3),
-    ]
-    with raw_client(served.address) as client:
-        for number, (places, code) in enumerate(cases):
-            handles = [10 * number + i + 1 for i in range(len(places))]
-            for handle in handles:
-                client.store(handle, 8, bytes(8))
-            request = {
-                "addressable_shard_indices": [{"indices": one} for one in places],
-                "host_buffers": [{**buffer, "host_buffer_handle": handle} for handle in handles],
-                "array_spec": spec,
-            }
-            made = {"specs": [request], "array_handles": [500 + number]}
-            assert client.code_of(make_arrays_from_host_buffer_shards_request=made) == code, places
-
-
-def test_a_session_reads_only_its_own_host_buffers(served: Proxy) -> None:
-    with raw_client(served.address) as one, raw_client(served.address) as other:
-        one.store(3, 4, b"abcd")
-        assert one.looked_up(3) == b"abcd"
-        for session in (other.session, 1, 2, one.session + 1):
-            with pytest.raises(RPC_ERROR):
-                one.looked_up(3, session)
-
-
-def test_a_request_whose_host_buffer_has_failed_does_not_wait(served: Proxy) -> None:
-    with raw_client(served.address) as client:
-        with pytest.raises(RPC_ERROR):
-            client.store(3, 8, b"too short")
-        request = {
-            "dtype": {"kind": "KIND_F32"},
-            "shape": {"dims": [2]},
-            "sharding": on_device(0),
-            "host_buffer_handle": 3,
-        }
-        assert client.code_of(make_array_from_host_buffer_request=request) == UNKNOWN
-
-
-def test_a_client_that_disconnects_ends_requests_that_wait(served: Proxy) -> None:
-    """The request waits for a host buffer that never arrives."""
-    with raw_client(served.address) as client:
-        request = {
-            "dtype": {"kind": "KIND_F32"},
-            "shape": {"dims": [2]},
-            "sharding": on_device(0),
-            "host_buffer_handle": 3,
-        }
-        client.send(make_array_from_host_buffer_request=request)
-        client.cancel()
-    assert becomes(lambda: not any(t.name.startswith("pathways-jax-") for t in threading.enumerate()))
-
-
-def test_a_client_that_ends_its_requests_and_disconnects_leaves_no_thread() -> None:
-    """Its requests wait for a host buffer that never arrives."""
-    with pw.proxy(devices=1) as served, raw_client(served.address) as client:
-        request = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": on_device(0)}
-        for handle in range(1, 20):
-            client.send(make_array_from_host_buffer_request={**request, "host_buffer_handle": handle})
-        client.end()
-        client.cancel()
-        assert becomes(lambda: not any(t.name.startswith("pathways-jax-") for t in threading.enumerate()))
-
-
-def test_a_malformed_buffer_fails_only_its_stream(served: Proxy) -> None:
-    with raw_client(served.address) as client:
-        for message in (b"\x0a", b"\x0a\x05abc", b"\x12\x01a", b"\x0a\xff\xff\xff\xff\xff\x01a"):
-            with pytest.raises(RPC_ERROR) as caught:
-                client.store_messages(9, 8, message)
-            error: Any = caught.value
-            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT, message
-        client.store(9, 4, b"abcd")
-        assert client.looked_up(9) == b"abcd"
-
-
-def test_a_server_without_threads_refuses_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pw.proxy(devices=1) as served:
-        monkeypatch.setattr("pathways.ifrt_proxy.session.started", lambda _: False)
-        with pytest.raises(RPC_ERROR) as caught, raw_client(served.address):
-            pass
-    error: Any = caught.value
-    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-def test_a_connection_that_cannot_be_made_does_not_end_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        raise MemoryError
-
-    with pw.proxy(devices=1) as served:
-        host, port = served.address.split(":")
-        with monkeypatch.context() as patch:
-            patch.setattr("pathways.ifrt_proxy.server.Connection", fail)
-            with socket.create_connection((host, int(port))) as refused:
-                assert refused.recv(1) == b""
-        with raw_client(served.address) as client:
-            assert client.code_of(get_default_layout_request={"dims": [1]}) == 0
-
-
-def test_responses_are_numbered_as_the_client_expects(served: Proxy) -> None:
-    with raw_client(served.address) as client:
-        layout, destruct = (
-            {"get_default_layout_request": {"dims": [1]}},
-            {"destruct_array_request": {"array_handle": [1]}},
-        )
-        answers = [client.ask(**request) for request in (layout, destruct, layout, destruct, destruct, layout)]
-        assert [a.response_metadata.seq_num for a in answers] == [0, 0, 1, 0, 0, 2]
-
-
-def test_a_proxy_ends_with_its_clients_connected() -> None:
-    with ExitStack() as stack:
-        with pw.proxy(devices=1) as served:
-            client = stack.enter_context(raw_client(served.address))
-            put(client, 5)
-        with pytest.raises(RPC_ERROR):
-            client.ask(is_array_deleted_request={"array_handle": 5})
-
-
-def test_requests_inside_of_another_cluster_are_refused() -> None:
-    with pw.proxy(devices=1) as served, raw_client(served.address) as client, pw.cluster("islands=1,devices=1"):
-        assert client.code_of(get_default_layout_request={"dims": [1]}) == UNIMPLEMENTED
-
-
-def test_malformed_requests_end_in_a_status_for_their_sender(served: Proxy) -> None:
-    sharding = {"serialized_sharding": {"type_name": "xla::ifrt::HloSharding", "data": b"\xff\xff\xff"}}
-    put: dict[str, Any] = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": sharding}
-    hostile: list[dict[str, Any]] = [
-        {"make_array_from_host_buffer_request": put},
-        {"make_array_from_host_buffer_request": {**put, "dtype": {"kind": "KIND_STRING"}}},
-        {"make_array_from_host_buffer_request": {**put, "shape": {"dims": [-1, 1 << 60]}}},
-        {"compile_request": {"program": {"type_name": "xla::ifrt::XlaProgram", "data": b"no module"}}},
-        {"compile_request": {"program": {"type_name": "xla::ifrt::CustomCallProgram"}}},
-        {"reshard_arrays_request": {"array_handles": [1]}},
-        {"get_default_device_assignment_request": {"num_replicas": 9, "num_partitions": 1 << 30}},
-    ]
-    with raw_client(served.address) as client:
-        for request in hostile:
-            assert client.code_of(**request) not in (0, 2), request
-        assert "PWC0944" in client.ask(**hostile[0]).response_metadata.status.message
-        for name in ("bitcast_arrays_request", "loaded_host_callback_poll_request"):
-            status = client.ask(**{name: {}}).response_metadata.status
-            assert status.code == UNIMPLEMENTED and name in status.message
-
-
-def test_shards_are_only_listed_anew_on_their_own_devices(served: Proxy) -> None:
-    """JAX's own requests of this kind are in `support/unmodified_jax.py`."""
-
-    def code(device: int, **mapping: Any) -> int:
-        sides = {f"{side}_{end}": [n] for side in ("from", "to") for end, n in (("start", 0), ("end", 1), ("step", 1))}
-        spec = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": on_device(device)}
-        plan = {"output_specs": [spec], "mappings": [{**sides, **mapping}]}
-        return client.code_of(remap_arrays_request={"plan": plan, "array_handles": [9], "result_handles": [10]})
-
-    with raw_client(served.address) as client:
-        assert code(0) == UNKNOWN
-        put(client, 9)
-        assert code(0) == 0 and client.fetched(10) == client.fetched(9)
-        assert code(1) == UNIMPLEMENTED and code(0, out_array=1) == UNIMPLEMENTED
-        assert code(0) == 0
-        for wrong in ({"in_array": 1}, {"in_array": -1}, {"from_start": [1]}, {"to_end": [1 << 40]}, {"to_step": [0]}):
-            assert code(0, **wrong) == INVALID, wrong
-
-
-@pytest.mark.parametrize(("size", "chunks"), [(4, (b"12345",)), (4, (b"12",)), (1 << 60, (b"1",)), (-1, ())])
-def test_host_buffers_of_a_wrong_size_are_refused(size: int, chunks: tuple[bytes, ...], served: Proxy) -> None:
-    with raw_client(served.address) as client:
-        for session in (None, 1 << 40):
-            with pytest.raises(RPC_ERROR):
-                client.store(1, size, *chunks, session=session)
 
 
 def test_a_proxy_without_a_cluster_serves_devices_of_its_own_process() -> None:

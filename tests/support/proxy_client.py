@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import numpy as np
 
+from pathways.dialect.mlir import bytecode, make_context, parse, portable
 from pathways.ifrt_proxy.protocol import MESSAGES, SERVICE, STORE_METADATA, Request
 from support.clusters import PATIENCE
 
@@ -105,3 +107,46 @@ def raw_client(address: str) -> Generator[RawClient]:
             yield client
         finally:
             client.close()
+
+
+def on_device(number: int) -> dict[str, Any]:
+    """Returns the sharding of an array on one device."""
+    data = MESSAGES["SingleDeviceShardingProto"](device_id=number).SerializeToString()
+    return {"serialized_sharding": {"type_name": "xla::ifrt::SingleDeviceSharding", "data": data}}
+
+
+def over(*devices: int) -> dict[str, Any]:
+    """Returns the sharding of an array of one dimension that these devices split."""
+    tiles = {
+        "type": "OTHER",
+        "tile_assignment_dimensions": [len(devices)],
+        "tile_assignment_devices": range(len(devices)),
+    }
+    data = MESSAGES["HloShardingProto"](devices={"device_ids": devices}, xla_op_sharding=tiles).SerializeToString()
+    return {"serialized_sharding": {"type_name": "xla::ifrt::HloSharding", "data": data}}
+
+
+DONATING = """module @step {
+  func.func public @main(%x: tensor<2xf32> {tf.aliasing_output = 0 : i32}) -> tensor<2xf32> {
+    %y = stablehlo.add %x, %x : tensor<2xf32>
+    return %y : tensor<2xf32>
+  }
+}"""
+
+
+def compiled(client: RawClient, text: str) -> int:
+    """Compiles a module; returns the handle of the executable."""
+    module = parse(text, make_context())
+    program = {"type_name": "xla::ifrt::XlaProgram", "data": portable(bytecode(module.operation))}
+    options = {"type_name": "xla::ifrt::XlaCompileOptions", "data": b""}
+    return client.ask(
+        compile_request={"program": program, "compile_options": options}
+    ).compile_response.loaded_executable_handle
+
+
+def put(client: RawClient, handle: int) -> None:
+    """Makes an array of two ones on device 0."""
+    client.store(handle, 8, np.ones(2, np.float32).tobytes())
+    request = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": on_device(0)}
+    names = {"host_buffer_handle": handle, "array_handle": handle}
+    assert client.code_of(make_array_from_host_buffer_request={**request, **names}) == 0
