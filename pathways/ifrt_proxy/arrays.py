@@ -15,7 +15,7 @@ from pathways.dialect.sharding import Box
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.shardings import Location, on_one_device
 from pathways.runtime.client import arrays
-from pathways.runtime.client.new_buffers import NewBuffer, copy_shard, move_buffer, put_buffer
+from pathways.runtime.client.new_buffers import NewBuffer, copy_buffer_shard, move_buffer, put_buffer
 from pathways.runtime.client.store import DELETED, Handle
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.run.background import Promise
@@ -226,7 +226,7 @@ class ArrayMaker:
             return array
         controller, place = self.devices.process.controller, self.devices.place(array.location)
         new, position = _new(array.type, "device_put"), array.whole.location.mesh_position(array.position)
-        handle = copy_shard(controller, self.client, new, place, array.whole.handle, position)
+        handle = copy_buffer_shard(controller, self.client, new, place, array.whole.handle, position)
         return StoredArray(handle, array.type, array.location)
 
 

@@ -10,6 +10,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.runtime.client.remote_array import RemoteArray
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Side
+from pathways.runtime.host.devices.local_values import copy_shard
 from pathways.runtime.host.devices.pjrt import FAILURES as FAILURES
 
 Array: TypeAlias = Any
@@ -45,7 +46,7 @@ def copied(array: Array, side: Side) -> Array:
 
 def copied_shard(array: Array, position: int, type_: ArrayType) -> Array:
     """Copies the shard at one mesh position, of this type, on its own device."""
-    return array.copied(position, type_) if isinstance(array, RemoteArray) else pjrt.copy_shard(array, position)
+    return array.copied(position, type_) if isinstance(array, RemoteArray) else copy_shard(array, position)
 
 
 def sharding_of(array: Array) -> Any:

@@ -106,7 +106,7 @@ def move_buffer(
     return _made_from(handle, controller, client, new, place, prepare_move(controller, new.type, source, side))
 
 
-def copy_shard(
+def copy_buffer_shard(
     controller: Controller, client: ClientState, new: NewBuffer, place: BufferPlace, handle: Handle, position: int
 ) -> Handle:
     """Copies the shard of a buffer at a mesh position on its device. Raises the errors of `move_buffer`."""

@@ -157,10 +157,8 @@ class Host:
                     self._arrays.pop(array, None)
             case m.UnloadPlan():  # after its runs, and after a load of it that may be pending
                 self._unload(message.plan)
-            case m.CopyArray():
-                self._arrays[message.target] = self._made(
-                    "a copy", lambda: copy_if_array(self._array(message.source), message.shard)
-                )
+            case m.CopyArray(source, target, shard):
+                self._arrays[target] = self._made("a copy", lambda: copy_if_array(self._array(source), shard))
             case m.PutArray():
                 self._put(message)
             case m.PutPoison():

@@ -208,10 +208,7 @@ class Attached(HostedIslands):
             return [name for name, place in self._places.items() if place.addresses or name in self.hosts]
 
     def get_ready(self, hosts: Iterable[RemoteIsland], client: str) -> None:
-        """Waits while too many runs of a client are in progress on these islands.
-
-        Raises PWC0917 if the controller is lost.
-        """
+        """Waits while a client has too many runs on these islands. Raises PWC0917 if the controller is lost."""
         self._window.wait([host.island for host in hosts], client, lambda: self.ended is not None, self._post)
         self._check_there()
 

@@ -1,13 +1,29 @@
 """Copies the values of an array to bytes, to send them to a client: the whole array, or the shards that this process
-has. `host/host.py` calls it for each fetch.
+has. Copies one shard on its device. `host/host.py` calls it.
 """
 
 import json
 from typing import Any
 
-from pathways.dialect.sharding import Box
+from pathways.dialect.sharding import Box, MeshSpec
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.layouts import Shards
+
+
+def copy_shard(array: pjrt.DeviceArray, position: int) -> pjrt.DeviceArray | None:
+    """Copies the shard at a mesh position on its device; returns None if that belongs to another process.
+
+    Raises ValueError if the array has no such shard.
+    """
+    devices = list(array.sharding.mesh.devices.flat)
+    if position >= len(devices):
+        raise ValueError(f"shard {position} of an array on {len(devices)} devices")
+    device = devices[position]
+    if not pjrt.is_here(device):
+        return None
+    found = pjrt.shards_of(array)[sum(map(pjrt.is_here, devices[:position]))]
+    alone = pjrt.named_sharding(MeshSpec((("devices", 1),), (0,)), ((),) * array.ndim, [device])
+    return pjrt.copy_whole(found, pjrt.device_list([device]), alone)
 
 
 def all_values(array: Any, shard: int = -1) -> tuple[str, bytes]:

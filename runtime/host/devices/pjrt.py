@@ -226,17 +226,14 @@ def put(
 ) -> DeviceArray:
     """Copies a host array to the devices of a mesh, one shard to each.
 
-    Without `keeps`, the host array may change afterwards. With `keeps`, it must not, because CPU devices may share its
-    memory. A run that overwrites the array gets a copy from XLA (tested with jaxlib 0.10). `here` are the positions of
-    devices of this process; None: all positions. Raises InternalError if the devices hold another element type than
-    `type_` states.
+    With `keeps`, the host array must not change later: CPU devices may share its memory. XLA copies it for a run that
+    overwrites the array (tested with jaxlib 0.10). `here` are the positions of devices of this process; None: all
+    positions. Raises InternalError if the devices hold another element type than `type_` states.
     """
-    boxes = list(where.boxes(type_.shape))
-    if here is not None:
-        boxes, devices = [boxes[i] for i in here], [devices[i] for i in here]
-    parts = [host[tuple(slice(p, q) for p, q in box)] for box in boxes]
-    shards = [np.asarray(part, order="C") if keeps else np.array(part, order="C") for part in parts]
-    return placer(type_, sharding, devices)(shards)
+    boxes, chosen = where.boxes(type_.shape), range(len(devices)) if here is None else here
+    make = np.asarray if keeps else np.array
+    shards = [make(host[tuple(slice(p, q) for p, q in boxes[i])], order="C") for i in chosen]
+    return placer(type_, sharding, [devices[i] for i in chosen])(shards)
 
 
 def placer(
@@ -302,22 +299,6 @@ def assembler(type_: ArrayType, sharding: NamedSharding) -> Callable[[Sequence[D
     """Prepares `assemble` at load, since JAX takes longer to build the aval than the array."""
     aval = _aval(type_)
     return lambda shards: _array(aval, sharding, list(shards), committed=True, _skip_checks=True)
-
-
-def copy_shard(array: DeviceArray, position: int) -> DeviceArray | None:
-    """Copies the shard at a mesh position on its device; returns None if that belongs to another process.
-
-    Raises ValueError if the array has no such shard.
-    """
-    devices = list(array.sharding.mesh.devices.flat)
-    if position >= len(devices):
-        raise ValueError(f"shard {position} of an array on {len(devices)} devices")
-    device = devices[position]
-    if not is_here(device):
-        return None
-    found = shards_of(array)[sum(map(is_here, devices[:position]))]
-    alone = named_sharding(MeshSpec((("devices", 1),), (0,)), ((),) * array.ndim, [device])
-    return copy_whole(found, device_list([device]), alone)
 
 
 def shard(array: DeviceArray, position: int) -> DeviceArray:

@@ -17,6 +17,7 @@ from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Shards, Side, Sides, put_on_side
+from pathways.runtime.host.devices.local_values import copy_shard
 from pathways.runtime.host.load.bodies import load_bodies, put_constants
 from pathways.runtime.host.load.edges import Edges
 from pathways.runtime.host.load.origins import origins_of
@@ -204,5 +205,5 @@ def copy_if_array(array: Any, shard: int = -1) -> Any:
         return array
     if shard < 0:
         return pjrt.copy_again(array)
-    copied = pjrt.copy_shard(array, shard)
+    copied = copy_shard(array, shard)
     return Shards() if copied is None else copied
