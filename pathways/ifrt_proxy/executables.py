@@ -33,6 +33,8 @@ from pathways.ifrt_proxy.shardings import Location
 MAX_UNUSED = 256
 """Number of executables that are kept although no session has loaded them."""
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
+_OTHERS = {"xla::ifrt::CustomCallProgram": "jax.experimental.colocated_python"}
+"""What makes programs of other types. A function that runs at a host on its shards would be compiled here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,9 @@ class Executables:
         program, options = request.program, request.compile_options
         if program.type_name != PROGRAM or options.type_name != OPTIONS:
             have, rule = f"{program.type_name} with {options.type_name}", f"{PROGRAM} with {OPTIONS}"
-            raise PathwaysError(RequestRefused(what="this type of program", have_=have, rule=rule))
+            raise PathwaysError(
+                RequestRefused(what=_OTHERS.get(program.type_name, "this program"), have_=have, rule=rule)
+            )
         if request.host_callbacks:
             have, rule = f"{len(request.host_callbacks)} host callbacks", "functions without host callbacks"
             raise PathwaysError(RequestRefused(what="host callbacks of clients", have_=have, rule=rule))

@@ -232,6 +232,8 @@ def test_malformed_requests_end_in_a_status_for_their_sender(served: Proxy) -> N
     with raw_client(served.address) as client:
         for request in hostile:
             assert client.code_of(**request) not in (0, 2), request
+        colocated = client.ask(**hostile[4]).response_metadata.status
+        assert colocated.code == UNIMPLEMENTED and "jax.experimental.colocated_python" in colocated.message
         assert "PWC0944" in client.ask(**hostile[0]).response_metadata.status.message
         for name in ("bitcast_arrays_request", "loaded_host_callback_poll_request"):
             status = client.ask(**{name: {}}).response_metadata.status
