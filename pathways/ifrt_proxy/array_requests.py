@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.ifrt_proxy.arrays import ClientArray, FailedArray, GoodArray, ShardView, StoredArray, later_wait
 from pathways.ifrt_proxy.element_types import read_dtype
 from pathways.ifrt_proxy.host_buffers import array_of, as_bytes
@@ -186,6 +186,29 @@ def _positions(starts: Any, ends: Any, steps: Any, count: int) -> list[int]:
     return [
         i for start, end, step in zip(starts, ends, steps, strict=True) for i in range(start, end, step)[: count + 1]
     ]
+
+
+def bitcast(state: SessionState, body: Any, filled: Any) -> None:
+    """Makes arrays of other types and shapes from the bytes of each shard. JAX's own programs do not ask for it."""
+    given = [state.good_array(handle) for handle in body.array_handles]
+    made = [_bitcast(state, *of) for of in zip(given, body.array_specs, strict=True)]
+    filled.array_handles.extend(state.keep_all(made, body.result_handles))
+    _donate(given, body.copy_semantics)
+
+
+def _bitcast(state: SessionState, array: GoodArray, spec: Any) -> ClientArray:
+    type_ = _type_of(spec.dtype, spec.shape)
+    location = read_location(spec.sharding, type_.shape)
+    if location.devices != array.location.devices:
+        raise refused("shards that move to other devices", f"an array on the devices {array.location.devices}")
+    shape, dtype = location.sharding.shard_shape(type_.shape), numpy_dtype(type_.dtype)
+    parts = _shards(array, len(location.devices))
+    try:
+        shards = [as_bytes(part.fetch()).view(dtype).reshape(shape) for part in parts]
+    finally:
+        for part in parts:
+            part.drop()
+    return state.maker.put_shards(shards, [[position] for position in range(len(shards))], type_, location)
 
 
 def make_errors(state: SessionState, body: Any, filled: Any) -> None:

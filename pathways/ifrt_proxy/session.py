@@ -236,6 +236,7 @@ HANDLERS: dict[str, Handler] = {
     "make_error_arrays_request": on_arrays.make_errors,
     "assemble_array_from_single_device_arrays_request": on_arrays.assemble,
     "remap_arrays_request": on_arrays.remap,
+    "bitcast_arrays_request": on_arrays.bitcast,
     "reshard_arrays_request": on_arrays.reshard,
     "copy_to_host_buffer_request": on_arrays.fetch,
     "disassemble_into_single_device_arrays_request": on_arrays.disassemble,

@@ -235,7 +235,7 @@ def test_malformed_requests_end_in_a_status_for_their_sender(served: Proxy) -> N
         colocated = client.ask(**hostile[4]).response_metadata.status
         assert colocated.code == UNIMPLEMENTED and "jax.experimental.colocated_python" in colocated.message
         assert "PWC0944" in client.ask(**hostile[0]).response_metadata.status.message
-        for name in ("bitcast_arrays_request", "loaded_host_callback_poll_request"):
+        for name in ("loaded_host_callback_poll_request",):
             status = client.ask(**{name: {}}).response_metadata.status
             assert status.code == UNIMPLEMENTED and name in status.message
 
@@ -257,6 +257,28 @@ def test_shards_are_only_listed_anew_on_their_own_devices(served: Proxy) -> None
         assert code(0) == 0
         for wrong in ({"in_array": 1}, {"in_array": -1}, {"from_start": [1]}, {"to_end": [1 << 40]}, {"to_step": [0]}):
             assert code(0, **wrong) == INVALID, wrong
+
+
+def test_the_bytes_of_shards_can_have_another_type(served: Proxy) -> None:
+    def code(given: int, kind: str, count: int, sharding: dict[str, Any]) -> int:
+        spec = {"dtype": {"kind": kind}, "shape": {"dims": [count]}, "sharding": sharding}
+        return client.code_of(
+            bitcast_arrays_request={"array_handles": [given], "array_specs": [spec], "result_handles": [20]}
+        )
+
+    with raw_client(served.address) as client:
+        put(client, 9)
+        for kind, count in (("KIND_S32", 2), ("KIND_U8", 8), ("KIND_F32", 2)):
+            assert code(9, kind, count, on_device(0)) == 0
+            assert client.fetched(20) == np.ones(2, np.float32).tobytes()
+        assert code(9, "KIND_S32", 3, on_device(0)) == code(9, "KIND_F64", 2, on_device(0)) == INVALID
+        assert code(9, "KIND_S32", 2, on_device(1)) == UNIMPLEMENTED
+        client.store(3, 32, np.arange(8, dtype=np.float32).tobytes())
+        request = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [8]}, "sharding": over(3, 1)}
+        names = {"host_buffer_handle": 3, "array_handle": 10}
+        assert client.code_of(make_array_from_host_buffer_request={**request, **names}) == 0
+        assert code(10, "KIND_S16", 16, over(3, 1)) == 0
+        assert client.fetched(20) == np.arange(8, dtype=np.float32).tobytes()
 
 
 @pytest.mark.parametrize(("size", "chunks"), [(4, (b"12345",)), (4, (b"12",)), (1 << 60, (b"1",)), (-1, ())])
