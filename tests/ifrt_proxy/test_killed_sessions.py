@@ -18,7 +18,7 @@ import pathways as pw
 from pathways.ifrt_proxy.serving import Proxy
 
 SESSIONS = 8
-SECONDS = float(os.environ.get("PATHWAYS_TEST_KILL_SECONDS", "15"))
+SECONDS = float(os.environ.get("PATHWAYS_TEST_KILL_SECONDS", "10"))
 """How long sessions are killed. By hand, five minutes."""
 Client: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -43,12 +43,14 @@ def held_bytes() -> int:
 
 @pytest.mark.long("eight JAX programs run and are killed at random moments: 30 s")
 def test_killed_sessions_disturb_no_others_and_leave_nothing() -> None:
-    rng, rounds, until = random.Random(1), 0, time.monotonic() + SECONDS
+    rng, rounds = random.Random(1), 0
     with ExitStack() as stack:
         stack.enter_context(pw.cluster("islands=2,devices=2"))
         proxies = [stack.enter_context(pw.proxy(island=f"island{n}")) for n in range(2)]
         clients = [start(proxies[n % 2], n) for n in range(SESSIONS)]
-        seeds = iter(range(SESSIONS, 1 << 30))
+        for client in clients:
+            assert client.stdout is not None and client.stdout.readline(), killed(client)
+        seeds, until = iter(range(SESSIONS, 1 << 30)), time.monotonic() + SECONDS
         while time.monotonic() < until:
             threading.Event().wait(rng.uniform(0, 3))
             place = rng.randrange(SESSIONS)
