@@ -100,16 +100,16 @@ def arrays_move_to_meshes_in_another_order_of_devices() -> None:
         Mesh(np.array(jax.devices())[order].reshape(2, 2), ("x", "y"))
         for order in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2])
     ]
-    for first in meshes:
-        for spec in SPECS:
-            there = jax.device_put(ROWS, NamedSharding(first, spec))
-            for second in meshes:
-                moved = jax.device_put(there, NamedSharding(second, P("y", "x")))
-                for shard in moved.addressable_shards:
-                    np.testing.assert_array_equal(np.asarray(shard.data), ROWS[shard.index])
-                assert moved.sharding.mesh.devices.tolist() == second.devices.tolist()
-                np.testing.assert_array_equal(np.asarray(jit(lambda v: v @ v)(moved)), ROWS @ ROWS)
-            np.testing.assert_array_equal(np.asarray(there), ROWS)
+    square = jit(lambda v: v @ v)
+    for number, spec in enumerate(SPECS):
+        first, second = meshes[number % 3], meshes[(number + 1 + number // 3) % 3]
+        there = jax.device_put(ROWS, NamedSharding(first, spec))
+        moved = jax.device_put(there, NamedSharding(second, P("y", "x")))
+        for shard in moved.addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data), ROWS[shard.index])
+        assert moved.sharding.mesh.devices.tolist() == second.devices.tolist()
+        np.testing.assert_array_equal(np.asarray(square(moved)), ROWS @ ROWS)
+        np.testing.assert_array_equal(np.asarray(there), ROWS)
 
 
 def functions_take_arrays_on_several_meshes() -> None:
