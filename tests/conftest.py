@@ -31,6 +31,7 @@ from support.fuzz_plans import base_plans
 
 from pathways.api.process import inside_of, process
 from pathways.dialect.plan.nouns import Plan
+from pathways.runtime.host.observe.stacks import stacks
 
 # The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -87,7 +88,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             ended["left"] = []
         return
     left = left_behind.settled(lambda: [*left_behind.Inside.now().left_since(inside), *TEMPORARY.left()])
-    left = left_behind.with_stacks(left)
+    if any(line.startswith("thread: ") for line in left):
+        left.append(stacks())
     TEMPORARY.end()
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if output is not None:

@@ -25,8 +25,11 @@ DONATE_INPUT = 3
 
 def check_values(state: SessionState, body: Any, filled: Any) -> Rest | None:
     arrays = [state.array(handle) for handle in body.value_handles]
-    wait = later_wait(arrays)
-    return wait() if all(array.is_ready() for array in arrays) else wait
+    if not all(array.is_ready() for array in arrays):
+        return later_wait(arrays)
+    for array in arrays:
+        array.wait()
+    return None
 
 
 def _type_of(dtype: Any, shape: Any) -> ArrayType:

@@ -18,7 +18,8 @@ from urllib.parse import quote
 
 from pathways.ifrt_proxy import http2 as h
 from pathways.ifrt_proxy.grpc_calls import OK, PREFIX, UNIMPLEMENTED, Call, CallFailed, Opener, Part
-from pathways.ifrt_proxy.http2 import ConnectionEnded, Frame, FrameReader, HeaderCoder, Http2Error
+from pathways.ifrt_proxy.http2 import Frame, FrameReader, HeaderCoder, Http2Error
+from pathways.runtime.wire.frames import JOINED_BYTES, ConnectionEnded
 from pathways.runtime.wire.loop import do_safely
 
 STREAM_WINDOW_BYTES, CONNECTION_WINDOW_BYTES = 1 << 24, 1 << 26
@@ -30,13 +31,20 @@ MAX_CALLS = 256
 PREFACE_TIMEOUT_S = 20.0
 MAX_STATUS_CHARACTERS = 1000
 """JAX's client accepts 16 KiB of headers, and a character takes up to 12 bytes."""
-_JOINED = 1 << 16
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+@dataclass
+class Window:
+    """How many bytes a client may still send, and how many received ones are not credited yet."""
+
+    room: int
+    owed: int = 0
 
 
 @dataclass(eq=False)
 class StreamReplies:
-    """Sends the responses of one stream. Any thread may call its methods.
+    """Sends the responses of one stream, as `grpc_calls.Replies` describes it.
 
     Messages wait in `waiting` until the windows of the client have room.
     """
@@ -52,21 +60,12 @@ class StreamReplies:
     """Whether the first headers were sent."""
 
     def send(self, parts: Sequence[Part], *, flush: bool = True, limit: int | None = None) -> bool:
-        """Sends one message, given in parts. Without `flush`, it is sent with the next one.
-
-        Returns False, and sends nothing, if more than `limit` bytes would wait.
-        """
         return self.connection.send(self, parts, flush=flush, limit=limit)
 
-    def flush(self) -> None:
-        self.connection.flush()
-
     def credit(self, size: int) -> None:
-        """Lets the client send `size` more bytes."""
         self.connection.credit(self.stream, size)
 
     def finish(self, status: int = OK, text: str = "") -> None:
-        """Ends the stream after all messages. Only the first call counts."""
         self.connection.finish(
             self, {"grpc-status": str(status), "grpc-message": quote(text[:MAX_STATUS_CHARACTERS], safe=_PLAIN)}
         )
@@ -80,8 +79,8 @@ class Connection:
         self._socket, self._methods = connected, methods
         self._coder = HeaderCoder()
         self._calls: dict[int, Call] = {}
-        self._room, self._owed = {0: CONNECTION_WINDOW_BYTES}, {0: 0}
-        """Bytes of the window, and to credit: of the connection (0), and of each stream whose client still sends."""
+        self._open_windows = {0: Window(CONNECTION_WINDOW_BYTES)}
+        """The windows of the connection (0), and of each stream whose client still sends."""
         self._last = 0
         self._replies: dict[int, StreamReplies] = {}
         self._window, self._first_window, self._frame = h.DEFAULT_WINDOW, h.DEFAULT_WINDOW, h.DEFAULT_FRAME
@@ -170,7 +169,7 @@ class Connection:
             raise Http2Error("data of a stream that was not opened")
         self._use_window(0, frame.length)
         self._use_window(frame.stream, frame.length)
-        call = self._calls.get(frame.stream) if frame.stream in self._room else None
+        call = self._calls.get(frame.stream) if frame.stream in self._open_windows else None
         credit = frame.length - size
         if call is None:  # the call ended before its data arrived
             reader.exactly(size)
@@ -186,26 +185,26 @@ class Connection:
     def _use_window(self, stream: int, size: int) -> None:
         """Counts received bytes, of a stream that may have ended. Raises Http2Error if the client had no room."""
         with self._lock:
-            if stream in self._room:
-                self._room[stream] -= size
-                if self._room[stream] < 0:
+            if (window := self._open_windows.get(stream)) is not None:
+                window.room -= size
+                if window.room < 0:
                     raise Http2Error("more data than its window", h.FLOW_CONTROL_ERROR)
 
     def credit(self, stream: int, size: int) -> None:
         """Lets the client send `size` more bytes, in a stream that may have ended. Any thread may call it."""
         with self._lock:
-            if stream not in self._room:
+            if (window := self._open_windows.get(stream)) is None:
                 return
-            owed = self._owed[stream] = self._owed[stream] + size
-            if owed >= CREDIT_BYTES:
-                self._owed[stream] = 0
-                self._room[stream] += owed
-                self._out.append(h.window_update(stream, owed))
+            window.owed += size
+            if window.owed >= CREDIT_BYTES:
+                self._out.append(h.window_update(stream, window.owed))
+                window.room += window.owed
+                window.owed = 0
                 self._flush()
 
     def _headers(self, reader: FrameReader, frame: Frame) -> None:
         headers = self._coder.decode(h.header_block(reader, frame))
-        if frame.stream in self._room:  # trailers, which gRPC does not use
+        if frame.stream in self._open_windows:  # trailers, which gRPC does not use
             if not frame.flags & h.END_STREAM:
                 raise Http2Error("headers in the middle of a stream")
             self._end(frame.stream)
@@ -217,7 +216,7 @@ class Connection:
             self._write(h.frame(h.RST_STREAM, 0, frame.stream, struct.pack(">I", h.REFUSED_STREAM)))
             return
         with self._lock:
-            self._room[frame.stream], self._owed[frame.stream] = STREAM_WINDOW_BYTES, 0
+            self._open_windows[frame.stream] = Window(STREAM_WINDOW_BYTES)
             replies = self._replies[frame.stream] = StreamReplies(self, frame.stream, self._first_window)
         self._open(replies, headers)
         if frame.flags & h.END_STREAM:
@@ -239,16 +238,14 @@ class Connection:
             self._calls.pop(replies.stream, None)
 
     def _end(self, stream: int) -> None:
-        is_open = stream in self._room
-        self._close_window(stream)
-        if is_open and (call := self._calls.get(stream)) is not None:
+        was_open = self._close_window(stream)
+        if was_open and (call := self._calls.get(stream)) is not None:
             call.end()
 
-    def _close_window(self, stream: int) -> None:
-        """Forgets the window of a stream whose client sends nothing more."""
+    def _close_window(self, stream: int) -> bool:
+        """Forgets the window of a stream whose client sends nothing more; returns whether it was open."""
         with self._lock:
-            for table in (self._room, self._owed):
-                table.pop(stream, None)
+            return self._open_windows.pop(stream, None) is not None
 
     def _control(self, frame: Frame, payload: bytes) -> None:
         if frame.kind == h.SETTINGS and not frame.flags & h.ACK:
@@ -294,7 +291,7 @@ class Connection:
     # What the server sends. Any thread may call these.
 
     def send(self, replies: StreamReplies, parts: Sequence[Part], *, flush: bool, limit: int | None) -> bool:
-        """Sends one message in a stream; `StreamReplies.send` describes it."""
+        """Sends one message in a stream; `Replies.send` describes it."""
         size = sum(map(len, parts))
         with self._lock:
             if self._replies.get(replies.stream) is not replies or replies.trailers is not None:
@@ -317,11 +314,6 @@ class Connection:
                 self._pump(replies)
                 self._flush()
 
-    def flush(self) -> None:
-        """Writes the output that earlier calls left unsent."""
-        with self._lock:
-            self._flush()
-
     def _pump(self, replies: StreamReplies) -> None:
         """Moves messages of a stream to the output, as far as the windows of the client allow."""
         if not replies.has_begun and (replies.waiting or replies.trailers is not None):
@@ -340,15 +332,14 @@ class Connection:
             self._out.append(h.frame(h.HEADERS, h.END_HEADERS | h.END_STREAM, replies.stream, block))
             del self._replies[replies.stream]
             self._calls.pop(replies.stream, None)
-            if self._room.pop(replies.stream, None) is not None:  # the client need not send the rest
-                del self._owed[replies.stream]
+            if self._open_windows.pop(replies.stream, None) is not None:  # the client need not send the rest
                 self._out.append(h.frame(h.RST_STREAM, 0, replies.stream, struct.pack(">I", h.NO_ERROR)))
 
     def _flush(self) -> None:
         """Writes the output. Ignores errors of the socket: the thread of the connection cancels the calls."""
         out, self._out = self._out, []
         with contextlib.suppress(OSError):
-            for small, group in itertools.groupby(out, lambda part: len(part) < _JOINED):
+            for small, group in itertools.groupby(out, lambda part: len(part) < JOINED_BYTES):
                 for part in (b"".join(group),) if small else group:
                     self._socket.sendall(part)
 

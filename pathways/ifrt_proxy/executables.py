@@ -34,7 +34,7 @@ MAX_UNUSED = 256
 """Number of executables that are kept although no session has loaded them."""
 PROGRAM, OPTIONS = "xla::ifrt::XlaProgram", "xla::ifrt::XlaCompileOptions"
 _OTHERS = {"xla::ifrt::CustomCallProgram": "jax.experimental.colocated_python"}
-"""What makes programs of other types. A function that runs at a host on its shards would be compiled here."""
+"""The features of JAX that send other types of programs. Such a program would be compiled in `Executables`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from pathways.ifrt_proxy.http2 import FrameReader, Http2Error
 
 OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 0, 3, 5, 8, 9
-UNIMPLEMENTED, INTERNAL = 12, 13
+UNIMPLEMENTED = 12
 """Status codes of gRPC."""
 MAX_MESSAGE_BYTES, MAX_UNARY_BYTES = 1 << 31, 1 << 16
 """Size limits of a message: in a stream of messages, which may contain a module, and of a single request."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.ifrt_proxy.errors import NoHpack
+from pathways.runtime.wire.frames import STREAM_ENDED, ConnectionEnded
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """The bytes that every client sends first."""
@@ -39,10 +40,6 @@ class Http2Error(Exception):
     def __init__(self, text: str, code: int = PROTOCOL_ERROR) -> None:
         super().__init__(text)
         self.code = code
-
-
-class ConnectionEnded(Exception):
-    """The client has closed its connection."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ class FrameReader:
 
     def _received(self, target: memoryview) -> int:
         if not (count := self._receive(target)):
-            raise ConnectionEnded
+            raise ConnectionEnded(STREAM_ENDED)
         return count
 
 

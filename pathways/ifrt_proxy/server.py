@@ -5,11 +5,12 @@ JAX's client has neither TLS nor a password, so a server listens on this machine
 
 import base64
 import binascii
+import contextlib
 import itertools
 import secrets
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -49,10 +50,10 @@ from pathways.ifrt_proxy.session import Session
 from pathways.ifrt_proxy.store_call import StoreCall
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.threads import started
+from pathways.runtime.wire.addresses import BACKLOG, undelayed
 
 MAX_CONNECTIONS, MAX_SESSIONS = 512, 192
 STOP_TIMEOUT_S = 5.0
-BACKLOG = 128
 ACCEPT_RETRY_S = 0.1
 
 
@@ -69,6 +70,7 @@ class ProxyServer:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._methods = self._named_methods()
+        self._is_stopped = False
         self._listening = _listening_at(host.strip("[]"), port)
         self.port: int = self._listening.getsockname()[1]
         self._thread = threading.Thread(target=self._accept, name="pathways-proxy", daemon=True)
@@ -76,6 +78,7 @@ class ProxyServer:
 
     def stop(self) -> None:
         """Stops listening, and ends all sessions."""
+        self._is_stopped = True
         self._listening.shutdown(socket.SHUT_RDWR)
         self._thread.join(STOP_TIMEOUT_S)
         self._listening.close()
@@ -95,7 +98,7 @@ class ProxyServer:
             try:
                 connected, _ = self._listening.accept()
             except OSError:  # the server stops, or no descriptor is left
-                if self._is_stopped():
+                if self._is_stopped:
                     return
                 threading.Event().wait(ACCEPT_RETRY_S)
                 continue
@@ -106,7 +109,7 @@ class ProxyServer:
 
     def _begin(self, connected: socket.socket) -> None:
         """Starts a thread that serves a connection. Closes it if there are too many."""
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        undelayed(connected)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection = Connection(connected, self._methods)
         name = f"pathways-proxy-{connected.fileno()}"
@@ -118,12 +121,6 @@ class ProxyServer:
         if not has_room or not started(thread):
             self._forget(connection)
             connected.close()
-
-    def _is_stopped(self) -> bool:
-        try:
-            return not self._listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        except OSError:
-            return True
 
     def _serve(self, connection: Connection) -> None:
         try:
@@ -201,21 +198,15 @@ def _listening_at(host: str, port: int) -> socket.socket:
     return socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
 
 
-class _reading:
+@contextlib.contextmanager
+def _reading(kind: str, message: bytes) -> Generator[Any]:
     """Parses a request for a `with` block. An error inside of the block becomes the status of the call."""
-
-    def __init__(self, kind: str, message: bytes) -> None:
-        self._kind, self._message = kind, message
-
-    def __enter__(self) -> Any:
-        try:
-            return MESSAGES[self._kind].FromString(self._message)
-        except DecodeError as error:
-            raise CallFailed(INVALID_ARGUMENT, str(error)) from None
-
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
-        if isinstance(error, PathwaysError):
-            raise CallFailed(NOT_FOUND, str(error)) from None
+    try:
+        yield MESSAGES[kind].FromString(message)
+    except DecodeError as error:
+        raise CallFailed(INVALID_ARGUMENT, str(error)) from None
+    except PathwaysError as error:
+        raise CallFailed(NOT_FOUND, str(error)) from None
 
 
 def _version(message: bytes) -> Iterator[Sequence[Part]]:

@@ -59,7 +59,7 @@ def read_location(message: Any, shape: Shape) -> Location:
         raise _refused(f"an array in the memory {read.memory_kind}")
     if name == "SingleDeviceSharding":
         return on_one_device(read.device_id, len(shape))
-    devices = read_devices(message)
+    devices = tuple(read.devices.device_ids)
     if len(set(devices)) != len(devices):
         raise _refused(f"a sharding that names a device twice: {devices}")
     if name == "HloSharding":
@@ -74,24 +74,16 @@ def read_location(message: Any, shape: Shape) -> Location:
 
 def has_location(message: Any, shape: Shape, location: Location) -> bool:
     """Checks whether a ShardingProto states this location. ConcreteEvenSharding states only the size of the shards."""
-    if read_devices(message) != location.devices:
-        return False
     if message.serialized_sharding.type_name == _TYPES["ConcreteEvenSharding"]:
         stated = MESSAGES["ConcreteEvenShardingProto"].FromString(message.serialized_sharding.data)
-        return tuple(stated.shard_shape.dims) == location.sharding.shard_shape(shape)
+        shard = location.sharding.shard_shape(shape)
+        return (tuple(stated.devices.device_ids), tuple(stated.shard_shape.dims)) == (location.devices, shard)
     read = read_location(message, shape)
+    if read.devices != location.devices:
+        return False
     boxes, wanted = location.sharding.boxes(shape), read.sharding.boxes(shape)
     positions = range(len(location.devices))
     return all(boxes[location.mesh_position(p)] == wanted[read.mesh_position(p)] for p in positions)
-
-
-def read_devices(message: Any) -> tuple[int, ...]:
-    """Reads the ids of the devices of a ShardingProto, in the client's order."""
-    name = message.serialized_sharding.type_name.rpartition(":")[2]
-    if name not in _TYPES:
-        raise _refused(f"a sharding of type {message.serialized_sharding.type_name}")
-    read = MESSAGES[f"{name}Proto"].FromString(message.serialized_sharding.data)
-    return (read.device_id,) if name == "SingleDeviceSharding" else tuple(read.devices.device_ids)
 
 
 def on_one_device(device: int, rank: int) -> Location:

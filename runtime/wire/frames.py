@@ -25,7 +25,6 @@ READ_BYTES = 1 << 16
 even for few bytes, because the system provides it page by page."""
 CHUNK_BYTES = 1 << 28
 """Maximum address space allocated ahead of received data. It takes memory only where data was received."""
-
 MAPPED_BYTES = 1 << 20
 """Blocks of memory beyond this size are mapped, so that their pages are provided on demand."""
 Bytes: TypeAlias = bytes | memoryview
@@ -180,8 +179,6 @@ def _memory(size: int) -> memoryview:
         block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise ConnectionEnded(end_reason(error)) from None
-    with contextlib.suppress(
-        AttributeError, OSError
-    ):  # other kernels have none; with small pages it takes twice as long
+    with contextlib.suppress(AttributeError, OSError):  # without huge pages, it takes twice as long
         block.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(block)

@@ -204,7 +204,7 @@ def test_nothing_is_kept_of_streams_that_have_ended() -> None:
         one.send(h.frame(h.PING, 0, 0, bytes(8)))
         one.next(h.PING)
         kept: Any = one.connection
-        assert (len(kept._calls), len(kept._replies), len(kept._room), len(kept._owed)) == (0, 0, 1, 1)
+        assert (len(kept._calls), len(kept._replies), list(kept._open_windows)) == (0, 0, [0])
         assert kept._out == []
 
 

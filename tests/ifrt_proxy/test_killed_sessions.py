@@ -13,13 +13,14 @@ from typing import TypeAlias
 import pytest
 from support.clusters import becomes
 from support.processes import ROOT
+from support.proxy_client import held_bytes
 
 import pathways as pw
 from pathways.ifrt_proxy.serving import Proxy
 
 SESSIONS = 8
 SECONDS = float(os.environ.get("PATHWAYS_TEST_KILL_SECONDS", "10"))
-"""How long sessions are killed. By hand, five minutes."""
+"""Seconds during which sessions are killed; a longer test by hand takes five minutes."""
 Client: TypeAlias = "subprocess.Popen[bytes]"
 
 
@@ -35,10 +36,6 @@ def killed(client: Client) -> int:
     said, errors = client.communicate()
     assert client.returncode == -signal.SIGKILL, errors.decode()
     return len(said.splitlines())
-
-
-def held_bytes() -> int:
-    return sum(size for island in pw.status().islands for name, size in island.held.items() if "jax-" in name)
 
 
 @pytest.mark.long("eight JAX programs run and are killed at random moments: 30 s")

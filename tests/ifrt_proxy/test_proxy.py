@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from support.clusters import becomes, is_replaced, pid_of, send
 from support.codes import code_of
 from support.processes import ROOT
-from support.proxy_client import raw_client
+from support.proxy_client import held_bytes, raw_client
 from support.unmodified_jax import FEATURES
 
 import pathways as pw
@@ -70,11 +70,6 @@ def test_a_killed_client_leaves_nothing_and_disturbs_nobody(served: Proxy) -> No
             client.send_signal(signal.SIGKILL)
         assert becomes(lambda: held_bytes() == 0)
         assert other.code_of(get_default_device_assignment_request={"num_replicas": 1, "num_partitions": 2}) == 0
-
-
-def held_bytes() -> int:
-    """Returns the bytes that clients of the proxy hold on one device."""
-    return sum(size for island in pw.status().islands for client, size in island.held.items() if "jax-" in client)
 
 
 LOOP = """

@@ -7,11 +7,9 @@ import contextlib
 import gc
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,19 +120,6 @@ def settled(look: Callable[[], list[str]]) -> list[str]:
     gc.collect()
     while (found := look()) and time.monotonic() < until:
         threading.Event().wait(0.1)
-    return found
-
-
-def with_stacks(lines: Sequence[str]) -> list[str]:
-    """Adds to each line of a thread where the thread is, innermost frame first."""
-    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]: documented, in spite of its name
-    found: list[str] = []
-    for line in lines:
-        found.append(line)
-        for thread in threading.enumerate():
-            if line == f"thread: {thread.name}" and thread.ident in frames:
-                stack = traceback.extract_stack(frames[thread.ident])[::-1]
-                found += [f"    {frame.filename}:{frame.lineno} {frame.name}" for frame in stack]
     return found
 
 

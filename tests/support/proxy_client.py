@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+import pathways as pw
 from pathways.dialect.mlir import bytecode, make_context, parse, portable
 from pathways.ifrt_proxy.protocol import MESSAGES, SERVICE, STORE_METADATA, Request
 from support.clusters import PATIENCE
@@ -150,3 +151,8 @@ def put(client: RawClient, handle: int) -> None:
     request = {"dtype": {"kind": "KIND_F32"}, "shape": {"dims": [2]}, "sharding": on_device(0)}
     names = {"host_buffer_handle": handle, "array_handle": handle}
     assert client.code_of(make_array_from_host_buffer_request={**request, **names}) == 0
+
+
+def held_bytes() -> int:
+    """Returns the bytes that clients of the proxy hold on one device."""
+    return sum(size for island in pw.status().islands for client, size in island.held.items() if "jax-" in client)

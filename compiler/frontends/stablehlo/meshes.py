@@ -77,20 +77,16 @@ class ModuleMeshes:
             other = None
             if placed is not None and self._meshes.get(placed.mesh, self.main) != self.main:
                 sharding = entries.pop(SHARDING)
-                if any(placed.dims):
-                    other = self._other(sharding, type_.rank)
-                else:
+                if not any(placed.dims):
                     entries[SHARDING] = write_sharding(Placed(self._symbol, placed.dims))
+                elif self.main.size > 1:  # on one device, a sharding splits nothing
+                    other = self._other(sharding, placed, type_.rank)
             found.append(other)
             left.append(ir.DictAttr.get(entries))
         function.operation.attributes[side] = ir.ArrayAttr.get(left)
         return found
 
-    def _other(self, sharding: Any, rank: int) -> OnMesh | None:
-        """Reads a sharding on another mesh; None on one device, where it splits nothing."""
-        placed = read_sharding(sharding)
-        if self.main.size == 1:
-            return None
+    def _other(self, sharding: Any, placed: Placed, rank: int) -> OnMesh:
         if has_sub_axes(sharding) or not is_closed(sharding):
             have, rule = f"the sharding {sharding}", "a closed sharding over whole axes of a mesh of all devices"
             raise unsupported(self._name, have, rule)
@@ -119,10 +115,16 @@ def _mesh_of(op: Operation) -> MeshSpec:
 
 def _inside(module: Operation, function: Operation) -> Iterator[str]:
     """Yields the symbols of meshes that operations use, except on the arguments and results of @main."""
-    waiting = [op.operation for op in module.regions[0].blocks[0].operations if op.operation.name != "sdy.mesh"]
-    while waiting:
-        op = waiting.pop()
+    for op in every_operation(module):
         for name in op.attributes:
             if "sharding" in name or (name in _SIDES and op != function):
                 yield from (quoted or plain for quoted, plain in _SYMBOL.findall(str(op.attributes[name])))
+
+
+def every_operation(module: Operation) -> Iterator[Operation]:
+    """Yields the module and all operations in it. It does not recurse: the module comes from another process."""
+    waiting = [module]
+    while waiting:
+        op = waiting.pop()
+        yield op
         waiting += [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]

@@ -11,7 +11,7 @@ from typing import Any
 
 from pathways.compiler.frontends.builder import Built, CalledComputation, ProgramBuilder, SliceSpec
 from pathways.compiler.frontends.stablehlo.errors import unsupported
-from pathways.compiler.frontends.stablehlo.meshes import ModuleMeshes, OnMesh
+from pathways.compiler.frontends.stablehlo.meshes import ModuleMeshes, OnMesh, every_operation
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir, is_array_type
 from pathways.dialect.errors import UnparsableIR
@@ -38,7 +38,7 @@ class ImportedModule:
     donated: tuple[int, ...]
     """The numbers of the arguments that it overwrites."""
     donors: tuple[int, ...]
-    """Those of them that it overwrites only if a result has as many bytes on each device."""
+    """The subset of `donated` for which XLA needs a result of as many bytes on each device."""
     ins: tuple[OnMesh | None, ...]
     outs: tuple[OnMesh | None, ...]
     """The shardings of arguments and results that the module states."""
@@ -105,16 +105,12 @@ def _number(module: Module, name: str) -> int:
 
 def _check_custom_calls(name: str, module: Operation, platform: str) -> None:
     """Raises PWC0129 for native code that JAX does not call, and for calls of Python, which name addresses."""
-    waiting = [module]
-    while waiting:
-        op = waiting.pop()
+    for op in every_operation(module):
         if op.name == "stablehlo.custom_call":
             target = str(op.attributes["call_target_name"].value)
             if not is_known(target, platform, allowed_by_user()):
-                raise unsupported(
-                    name, f"a custom call of {target[:100]}", "custom calls that JAX makes without Python"
-                )
-        waiting += [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
+                rule = "custom calls that JAX makes without Python"
+                raise unsupported(name, f"a custom call of {target[:100]}", rule)
 
 
 def _marked(main: Any, key: str, kept: frozenset[int]) -> tuple[int, ...]:
