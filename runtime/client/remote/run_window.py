@@ -7,6 +7,7 @@ of the others to choose from.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from pathways.runtime.interrupts import uninterrupted
@@ -20,6 +21,13 @@ RESUME_AT_RUNS = 24
 
 Place: TypeAlias = tuple[str, str]
 """A client, by label, and an island."""
+
+
+@dataclass(eq=False)
+class Block:
+    """A time in which the calls of a client wait for an island. It ends when few runs are left there."""
+
+    is_over: bool = False
 
 
 class RunWindow:
@@ -36,10 +44,8 @@ class RunWindow:
         self._clients: dict[int, str] = {}
         """The client of each of these runs."""
         self._under_way = Counter[Place]()
-        self._blocked = set[Place]()
+        self._blocked: dict[Place, Block] = {}
         """The places for which calls wait."""
-        self._times_freed = Counter[Place]()
-        """Number of times that a client was blocked on an island and then had few runs again."""
 
     @uninterrupted
     def begin(self, run: int, hosts: Mapping[str, int], client: str) -> None:
@@ -88,8 +94,7 @@ class RunWindow:
         if not self._under_way[place]:
             del self._under_way[place]
         if place in self._blocked and self._under_way[place] <= RESUME_AT_RUNS:
-            self._blocked.remove(place)
-            self._times_freed[place] += 1
+            self._blocked.pop(place).is_over = True
             self._changed.notify_all()
 
     def wait(
@@ -103,15 +108,15 @@ class RunWindow:
 
         Later calls of the client wait too, so that no call overtakes another.
         """
-        if before := self._times_freed_of([(client, island) for island in islands]):
+        if blocks := self._blocks_of([(client, island) for island in islands]):
             before_waiting()
-            self._changed.wait_for(
-                lambda: is_over() or all(self._times_freed[place] > was for place, was in before.items())
-            )
+            self._changed.wait_for(lambda: is_over() or all(block.is_over for block in blocks))
 
     @uninterrupted
-    def _times_freed_of(self, places: Collection[Place]) -> dict[Place, int]:
-        """Marks the full places among these as blocked; returns how often each blocked place was freed so far."""
+    def _blocks_of(self, places: Collection[Place]) -> list[Block]:
+        """Blocks the full places among these; returns the blocks of all blocked ones."""
         with self._changed.lock:
-            self._blocked.update(place for place in places if self._under_way[place] >= MAX_RUNS_PER_ISLAND)
-            return {place: self._times_freed[place] for place in places if place in self._blocked}
+            for place in places:
+                if self._under_way[place] >= MAX_RUNS_PER_ISLAND:
+                    self._blocked.setdefault(place, Block())
+            return [self._blocked[place] for place in places if place in self._blocked]
