@@ -96,11 +96,11 @@ def _conditions(made: Fault) -> str:
 @contextlib.contextmanager
 def _on_hosts(cluster: Hosts, made: Fault) -> Generator[None]:
     """Injects a fault into the steps of a cluster's hosts. Raises PWC0912 for conditions that hosts cannot check."""
-    if made.kind == "lose" or made.client is not None or (made.computation is None and made.step is None):
+    if made.computation is None and made.step is None:
         have = f"a fault of kind {made.kind!r} at {_conditions(made)}"
-        rule = "raise, delay or hang, with computation= or step=, and without client="
+        rule = "computation= or step=: each host counts its own steps, and none knows which is the next of all"
         raise PathwaysError(NotOverProcesses(what="this fault", have_=have, rule=rule, where=caller()))
-    names = ("kind", "program", "computation", "step", "device", "seconds", "times", "after", "message")
+    names = ("kind", "program", "computation", "step", "client", "device", "seconds", "times", "after", "message")
     cluster.inject(json.dumps({name: getattr(made, name) for name in names}))
     try:
         yield

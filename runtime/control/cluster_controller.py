@@ -293,8 +293,8 @@ class ClusterController:
                     run.relay.deliver(rank.name, message)
             case m.Answer():
                 self.members.deliver(rank, message)
-            case m.Hangs():
-                self.members.hangs(rank, message)
+            case m.Unusable():
+                self.members.unusable(rank, message)
             case m.Missing():
                 self.members.missing(rank, message, self.dispatcher.hosts_at(message.run))
             case m.Beat():

@@ -240,8 +240,11 @@ class Members:
             ended = process.ended() if process is not None else ""
             self.lose(rank.member, HostLost(island=rank.name, reason=f"its connection has ended: {ended or reason}"))
 
-    def hangs(self, rank: Rank, message: m.Hangs) -> None:
-        """Handles a hang report of a host. With several hosts, another one may be the cause, so all are queried."""
+    def unusable(self, rank: Rank, message: m.Unusable) -> None:
+        """Handles a host's report of a hang or a lost device.
+
+        If one of several hosts reports a hang, another one may be the cause, so all are queried.
+        """
         member, cause = rank.member, read_diagnostic(message.cause)
         if len(member.ranks) == 1 or not isinstance(cause, Hang):
             self.lose(member, cause)

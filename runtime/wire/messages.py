@@ -15,6 +15,7 @@ from pathways.runtime.wire.fields import (
     Functions,
     Id,
     Int,
+    Name,
     OwnIds,
     PositionOrNone,
     ShortText,
@@ -74,7 +75,7 @@ class RunPlan(Message, frozen=True):
     """Run a plan on the arguments of this host's inputs. Results of the whole plan are numbered from `results`.
 
     `transfers` is the first number for values sent between islands. `wanted` selects the checks on step results
-    (host/observe/numbers.py).
+    (host/observe/numbers.py). `client` is the label of the client inside its process.
     """
 
     plan: Id
@@ -83,6 +84,7 @@ class RunPlan(Message, frozen=True):
     results: FirstResult
     arguments: Arguments
     wanted: Flags = 0
+    client: Name = ""
 
 
 class RefuseRun(Message, frozen=True):
@@ -215,11 +217,10 @@ class ReportTime(Message, frozen=True):
     request: Int
 
 
-class Hangs(Message, frozen=True):
-    """Host to controller: execution on the host hangs, with a diagnostic and the number of injected faults."""
+class Unusable(Message, frozen=True):
+    """Host to controller: the host's devices hang, or one of them is lost. `cause` is a diagnostic."""
 
     cause: str
-    faults: Int
 
 
 class CallRoll(Message, frozen=True):

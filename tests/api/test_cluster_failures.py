@@ -148,9 +148,41 @@ def test_faults_that_a_cluster_does_not_support_are_refused() -> None:
         with pw.testing.fault(kind, **conditions):
             both(X)
 
-    assert code_of(lambda: use("raise")) == code_of(lambda: use("lose", computation="double")) == "PWC0912"
-    assert code_of(lambda: use("raise", computation="double", client="alice")) == "PWC0912"
+    assert code_of(lambda: use("raise")) == code_of(lambda: use("lose", client="main")) == "PWC0912"
     assert code_of(lambda: use("raise", computation="no such")) == "PWC0104"
+
+
+def test_a_fault_meets_only_the_client_that_it_names() -> None:
+    alice = pw.Client("alice")
+    label = alice._state.label  # pyright: ignore[reportPrivateUsage]
+    with pw.testing.fault("raise", computation="double", client=label) as fault:
+        assert code_of(values, both(X)) == ""
+        with alice:
+            assert code_of(values, both(X)) == "PWC0504"
+    assert fault.happened == 1
+
+
+def test_a_lost_device_takes_its_island_and_later_runs_succeed(request: pytest.FixtureRequest) -> None:
+    want = values(both(X))
+    kept, taken = here(X), there(X)
+    values((kept, taken))
+    old = pid_of(island_of(kept))
+
+    def lose() -> str:
+        with pw.testing.fault("lose", computation="double", message="on purpose") as fault:
+            codes = {code_of(np.asarray, result) for result in both(X)}
+        assert fault.happened == 1
+        return "".join(codes)
+
+    if "shared" in request.node.name:
+        assert code_of(lose) == "PWC0912"
+        return
+    assert lose() == "PWC0512"
+    assert becomes(lambda: is_replaced(island_of(kept), old))
+    assert code_of(np.asarray, kept) == "PWC0512"
+    np.testing.assert_array_equal(np.asarray(taken), X @ X.T)
+    for ours, theirs in zip(values(both(X)), want, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.long("training is compared with plain JAX: 5 to 40 s each")

@@ -98,7 +98,7 @@ class ClientEnd(EncodedEnd):
             case m.Beat():
                 if self.island is not None:
                     self.island.free_now()
-            case m.Hangs():
+            case m.Unusable():
                 assert self.island is not None
                 self.island.lose("", read_diagnostic(message.cause))
             case m.Missing():

@@ -33,7 +33,7 @@ from pathways.runtime.client.remote.run_window import RunWindow
 from pathways.runtime.client.remote.submitted import MAX_KEPT, HeldBytes, are_ahead, parcels_of, submitted
 from pathways.runtime.client.remote_array import Parts, RemoteRun
 from pathways.runtime.control.health import HeartbeatMonitor, host_timeout
-from pathways.runtime.errors import Hang
+from pathways.runtime.errors import DeviceLost, Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Monitor
@@ -342,7 +342,7 @@ class Attached(HostedIslands):
             place.addresses, place.cause = {}, cause
             host = self.hosts.get(name)
         if host is not None and host.epoch == epoch:
-            self.faults += isinstance(cause, Hang)  # may be an injected fault
+            self.faults += isinstance(cause, Hang | DeviceLost)  # may be an injected fault
             host.lose("", cause)
         self._window.lose(name)  # after the host: a run that starts now fails at once and is not counted
 

@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.observe.events import write_events
@@ -12,6 +13,7 @@ from pathways.runtime.host.observe.fault_steps import FaultSteps
 from pathways.runtime.host.observe.faults import read_fault
 from pathways.runtime.host.observe.recorder import Profiling, Recorder
 from pathways.runtime.host.run.observer import Observer
+from pathways.runtime.wire.errors import NotOverProcesses
 from pathways.runtime.wire.ids import client_of
 
 
@@ -21,6 +23,9 @@ class HostObservers:
 
     executables: Executables
     take_launches: Callable[[int], int]
+    lose: Callable[[PhysicalIsland, int, str], None]
+    is_shared: bool = False
+    """Whether other clients use this host, too. Then no fault may lose its devices."""
     _faults: dict[int, FaultSteps] = field(default_factory=dict[int, FaultSteps])
     """By client: a fault happens only in runs of its client."""
     _recorders: dict[int, Recorder] = field(default_factory=dict[int, Recorder])
@@ -34,16 +39,18 @@ class HostObservers:
         recorder = self._recorders.get(client) if self._recorders else None
         return tuple([o for o in (fault, recorder, own) if o is not None])
 
-    @property
-    def faults(self) -> int:
-        """Counts the times that the current faults have happened."""
-        return sum(steps.fault.happened for steps in self._faults.values())
-
     def inject(self, client: int, fault: str) -> str:
-        """Starts or ends a fault of a client; returns the number of times that its previous fault has happened."""
+        """Starts or ends a fault of a client; returns the number of times that its previous fault has happened.
+
+        Raises PWC0911 for invalid input, PWC0912 if the fault would lose arrays of other clients.
+        """
         last = self._faults.pop(client, None)
         if fault:
-            self._faults[client] = FaultSteps(read_fault(fault), self.executables, self.take_launches, _kept)
+            made = read_fault(fault)
+            if made.kind == "lose" and self.is_shared:
+                have, rule = "a fault of kind 'lose' on a shared cluster", "a fault of kind raise, delay or hang there"
+                raise PathwaysError(NotOverProcesses(what="this fault", have_=have, rule=rule))
+            self._faults[client] = FaultSteps(made, self.executables, self.take_launches, self.lose)
         return str(0 if last is None else last.fault.happened)
 
     def forget(self, client: int) -> None:
@@ -59,7 +66,3 @@ class HostObservers:
             begun.start()
             self._recorders[client] = begun
         return found
-
-
-def _kept(island: PhysicalIsland, position: int, reason: str) -> None:
-    """Does nothing: a host never loses a single device. Faults of that kind are refused when they are requested."""

@@ -70,7 +70,7 @@ def test_a_program_that_waits_returns_its_first_operand() -> None:
 
 def observers() -> HostObservers:
     executables: Any = None
-    return HostObservers(executables, lambda count: count)
+    return HostObservers(executables, lambda count: count, lambda island, position, reason: None)
 
 
 def run_of(client: int) -> int:
@@ -88,18 +88,27 @@ def test_a_fault_is_brought_to_runs_of_its_client_alone() -> None:
 
 def test_an_end_of_a_fault_says_how_often_it_happened() -> None:
     host = observers()
-    assert host.inject(3, '{"kind": "raise", "times": 2}') == "0" and host.faults == 0
+    assert host.inject(3, '{"kind": "raise", "times": 2}') == "0"
     host.inject(4, '{"kind": "raise"}')
     for client, times in ((3, 2), (4, 1)):
         fault: Any = host.of_run(run_of(client), None)[0]
         for _ in range(times):
             assert fault.fault.take()
-    assert host.faults == 3
     assert host.inject(3, '{"kind": "delay"}') == "2"  # another takes its place
     assert host.inject(3, "") == "0" and host.inject(3, "") == "0" and host.of_run(run_of(3), None) == ()
     host.forget(4)
     host.forget(4)
-    assert host.faults == 0 and host.of_run(run_of(4), None) == ()
+    assert host.of_run(run_of(4), None) == ()
+
+
+def test_no_fault_may_lose_devices_that_other_clients_use() -> None:
+    host = observers()
+    assert host.inject(3, '{"kind": "lose"}') == "0"
+    host.is_shared = True
+    host.inject(3, '{"kind": "hang"}')
+    with pytest.raises(PathwaysError) as caught:
+        host.inject(3, '{"kind": "lose"}')
+    assert caught.value.code == "PWC0912" and host.of_run(run_of(3), None) == ()
 
 
 def test_a_refused_fault_ends_the_one_before() -> None:
