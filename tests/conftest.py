@@ -38,6 +38,7 @@ settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("same")
 
 ROOT = Path(__file__).parent.parent
+MAX_MAPS = 30_000
 _LEFT = pytest.StashKey[list[str]]()
 """What a run has left, on the machine and in its processes."""
 _BEFORE = pytest.StashKey[tuple[float, left_behind.Machine, left_behind.Inside]]()
@@ -199,11 +200,17 @@ def freed_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _compiled_code_goes() -> Iterator[None]:
-    """What one module compiled, others do not need: a process has 65,530 maps, and code takes two a computation."""
+    """Drops compiled code before it takes too many of a process's 65,530 memory maps: two for each computation.
+
+    Until then the files of tests share it, since many of them call the same small functions of JAX. What a file leaves
+    behind is excluded from later garbage collections.
+    """
     yield
-    process().controller.executables.forget()
-    jax.clear_caches()
+    if Path("/proc/self/maps").read_bytes().count(b"\n") > MAX_MAPS:
+        process().controller.executables.forget()
+        jax.clear_caches()
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pathways.compiler.simulate.work import BRANCH, CALL, RESHARD, TRANSFER, PlannedTask, Slot, Work
 from pathways.dialect.call_labels import Action, actions_of, read_action
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
@@ -18,7 +19,6 @@ from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import name_and_place_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
-from pathways.viz.work import BRANCH, CALL, RESHARD, TRANSFER, PlannedTask, Slot, Work
 
 ROUTES = {"": "stays", "local": "resharded on its devices", "ici": "inside the island", "dcn": "between islands"}
 """Text for each transfer route."""

@@ -4,7 +4,7 @@ Pure functions.
 
 from dataclasses import dataclass
 
-from pathways.viz.work import Device, Work
+from pathways.compiler.simulate.work import Device, Work
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pathways.compiler.schedule.arrange import UNITS
 from pathways.compiler.schedule.timeline import Precedence, play
+from pathways.compiler.simulate.work import PlannedTask, Work
 from pathways.dialect.call_labels import Action
-from pathways.viz.work import PlannedTask, Work
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pathways.compiler.collector import collector_paused
+from pathways.compiler.simulate.work import Work, work_of
 from pathways.dialect.plan.nouns import Plan
 from pathways.viz.actual import Recorded
 from pathways.viz.graphs import Graph, graph_of_work
 from pathways.viz.lanes import Lane, lanes_of
 from pathways.viz.planned import Times, equal_lengths, planned
-from pathways.viz.work import Work, work_of
 
 
 @dataclass(eq=False)

@@ -242,6 +242,7 @@ def test_a_host_frees_values_that_a_lost_peer_host_never_received() -> None:
     assert memory[-1] < memory[1] + 4 * VALUE_BYTES  # after memory[1], 24 values are offered to lost hosts
 
 
+@pytest.mark.long("hundreds of training steps")
 def test_memory_does_not_grow_during_training() -> None:
     with pw.cluster(TOPOLOGY):
         state, memory = first_state(), list[list[int]]()

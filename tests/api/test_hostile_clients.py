@@ -77,6 +77,8 @@ def test_every_message_with_hostile_fields_harms_nobody_else(cluster: SharedClus
         client, host, plan = newcomer(cluster)
         for turn in range(4 if thorough else 1):
             for message in hostile_messages(client.ids(3), client.welcome.client, rng, other_fields=turn % 3):
+                if not thorough and rng.random() < 0.5:
+                    continue
                 if rng.random() < 0.1:
                     with closing(connect(str(Path(cluster.address) / CONTROLLER))) as stranger:
                         sent += send(stranger, message)
@@ -87,11 +89,11 @@ def test_every_message_with_hostile_fields_harms_nobody_else(cluster: SharedClus
                     client, host, plan = newcomer(cluster)
         host.close()
         client.close()
-    assert sent > (8_000 if thorough else 1_000)
+    assert sent > (8_000 if thorough else 500)
 
 
 def test_clients_whose_bytes_change_on_their_way_harm_nobody_else(cluster: SharedCluster, thorough: bool) -> None:
-    count = 30 if thorough else 6
+    count = 30 if thorough else 3
     with unharmed(cluster), cluster.process("support.tampering", 0, count) as tampered:
         refused = int(end_of(tampered)[0])
     assert count // 3 <= refused <= count

@@ -138,7 +138,7 @@ def lacking(source: Sharding, target: Sharding) -> int:
     return total
 
 
-@pytest.mark.long("more random examples of the same kind", keep=("7", "9"))
+@pytest.mark.long("more random examples of the same kind", keep=("7",))
 @pytest.mark.parametrize("block", range(10))
 def test_random_reshardings_on_devices_move_only_missing_bytes(block: int) -> None:
     """The value is correct, the moved bytes are minimal, and no byte passes through host memory."""

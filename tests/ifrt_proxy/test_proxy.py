@@ -27,6 +27,8 @@ from pathways.ifrt_proxy.serving import Proxy
 INVALID, UNKNOWN, UNIMPLEMENTED = 3, 5, 12
 """The status codes INVALID_ARGUMENT, NOT_FOUND and UNIMPLEMENTED."""
 RPC_ERROR: Any = grpc.RpcError
+NAMES = [f.__name__ for f in FEATURES]
+TRIED = tuple(NAMES[::2])
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +42,16 @@ def environment(served: Proxy) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def failed(served: Proxy) -> dict[str, str]:
-    """Runs the program once; returns the reasons of failed features."""
-    words = [sys.executable, "-m", "support.unmodified_jax"]
+def failed(served: Proxy, thorough: bool) -> dict[str, str]:
+    """Runs the program once, with every second feature if few tests run; returns the reasons of failed features."""
+    words = [sys.executable, "-m", "support.unmodified_jax", *([] if thorough else TRIED)]
     done = subprocess.run(words, env=environment(served), capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("feature", [f.__name__ for f in FEATURES])
+@pytest.mark.long("more examples of the same kind", keep=TRIED)
+@pytest.mark.parametrize("feature", NAMES)
 def test_an_unmodified_program_uses_the_devices_of_a_cluster(feature: str, failed: dict[str, str]) -> None:
     assert feature not in failed, failed[feature]
 

@@ -337,7 +337,10 @@ FEATURES: tuple[Callable[[], None], ...] = (
 
 def main() -> None:
     failed: dict[str, str] = {}
+    wanted = sys.argv[1:]
     for feature in FEATURES:
+        if wanted and feature.__name__ not in wanted:
+            continue
         try:
             feature()
         except Exception as error:

@@ -17,6 +17,7 @@ from support.pipelines import pipe
 from support.processes import pwc_here
 
 import pathways as pw
+from pathways.compiler.simulate.work import CALL, TRANSFER
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan import limits
 from pathways.dialect.plan.instructions import Copy, Recv, Run
@@ -29,7 +30,6 @@ from pathways.viz.picture import WRITERS, Picture
 from pathways.viz.pictures import picture_of_plan
 from pathways.viz.render.columns import pack_column, pack_rows
 from pathways.viz.render.page_data import page_data
-from pathways.viz.work import CALL, TRANSFER
 
 SCHEDULES = ("gpipe", "1f1b", "zero-bubble")
 

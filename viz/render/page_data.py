@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
+from pathways.compiler.simulate.work import RESHARD, TRANSFER, PlannedTask, Work
 from pathways.dialect.call_labels import Action
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.memo import remembered_by_identity
@@ -19,7 +20,6 @@ from pathways.viz.memory import device_memory
 from pathways.viz.planned import Times
 from pathways.viz.render.columns import pack_column, pack_rows, pack_times
 from pathways.viz.scene import Scene
-from pathways.viz.work import RESHARD, TRANSFER, PlannedTask, Work
 
 Row = list[Any]
 RESOLUTION = 1e-6

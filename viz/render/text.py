@@ -4,11 +4,11 @@ each column is one unit of time.
 
 from collections.abc import Sequence
 
+from pathways.compiler.simulate.work import PlannedTask
 from pathways.viz.lanes import Lane
 from pathways.viz.planned import Times
 from pathways.viz.render.words import several_stages, short_actions
 from pathways.viz.scene import Scene
-from pathways.viz.work import PlannedTask
 
 IDLE = "."
 MAX_NAME_CHARS = 28

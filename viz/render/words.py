@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from pathways.compiler.simulate.work import PlannedTask
 from pathways.dialect.call_labels import Action
-from pathways.viz.work import PlannedTask
 
 WORDS = {"F": "forward", "B": "backward", "I": "backward of the input", "W": "backward of the weights"}
 

@@ -128,6 +128,7 @@ def trained(devices: int, dtype: Any) -> tuple[Plan, Any, Any]:
     return compiled.plan, compiled(*start()), jit(step)(*start())
 
 
+@pytest.mark.long("more examples of the same kind", keep=("float32-2", "*bfloat16-1"))
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
 def test_an_optimizer_step_overwrites_its_state_without_copies(devices: int, dtype: Any) -> None:

@@ -57,6 +57,7 @@ def highest_peak(plan: Any) -> int:
     return max(s.peak_bytes for s in plan.streams)
 
 
+@pytest.mark.long("more examples of the same kind", keep=("layers0", "layers3"))
 @pytest.mark.parametrize("layers", [(1, 4), (4, 1), (1, 1, 6), (1, 6, 1)])
 def test_only_the_stage_that_keeps_most_activations_is_recomputed(layers: tuple[int, ...]) -> None:
     """All stages share one island that lacks one byte; dropping activations of small stages would not help."""

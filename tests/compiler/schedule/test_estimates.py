@@ -17,9 +17,8 @@ def seconds(p: Any, devices: int, *, dcn: float, flops: float = 1e12) -> float:
 def test_twice_the_devices_halve_the_estimated_time() -> None:
     """Transfers take almost no time here."""
     on_one_device = seconds(pipe(slices=2, microbatches=4, stage=block), 1, dcn=1e9)
-    for devices in (2, 4):
-        found = seconds(pipe(slices=2, microbatches=4, stage=block, devices=devices), devices, dcn=1e9)
-        assert found == pytest.approx(on_one_device / devices, rel=1e-3)
+    found = seconds(pipe(slices=2, microbatches=4, stage=block, devices=2), 2, dcn=1e9)
+    assert found == pytest.approx(on_one_device / 2, rel=1e-3)
 
 
 @pytest.mark.long("a model of another library is compiled: 1 to 60 s each")

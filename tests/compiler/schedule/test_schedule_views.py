@@ -50,7 +50,9 @@ def tied(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.long("a model of another library is compiled: 1 to 60 s each", keep=("*-tied",))
+@pytest.mark.long(
+    "a model of another library is compiled: 1 to 60 s each", keep=("merged-[1z]*-tied", "apart-gpipe-tied")
+)
 @pytest.mark.parametrize("source", ["tied", "train_lm"])
 @pytest.mark.parametrize("schedule", ["program", "gpipe", "1f1b", "zero-bubble"])
 @pytest.mark.parametrize("merge", [[], ["--no-merge"]], ids=["merged", "apart"])

@@ -41,6 +41,7 @@ def both(f: Callable[[Any, int], Any], slices: int) -> tuple[Any, Any]:
     return placed, jit(lambda x: [f(x + i + 1, i) for i in range(2)])
 
 
+@pytest.mark.long("more examples of the same kind", keep=("*-2",))
 @pytest.mark.parametrize("slices", [1, 2])
 @pytest.mark.parametrize("case", DIFFERENT)
 def test_groups_that_differ_in_one_detail_give_their_own_results(case: str, slices: int) -> None:

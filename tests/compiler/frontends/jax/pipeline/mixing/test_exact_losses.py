@@ -24,9 +24,7 @@ def reduce_of(case: Case) -> str:
     return "sum" if case.is_ == "sum" else "mean"
 
 
-@pytest.mark.long(
-    "all losses", keep=("dropout_in*", "masked*", "weights*", "summed_in*", "normalized_i*", "dropout_c*")
-)
+@pytest.mark.long("all losses", keep=("dropout_in_each_layer", "masked_tokens", "weights_of_the_model", "summed_in*"))
 @pytest.mark.parametrize("case", WHOLE, ids=named)
 def test_a_loss_in_stages_is_that_of_the_whole_batch(case: Case) -> None:
     p, b = parameters(), examples()
@@ -37,7 +35,7 @@ def test_a_loss_in_stages_is_that_of_the_whole_batch(case: Case) -> None:
         assert is_equal(numbers_of(whole), numbers_of(found), case.tolerance), count
 
 
-@pytest.mark.long("all exact losses", keep=("dropout_in_each_layer", "masked_and_dropped", "weights_of_the_model"))
+@pytest.mark.long("all exact losses", keep=("masked_and_dropped",))
 @pytest.mark.parametrize("case", [c for c in WHOLE if c.is_ == "exact"], ids=named)
 def test_an_exact_loss_runs_under_schedules(case: Case) -> None:
     """What holds no parameter is made once, for any schedule; what sums need, 1F1B refuses with what to do."""

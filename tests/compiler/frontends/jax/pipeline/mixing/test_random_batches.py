@@ -11,7 +11,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from tests.compiler.frontends.jax.pipeline.mixing.test_verdicts import handling_of
 from tests.support.unplaced import unplaced
 
-GROUPS, LOSSES_OF_A_GROUP = 18, 10
+GROUPS, LOSSES_OF_A_GROUP = 30, 6
 
 
 @pytest.mark.long("more random losses", keep=("0",))

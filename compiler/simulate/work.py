@@ -50,6 +50,12 @@ class PlannedTask(NamedTuple):
     temporaries: int = 0
     decision: Decision | None = None
     part_names: tuple[str, ...] = ()
+    flops: float = 0.0
+    """Floating-point operations of a call, over all devices."""
+    touched: int = 0
+    """Bytes that a call reads and writes on one device."""
+    source: int = -1
+    """The stream that sends the value of a transfer."""
 
 
 @dataclass(eq=False)
@@ -135,6 +141,8 @@ class _Reader:
             mesh=run.mesh,
             temporaries=run.temporaries,
             part_names=run.parts,
+            flops=self.flops[run.computation],
+            touched=sum(kinds[s].bytes for s in (*run.inputs, *run.outputs)) + 2 * run.temporaries,
         )
         self._add(task)
 
@@ -155,6 +163,7 @@ class _Reader:
             where=where,
             mesh=stream.kind_of[target[1]].layout.mesh,
             decision=decision,
+            source=source[0],
         )
         self._add(task)
 
