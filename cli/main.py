@@ -66,6 +66,8 @@ def main() -> None:
 COMMANDS = {
     "compile": "compile:compile_",
     "search": "search:search_",
+    "simulate": "simulate:simulate",
+    "calibrate": "calibrate:calibrate_",
     "run": "run:run",
     "check": "check:check",
     "inspect": "inspect:inspect_",

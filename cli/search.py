@@ -36,12 +36,12 @@ Examples:
 @click.option("--param-specs", help="Name of the specs that split parameters over axis model; default: as in Megatron.")
 @click.option("--optimizer-state-bytes", type=click.FloatRange(min=0), default=8.0, show_default=True,
               help="Bytes of optimizer state for each parameter; Adam: 8.")  # fmt: skip
-@click.option("--efficiency", type=click.FloatRange(min=0, max=1, min_open=True), default=0.5, show_default=True,
-              help="The fraction of the topology's flop/s that computations reach.")  # fmt: skip
-@click.option("--call-seconds", type=click.FloatRange(min=0), default=2e-5, show_default=True,
-              help="Overhead of each computation, in seconds.")  # fmt: skip
-@click.option("--memory-gbps", type=click.FloatRange(min=0, min_open=True), default=800.0, show_default=True,
-              help="Memory rate of a device in GB/s, at which gradients accumulate.")  # fmt: skip
+@click.option("--efficiency", type=click.FloatRange(min=0, max=1, min_open=True),
+              help="The fraction of its flop/s that a device reaches; default: the topology's, or 0.5.")  # fmt: skip
+@click.option("--call-seconds", type=click.FloatRange(min=0),
+              help="Overhead of each computation, in seconds; default: the topology's, or 2e-5.")  # fmt: skip
+@click.option("--memory-gbps", type=click.FloatRange(min=0, min_open=True),
+              help="Memory rate of a device in GB/s; default: the topology's, or 800.")  # fmt: skip
 @click.option("--max-microbatches", type=click.IntRange(min=1), help="Default: 16 per stage.")
 @click.option("--schedule", "schedules", multiple=True, type=click.Choice(list(SCHEDULES)), help="Default: all.")
 @click.option("--top", type=click.IntRange(min=1), default=8, show_default=True, help="Rows of the table.")
@@ -57,9 +57,9 @@ def search_(
     has_aux: bool,
     param_specs: str | None,
     optimizer_state_bytes: float,
-    efficiency: float,
-    call_seconds: float,
-    memory_gbps: float,
+    efficiency: float | None,
+    call_seconds: float | None,
+    memory_gbps: float | None,
     max_microbatches: int | None,
     schedules: tuple[str, ...],
     top: int,

@@ -287,6 +287,18 @@ class NotPinned(Diagnostic):
 
 
 @dataclass(frozen=True)
+class OtherMachines(Diagnostic):
+    code: ClassVar[str] = "PWC0309"
+    title: ClassVar[str] = "{program} cannot be simulated on these machines"
+    have: ClassVar[str] = "{have_}"
+    need: ClassVar[str] = "{rule}"
+    hint: ClassVar[str] = "compile the program for this topology, or use the names that pwc inspect shows"
+    program: str
+    have_: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class PassRaised(Diagnostic):
     code: ClassVar[str] = "PWC0706"
     title: ClassVar[str] = "the pass {name} raised {error}"

@@ -31,7 +31,7 @@ from pathways.dialect.plan.nouns import (
     Stream,
 )
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, read_parameters
-from pathways.dialect.topology import Island, Topology
+from pathways.dialect.topology import CLUSTER_FIGURES, ISLAND_FIGURES, Island, Topology
 from pathways.dialect.trees import read_tree
 
 
@@ -102,11 +102,13 @@ def read_topology(program: ProgramIR) -> Topology:
             memory=op.memory,
             flops=op.flops,
             ici_gbps=op.ici_gbps or Island.__dataclass_fields__["ici_gbps"].default,
+            **{figure: getattr(op, figure) for figure in ISLAND_FIGURES},
         )
         for name, op in program.islands.items()
     )
-    rate = program.module.operation.attributes["pw.dcn_gbps"].value
-    return Topology(islands, rate)
+    attributes = program.module.operation.attributes
+    stated = {name: attributes[f"pw.{name}"].value for name in CLUSTER_FIGURES if f"pw.{name}" in attributes}
+    return Topology(islands, **stated)
 
 
 class _Numbers:

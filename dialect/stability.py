@@ -37,7 +37,7 @@ NAMES: Mapping[str, Mark] = {
 COMMANDS: Mapping[str, Mark] = {
     **dict.fromkeys(("compile", "run", "check", "inspect", "explain", "passes", "doctor"), "stable"),
     **dict.fromkeys(("viz", "why", "diff", "opt", "cluster", "status", "top", "stack"), "beta"),
-    **dict.fromkeys(("search", "proxy"), "experimental"),
+    **dict.fromkeys(("search", "simulate", "calibrate", "proxy"), "experimental"),
 }
 """Commands of `pwc`; a command of a group has the mark of the group."""
 OPTIONS: Mapping[str, Mark] = {

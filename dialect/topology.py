@@ -14,6 +14,8 @@ and its islands may differ. `PRESETS` have names, such as `paper-c`.
     memory = "16GiB"           # per device; if left out, not checked
     flops = 1e12               # per device; if left out, unknown
     ici_gbps = 100.0           # between devices of the island
+
+Further figures, such as `efficiency` and `dcn_us`, are for predictions of times: `pw.search`, `pwc simulate`.
 """
 
 import difflib
@@ -29,10 +31,20 @@ from typing import Any, cast
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadSetting, BadTopology
 
+ISLAND_FIGURES = ("efficiency", "memory_gbps", "call_us", "host_us", "ici_us")
+"""Fields of an island that only predictions of times use."""
+CLUSTER_FIGURES = ("dcn_gbps", "dcn_us", "controller_us", "host_cores")
+"""Fields at the top of a TOML file: those that no island has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Island:
-    """Physical devices with a fast interconnect. `memory` is in bytes a device, `flops` in flop/s a device."""
+    """Physical devices with a fast interconnect. `memory` is in bytes a device, `flops` in flop/s a device.
+
+    The other figures are for predictions of times; None is unknown. `efficiency` is the fraction of its flop/s that a
+    device reaches, `memory_gbps` the rate of its memory. `call_us` is its overhead of a computation, and `host_us` the
+    time in which a host enqueues one instruction. `ici_us` is the latency between two devices.
+    """
 
     name: str
     devices: int
@@ -41,6 +53,11 @@ class Island:
     memory: int | None = None
     flops: float | None = None
     ici_gbps: float = 100.0
+    efficiency: float | None = None
+    memory_gbps: float | None = None
+    call_us: float | None = None
+    host_us: float | None = None
+    ici_us: float | None = None
 
     @property
     def size(self) -> int:
@@ -49,10 +66,18 @@ class Island:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The islands of a cluster, and the rate of the network between them in GB/s."""
+    """The islands of a cluster, and the rate of the network between them in GB/s.
+
+    The other figures are for predictions of times; None is unknown. `dcn_us` is the latency between islands,
+    `controller_us` the time in which the controller starts a run on one host. `host_cores` is the number of cores that
+    all devices share, if they are CPU devices of one machine: 1.5, say, if two busy cores slow each other down.
+    """
 
     islands: tuple[Island, ...]
     dcn_gbps: float = 12.5
+    dcn_us: float | None = None
+    controller_us: float | None = None
+    host_cores: float | None = None
 
     @property
     def size(self) -> int:
@@ -105,9 +130,9 @@ def topology_of(text: str, source: str) -> Topology:
     except tomllib.TOMLDecodeError as error:
         raise _bad(source, str(error)) from None
     tables = table.pop("island", None)
-    rate = table.pop("dcn_gbps", 12.5)
+    figures = {name: table.pop(name) for name in CLUSTER_FIGURES if name in table}
     if table:
-        raise _bad(source, _unknown_key(sorted(table)[0], ("island", "dcn_gbps")))
+        raise _bad(source, _unknown_key(sorted(table)[0], ("island", *CLUSTER_FIGURES)))
     if isinstance(tables, dict):
         raise _bad(source, "[island] is one table; write [[island]], a list of tables, even for a single island")
     if not isinstance(tables, list) or not tables:
@@ -117,12 +142,13 @@ def topology_of(text: str, source: str) -> Topology:
     islands = tuple(_island(source, cast("dict[str, Any]", t), i) for i, t in enumerate(cast("list[Any]", tables)))
     if len({i.name for i in islands}) < len(islands):
         raise _bad(source, "two islands have the same name")
-    return Topology(islands, _number(source, "dcn_gbps", rate))
+    return Topology(islands, **{name: _number(source, name, value) for name, value in figures.items()})
 
 
 def write_topology(topology: Topology) -> str:
     """Formats a topology as the text of a TOML file."""
-    lines = [f"dcn_gbps = {topology.dcn_gbps}"]
+    stated = [(name, getattr(topology, name)) for name in CLUSTER_FIGURES]
+    lines = [f"{name} = {value}" for name, value in stated if value is not None]
     for island in topology.islands:
         lines += ["", "[[island]]"]
         for field in fields(island):
@@ -144,7 +170,7 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
             raise _bad(source, _unknown_key(key, known))
     if "devices" not in table:
         raise _bad(source, "devices= (the number of devices of a host) is missing")
-    stated, flops = table.get("memory"), table.get("flops")
+    stated = table.get("memory")
     memory = None if stated is None else _bytes(stated)
     if stated is not None and memory is None:
         raise _bad(source, f"{stated!r} is not a number of bytes such as 16GiB")
@@ -154,15 +180,15 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
         hosts=_integer(source, "hosts", table.get("hosts", 1)),
         kind=str(table.get("kind", "any")),
         memory=memory,
-        flops=None if flops is None else _number(source, "flops", flops),
         ici_gbps=_number(source, "ici_gbps", table.get("ici_gbps", 100.0)),
+        **{name: _number(source, name, table[name]) for name in ("flops", *ISLAND_FIGURES) if name in table},
     )
 
 
 _ELSEWHERE = {
     "islands": "write one table [[island]] for each island",
     "island": "write the number of islands as islands=2; [[island]] is a table of a TOML file",
-    "dcn_gbps": "it belongs at the top of a TOML file",
+    **dict.fromkeys(CLUSTER_FIGURES, "it belongs at the top of a TOML file"),
 } | {f.name: "it belongs in an [[island]] table" for f in fields(Island)}
 
 
@@ -215,6 +241,8 @@ def _number(source: str, key: str, value: Any) -> float:
         number = -1.0
     if not 0 < number < math.inf:
         raise _bad(source, f"{key}={value!r} is not a positive number")
+    if key == "efficiency" and number > 1:
+        raise _bad(source, f"efficiency={value!r} is not a fraction: write 0.5 for 50 %")
     return number
 
 
@@ -223,26 +251,46 @@ def _bad(source: str, problem: str) -> PathwaysError:
 
 
 _HOST_GBPS = 12.5
+"""A network link of 100 Gbit/s, in GB/s: the assumption for each host of the paper's machines."""
 
 
 def _tpu_v3(name: str, hosts: int, devices: int) -> Island:
-    return Island(name, devices=devices, hosts=hosts, memory=16 * 10**9, flops=61.5e12, ici_gbps=70.0)
+    return Island(
+        name, devices=devices, hosts=hosts, memory=16 * 10**9, flops=61.5e12, ici_gbps=70.0, memory_gbps=450.0
+    )
 
 
-def _h100_host(name: str) -> Island:
-    return Island(name, devices=8, memory=80 * 10**9, flops=989e12, ici_gbps=450.0)
+def _gpu_host(name: str, memory: float, memory_gbps: float) -> Island:
+    return Island(name, devices=8, memory=int(memory * 1e9), flops=989e12, ici_gbps=450.0, memory_gbps=memory_gbps)
 
 
+def _tpu(hosts: int, devices: int, memory: int, flops: float, ici_gbps: float, memory_gbps: float) -> Island:
+    return Island("island0", devices, hosts, "any", memory * 10**9, flops, ici_gbps, memory_gbps=memory_gbps)
+
+
+def _two(hosts: int) -> Topology:
+    """Two islands of TPU v3, whose hosts have a network link each."""
+    islands = tuple(_tpu_v3(f"island{i}", hosts=hosts, devices=8) for i in range(2))
+    return Topology(islands, dcn_gbps=hosts * _HOST_GBPS)
+
+
+_H100, _H200 = (80.0, 3350.0), (141.0, 4800.0)
 PRESETS: dict[str, Topology] = {
     "paper-a": Topology((_tpu_v3("island0", hosts=512, devices=4),), dcn_gbps=_HOST_GBPS),
     "paper-b": Topology((_tpu_v3("island0", hosts=64, devices=8),), dcn_gbps=_HOST_GBPS),
     "paper-c": Topology(tuple(_tpu_v3(f"island{i}", hosts=4, devices=8) for i in range(4)), dcn_gbps=4 * _HOST_GBPS),
-    "gpu-host": Topology((_h100_host("island0"),), dcn_gbps=_HOST_GBPS),
-    "gpu-hosts-2": Topology((_h100_host("island0"), _h100_host("island1")), dcn_gbps=4 * _HOST_GBPS),
+    "paper-2x512": _two(hosts=64),
+    "paper-2x1024": _two(hosts=128),
+    "gpu-host": Topology((_gpu_host("island0", *_H100),), dcn_gbps=_HOST_GBPS),
+    "gpu-hosts-2": Topology(tuple(_gpu_host(f"island{i}", *_H100) for i in range(2)), dcn_gbps=4 * _HOST_GBPS),
+    "h200-hosts-2": Topology(tuple(_gpu_host(f"island{i}", *_H200) for i in range(2)), dcn_gbps=4 * _HOST_GBPS),
+    "tpu-v5e-pod": Topology((_tpu(32, 8, 16, 197e12, 200.0, 819.0),), dcn_gbps=800.0),
+    "tpu-v5p-512": Topology((_tpu(128, 4, 95, 459e12, 600.0, 2765.0),), dcn_gbps=3200.0),
+    "tpu-v6e-pod": Topology((_tpu(32, 8, 32, 918e12, 448.0, 1640.0),), dcn_gbps=3200.0),
 }
 """Topologies by the name that `--topology` accepts.
 
-The paper states islands, hosts and devices (section 5, table of machines). Memory and flop/s are the vendors' figures
-for a core of a TPU v3 and for an H100. The paper states no network rates, so these are assumptions: one 100 Gbit/s link
-(12.5 GB/s) a host.
+The paper states islands, hosts and devices (section 5, table of machines). Memory, flop/s (bfloat16) and rates are the
+vendors' figures: for a core of a TPU v3, for an SXM module of an H100 or H200, and for a chip of the other TPUs. The
+paper states no network rates, so these are assumptions: one link of 100 Gbit/s a host. GPU hosts have four.
 """

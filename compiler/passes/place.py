@@ -17,7 +17,7 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
-from pathways.dialect.topology import Topology
+from pathways.dialect.topology import CLUSTER_FIGURES, ISLAND_FIGURES, Topology
 
 
 @dataclass(frozen=True)
@@ -101,5 +101,8 @@ def _write_islands(program: ProgramIR, topology: Topology) -> None:
             memory=island.memory,
             flops=island.flops,
             ici_gbps=island.ici_gbps,
+            **{figure: getattr(island, figure) for figure in ISLAND_FIGURES},
         )
-    program.module.operation.attributes["pw.dcn_gbps"] = ir.FloatAttr.get_f64(topology.dcn_gbps)
+    for name in CLUSTER_FIGURES:
+        if (value := getattr(topology, name)) is not None:
+            program.module.operation.attributes[f"pw.{name}"] = ir.FloatAttr.get_f64(value)

@@ -9,10 +9,11 @@ one row: its best number of microbatches, schedule and remat.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from pathways.compiler.placement.machines import Machines
 from pathways.compiler.search.cuts import CutCache
 from pathways.compiler.search.predict import Prediction, again_where_full, least_seconds, memory_of_slices, predict
 from pathways.compiler.search.profile import Profile, Profiles
-from pathways.compiler.search.stage_costs import Machines, StageCost, stage_costs
+from pathways.compiler.search.stage_costs import StageCost, stage_costs
 from pathways.dialect.activities import Activity
 from pathways.dialect.choice import SplitChoice
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pathways.compiler.placement.cost import ASSUMED_FLOPS
+from pathways.compiler.placement.machines import Machines
 from pathways.compiler.search.profile import Profile
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.topology import Island, Topology
@@ -24,24 +24,6 @@ from pathways.dialect.topology import Island, Topology
 _READ_PASSES, _WRITE_PASSES, _ADD_PASSES = 1, 1, 3
 """Passes over the memory of parameters or gradients. Products read parameters or make gradients. An addition reads
 two gradients and writes their sum."""
-
-
-@dataclass(frozen=True)
-class Machines:
-    """A topology, and assumptions for figures that it does not state.
-
-    They are: the fraction of its flop/s that computations reach, the overhead of a call, and the rate of a device's
-    memory. `states` is the bytes of parameters, gradients and optimizer state for each byte of parameters.
-    """
-
-    topology: Topology
-    efficiency: float = 0.5
-    call_seconds: float = 2e-5
-    states: float = 4.0
-    memory_gbps: float = 800.0
-
-    def rate(self, island: Island) -> float:
-        return (island.flops or ASSUMED_FLOPS) * self.efficiency
 
 
 @dataclass(frozen=True)
@@ -109,7 +91,7 @@ def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, ma
         link = topology.dcn_gbps * 1e9 if width > island.size else island.ici_gbps * 1e9
         added = _ring(float(profile.reduced[b] - profile.reduced[a]) / choice.data, choice.model, link)
         parameters = float(spine.parameters[b] - spine.parameters[a])
-        once = parameters / (machine.memory_gbps * 1e9)
+        once = parameters / machine.memory(island)
         after = float(spine.crossing[b]) * choice.model if k + 1 < stages else 0.0  # whole at each position of the axis
         near = k + 1 >= stages or islands[k + 1] is island
         found.append(
@@ -120,7 +102,7 @@ def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, ma
                 added_back=added + _ring(parameters, choice.data, link),
                 read=_READ_PASSES * once,
                 accumulated=(_WRITE_PASSES + added_up) * once,
-                call=machine.call_seconds,
+                call=machine.call(island),
                 sends=after / (island.ici_gbps * 1e9 * width if near else topology.dcn_gbps * 1e9),
                 crosses=0.0 if near else after,
                 parameters=parameters,

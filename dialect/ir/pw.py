@@ -125,6 +125,11 @@ class IslandOp(PwOp):
     memory = OptionalField(INTEGER, "bytes a device; absent: not checked")
     flops = OptionalField(NUMBER, "flop/s a device")
     ici_gbps = OptionalField(NUMBER, "GB/s between devices of the island")
+    efficiency = OptionalField(NUMBER, "the fraction of its flop/s that a device reaches")
+    memory_gbps = OptionalField(NUMBER, "GB/s of a device's memory")
+    call_us = OptionalField(NUMBER, "a device's overhead of a computation, in microseconds")
+    host_us = OptionalField(NUMBER, "microseconds in which a host enqueues an instruction")
+    ici_us = OptionalField(NUMBER, "latency between devices of the island, in microseconds")
 
 
 class CallOp(PwOp):

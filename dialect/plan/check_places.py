@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathways.dialect.plan.check_types import MAX_DIMENSIONS, axes_problem
 from pathways.dialect.plan.nouns import Plan, PlanMesh
 from pathways.dialect.sharding import size_of_axes
+from pathways.dialect.topology import CLUSTER_FIGURES, ISLAND_FIGURES
 
 MAX_DEVICES = 1 << 20
 """The most devices of an island."""
@@ -34,7 +35,9 @@ def _topology(plan: Plan) -> _Problems:
             yield f"{island.name} of {island.hosts} hosts with {island.devices} devices", "a positive number of devices"
         if island.memory is not None and island.memory < 0:
             yield f"{island.name} with {island.memory} bytes a device", "bytes from 0"
-        rates = (island.ici_gbps, topology.dcn_gbps, 1.0 if island.flops is None else island.flops)
+        stated = [getattr(island, name) for name in ("flops", *ISLAND_FIGURES)]
+        stated += [getattr(topology, name) for name in CLUSTER_FIGURES]
+        rates = (island.ici_gbps, *(figure for figure in stated if figure is not None))
         if not all(math.isfinite(r) and r > 0 for r in rates):
             yield f"{island.name} with rates {rates}", "positive numbers"
     figures = [getattr(plan.schedule, f) for f in ("bubble", "bound", "estimated_bubble", "estimated_bound")]

@@ -16,13 +16,13 @@ from pathways.api.search_plans import CompiledStep, figures_of
 from pathways.compiler.frontends.jax.pipeline.chosen import choosing, noting_calls
 from pathways.compiler.frontends.jax.pipeline.pipeline import Pipelined, pipeline
 from pathways.compiler.placement.cost import ASSUMED_FLOPS
+from pathways.compiler.placement.machines import Machines
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.search.candidates import MAX_STAGES, Space, candidates
 from pathways.compiler.search.cuts import layers_of
 from pathways.compiler.search.patterns import spec_patterns
 from pathways.compiler.search.profile import Profiles
 from pathways.compiler.search.rank import Ranker, Ranking, Row, better
-from pathways.compiler.search.stage_costs import Machines
 from pathways.compiler.search.subject import SearchedLoss
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.diagnostics import PathwaysError
@@ -43,9 +43,9 @@ def search(
     reduce: str = "mean",
     param_specs: Any = None,
     optimizer_state_bytes: float = 8.0,
-    efficiency: float = 0.5,
-    call_seconds: float = 2e-5,
-    memory_gbps: float = 800.0,
+    efficiency: float | None = None,
+    call_seconds: float | None = None,
+    memory_gbps: float | None = None,
     max_microbatches: int = 0,
     schedules: Sequence[str] | None = None,
     top: int = 8,
@@ -64,7 +64,8 @@ def search(
     `param_specs` splits parameters over the axis "model", as in `pw.pipeline`; by default they are split as in
     Megatron. `optimizer_state_bytes` is the optimizer state for each parameter (Adam: 8). `efficiency` is the fraction
     of a topology's flop/s that computations reach, and `call_seconds` the overhead of each call. `memory_gbps` is the
-    rate of a device's memory at which gradients accumulate.
+    rate of a device's memory at which gradients accumulate. By default they are what the topology states, or else 0.5,
+    20 us and 800 GB/s.
 
     Raises PWC0117 if there is nothing to search for, and PWC0118 if nothing fits into memory.
     """
@@ -243,11 +244,10 @@ def _with_plans(rows: Sequence[Row], step: CompiledStep, machines: Machines, com
 
 def _assumed(machines: Machines, state_bytes: float) -> list[str]:
     islands = machines.topology.islands
-    rate = f"{machines.efficiency:.0%} of the flop/s"
+    rate, call, memory = machines.figures()
     if any(i.flops is None for i in islands):
         rate += f" ({ASSUMED_FLOPS:.0e} a device, if the topology states none)"
-    notes = [f"assumed: {rate}, {machines.call_seconds * 1e6:g} us a call, {state_bytes:g} bytes of optimizer state"]
-    notes[0] += f" a parameter, {machines.memory_gbps:g} GB/s of a device's memory"
+    notes = [f"assumed: {rate}, {call}, {state_bytes:g} bytes of optimizer state a parameter, {memory}"]
     if any(i.memory is None for i in islands):
         notes.append("memory is not limited on islands for which the topology states none")
     return notes

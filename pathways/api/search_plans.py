@@ -14,10 +14,10 @@ from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.placement.machines import Machines
 from pathways.compiler.search.plan_figures import network_bytes, play_program
 from pathways.compiler.search.predict import predict
 from pathways.compiler.search.rank import PlanFigures, Row
-from pathways.compiler.search.stage_costs import Machines
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR

@@ -16,6 +16,7 @@ from pathways.api.pictures import PicturedPlan, PicturedProgram
 from pathways.api.pieced_arguments import give_up_others, is_spread, spread_leaves, whole
 from pathways.api.process import COMPILING, process
 from pathways.api.result_shardings import slice_like, virtual_sharding
+from pathways.api.simulation import SimulatedPlan
 from pathways.api.summary import compile_summary
 from pathways.api.warn import warn
 from pathways.compiler.driver import Compilation
@@ -202,7 +203,7 @@ class Recipe:
         return self.lowered.watched(self.topology, self.options)
 
 
-class Compiled(PicturedPlan, CompiledAsInJax):
+class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
     """A plan bound to this process's devices. A call runs it and returns `pw.Array`s at once.
 
     After a device is lost or an island removed, the next run is placed again, on islands with all their devices.
@@ -368,8 +369,7 @@ class Compiled(PicturedPlan, CompiledAsInJax):
         Sums all devices of all islands, or of one island; `jax.stages` counts one device. As in `jax.stages`, bodies of
         data-dependent loops and branches count once.
         """
-        costs = self._costs()
-        chosen = [costs[name].totals for name in requested_islands(self.plan, island)]
+        chosen = [self._costs()[name].totals for name in requested_islands(self.plan, island)]
         return {what: sum(totals[what] for totals in chosen) for what in COSTS}
 
     def memory_analysis(self, island: str | None = None) -> MemoryAnalysis:

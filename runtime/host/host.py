@@ -19,7 +19,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.plan.check import validate
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan
-from pathways.runtime.errors import DeviceLost, Hang
+from pathways.runtime.errors import Hang
 from pathways.runtime.host.client_threads import ClientThreads
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
@@ -90,7 +90,7 @@ class Host:
         self._line = self._flights.line(name)
         suspect = self._hang if peer_hosts.in_step else None
         self._watchdog = Watchdog(self._flights, self.machine.row.on_host, self._hang, suspect=suspect)
-        self._observers = HostObservers(self._executables, self.machine.take_launches, self._lose)
+        self._observers = HostObservers(self._executables, self.machine.take_launches, post)
         self._fetches = ClientThreads("pathways-fetch")
         self._loads = ClientThreads("pathways-load")
         self._snapshots = Snapshots(self._answer)
@@ -103,7 +103,7 @@ class Host:
     def expect(self, message: m.Expect) -> None:
         """Accepts messages of a client. Its number is reused only after all hosts have answered `Forget`."""
         self._forgotten.discard(message.client)
-        self._observers.is_shared |= message.client != 0  # number 0 is the client that has started the cluster
+        self._observers.is_shared |= message.client != 0  # number 0 has started the cluster
         self._proven.expect(message)
 
     def start(self, loop: Loop) -> None:
@@ -329,8 +329,8 @@ class Host:
             self._post(report_directly(outcome, part.plan, self.clients))
 
         note("run", message.run, "began")
-        observers = self._observers.of_run(message.run, numbers)
-        flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, message.client, done)
+        observers = self._observers.of_run(message.run, numbers, message.label)
+        flight = WaitingFlight(message.run, part.plan, part.queues, frame.tokens, "of the cluster", done)
         for entry, argument in zip(part.inputs.values(), self._arguments(part, message), strict=True):
             if entry.slot >= 0:
                 frame.values[entry.slot] = argument
@@ -370,11 +370,6 @@ class Host:
     def _hang(self, hang: Hang, _: Mapping[Hashable, DeviceQueue] = NOTHING_LOST) -> None:
         """Reports a proven or suspected hang to the controller, which may replace this process."""
         self._post(m.Unusable(write_diagnostic(hang)))
-
-    def _lose(self, island: PhysicalIsland, position: int, reason: str) -> None:
-        """Reports a device that a fault has lost. The controller replaces all hosts of the island."""
-        lost = DeviceLost(island=island.key, device=position, reason=reason)
-        self._post(m.Unusable(write_diagnostic(lost)))
 
     def _beat(self) -> None:
         self._post(m.Beat(self._runs, len(self._arrays), self.peer_hosts.open_ports))

@@ -6,6 +6,7 @@ The upper 16 bits are the client's number; it is 0 in a cluster with one client.
 """
 
 import threading
+import zlib
 
 COUNTER_BITS = 48
 """Number of low bits of an id, which the client counts up."""
@@ -44,3 +45,8 @@ class ClientIds:
             first = self._following
             self._following += count
             return first
+
+
+def hash_of_label(label: str) -> int:
+    """Returns a number of 31 bits for a client's label. A message without text has a small maximum size."""
+    return zlib.crc32(label.encode()) >> 1

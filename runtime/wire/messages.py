@@ -15,7 +15,6 @@ from pathways.runtime.wire.fields import (
     Functions,
     Id,
     Int,
-    Name,
     OwnIds,
     PositionOrNone,
     ShortText,
@@ -75,7 +74,7 @@ class RunPlan(Message, frozen=True):
     """Run a plan on the arguments of this host's inputs. Results of the whole plan are numbered from `results`.
 
     `transfers` is the first number for values sent between islands. `wanted` selects the checks on step results
-    (host/observe/numbers.py). `client` is the label of the client inside its process.
+    (host/observe/numbers.py). `label` is the hash of the client's label inside its process.
     """
 
     plan: Id
@@ -84,7 +83,7 @@ class RunPlan(Message, frozen=True):
     results: FirstResult
     arguments: Arguments
     wanted: Flags = 0
-    client: Name = ""
+    label: Count = 0
 
 
 class RefuseRun(Message, frozen=True):

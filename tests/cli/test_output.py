@@ -40,6 +40,7 @@ def commands(folder: Path, moe_plan: Path) -> dict[str, tuple[list[str], int]]:
         "compile": (["compile", SOURCE, "-o", str(written)], 0),
         "emit": (["compile", SOURCE, "--emit", "mpmd"], 0),
         "search": (["search", LOSS, "--topology", "devices=2", "--compiled", "0"], 0),
+        "simulate": (["simulate", str(moe_plan)], 0),
         "run": (["run", str(moe_plan), "--outputs", str(folder / "out.npz")], 0),
         "check": (["check", str(moe_plan)], 0),
         "check refuses": (["check", str(moe_plan), "--topology", "islands=1,devices=1"], 5),
@@ -87,7 +88,7 @@ def closed() -> Iterator[int]:
 
 def test_every_command_without_a_cluster_is_covered(tmp_path: Path, moe_plan: Path) -> None:
     tried = {arguments[0] for arguments, _ in commands(tmp_path, moe_plan).values()}
-    untested = {"doctor", "cluster", "proxy", "status", "stack", "top"}  # they need long-running processes
+    untested = {"doctor", "calibrate", "cluster", "proxy", "status", "stack", "top"}  # they need long-running processes
     assert set(COMMANDS) - tried == untested
 
 

@@ -100,14 +100,25 @@ def test_named_machines_are_those_of_the_paper_and_of_the_vendors() -> None:
     shapes = {name: [(i.hosts, i.devices) for i in t.islands] for name, t in PRESETS.items()}
     assert shapes == {
         "paper-a": [(512, 4)], "paper-b": [(64, 8)], "paper-c": [(4, 8)] * 4,
-        "gpu-host": [(1, 8)], "gpu-hosts-2": [(1, 8)] * 2,
+        "paper-2x512": [(64, 8)] * 2, "paper-2x1024": [(128, 8)] * 2,
+        "gpu-host": [(1, 8)], "gpu-hosts-2": [(1, 8)] * 2, "h200-hosts-2": [(1, 8)] * 2,
+        "tpu-v5e-pod": [(32, 8)], "tpu-v5p-512": [(128, 4)], "tpu-v6e-pod": [(32, 8)],
     }  # fmt: skip
     assert {name: t.dcn_gbps for name, t in PRESETS.items()} == {
-        "paper-a": 12.5, "paper-b": 12.5, "paper-c": 50.0, "gpu-host": 12.5, "gpu-hosts-2": 50.0,
+        "paper-a": 12.5, "paper-b": 12.5, "paper-c": 50.0, "paper-2x512": 800.0, "paper-2x1024": 1600.0,
+        "gpu-host": 12.5, "gpu-hosts-2": 50.0, "h200-hosts-2": 50.0,
+        "tpu-v5e-pod": 800.0, "tpu-v5p-512": 3200.0, "tpu-v6e-pod": 3200.0,
+    }  # fmt: skip
+    figures = {
+        "paper": (16, 61.5, 70.0, 450.0), "gpu": (80, 989.0, 450.0, 3350.0), "h200": (141, 989.0, 450.0, 4800.0),
+        "tpu-v5e": (16, 197.0, 200.0, 819.0), "tpu-v5p": (95, 459.0, 600.0, 2765.0),
+        "tpu-v6e": (32, 918.0, 448.0, 1640.0),
     }  # fmt: skip
     for name, topology in PRESETS.items():
-        tpu = name.startswith("paper")
-        figures = (16 * 10**9, 61.5e12, 70.0) if tpu else (80 * 10**9, 989e12, 450.0)
-        assert {(i.memory, i.flops, i.ici_gbps) for i in topology.islands} == {figures}
+        (expected,) = [row for kind, row in figures.items() if name.startswith(kind)]
+        for island in topology.islands:
+            assert island.memory is not None and island.flops is not None
+            found = island.memory / 1e9, island.flops / 1e12, island.ici_gbps, island.memory_gbps
+            assert found == pytest.approx(expected)
         assert topology.names == tuple(f"island{n}" for n in range(len(topology.islands)))
         assert parse_topology(name) is topology

@@ -39,7 +39,7 @@ from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import DifferentParts, NotOverProcesses
-from pathways.runtime.wire.fields import named
+from pathways.runtime.wire.ids import hash_of_label
 
 MAX_CARRIED_ARGUMENTS = 1 << 9
 """Maximum number of arguments that are sent together with a run."""
@@ -227,7 +227,7 @@ class RemoteEngine:
     ) -> None:
         """Sends the run to all of its hosts."""
         values = frame.values
-        client = "" if run.request is None else named(run.request.client)
+        label = 0 if run.request is None else hash_of_label(run.request.client)
         parcels: list[RunParcel] = []
         poisons: list[tuple[RemoteIsland, int]] = []
         for share in self._shares.values():
@@ -248,7 +248,7 @@ class RemoteEngine:
                     before.append(values[slot].carried)
                     values[slot].carried = None
             arguments = tuple([poison.get(s) or values[s].number if s >= 0 else -1 for s in share.inputs])
-            message = m.RunPlan(self._number, run.number, transfers, first, arguments, wanted, client)
+            message = m.RunPlan(self._number, run.number, transfers, first, arguments, wanted, label)
             parcels.append(RunParcel(host, before, message))
             poisons += [(host, name) for name in names.values()]
         parts = self._hosts.start(run, parcels)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from support.searched import LAYERS, ROWS, batch, init, loss
 
+from pathways.compiler.placement.machines import Machines
 from pathways.compiler.search.candidates import Space, candidates
 from pathways.compiler.search.predict import Prediction, least_seconds, memory_of_slices
 from pathways.compiler.search.profile import Profiles
 from pathways.compiler.search.rank import Dropped, PlanFigures, Ranker, Row, better, in_words
-from pathways.compiler.search.stage_costs import Machines
 from pathways.compiler.search.subject import SearchedLoss
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.topology import Island, Topology

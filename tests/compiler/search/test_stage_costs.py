@@ -8,8 +8,9 @@ import pytest
 
 from pathways.compiler.frontends.jax.pipeline.spine import Spine
 from pathways.compiler.placement.cost import ASSUMED_FLOPS
+from pathways.compiler.placement.machines import Machines
 from pathways.compiler.search.profile import Profile
-from pathways.compiler.search.stage_costs import Machines, StageCost, stage_costs
+from pathways.compiler.search.stage_costs import StageCost, stage_costs
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.topology import Island, Topology
 

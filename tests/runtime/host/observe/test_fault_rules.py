@@ -70,7 +70,7 @@ def test_a_program_that_waits_returns_its_first_operand() -> None:
 
 def observers() -> HostObservers:
     executables: Any = None
-    return HostObservers(executables, lambda count: count, lambda island, position, reason: None)
+    return HostObservers(executables, lambda count: count, lambda message: None)
 
 
 def run_of(client: int) -> int:

@@ -139,7 +139,7 @@ def test_stages_of_known_runs_are_noted_in_order() -> None:
 
 def test_a_host_profiles_only_while_a_client_records(profiler: Profiler) -> None:
     executables: Any = None
-    host = HostObservers(executables, lambda count: count, lambda island, position, reason: None)
+    host = HostObservers(executables, lambda count: count, lambda message: None)
     host.record(3, 9)
     assert profiler.open
     (recorder,) = host.of_run(first_id(3), None)

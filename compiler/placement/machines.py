@@ -1,0 +1,72 @@
+"""Estimates rates and overheads of machines for predictions of times, with assumptions for what a topology does not
+state. `pw.search` and the simulator share it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pathways.compiler.placement.cost import ASSUMED_FLOPS
+from pathways.dialect.topology import Island, Topology
+
+ASSUMED_EFFICIENCY = 0.5
+ASSUMED_CALL_US = 20.0
+ASSUMED_MEMORY_GBPS = 800.0
+
+
+@dataclass(frozen=True)
+class Machines:
+    """A topology, and assumptions for figures that it does not state.
+
+    `efficiency`, `call_seconds` and `memory_gbps` replace the figures of every island; None keeps the island's, or the
+    assumption. `states` is the bytes of parameters, gradients and optimizer state for each byte of parameters.
+    """
+
+    topology: Topology
+    efficiency: float | None = None
+    call_seconds: float | None = None
+    states: float = 4.0
+    memory_gbps: float | None = None
+
+    def rate(self, island: Island) -> float:
+        """Returns the flop/s that computations reach on a device."""
+        share = self.efficiency or island.efficiency or ASSUMED_EFFICIENCY
+        return (island.flops or ASSUMED_FLOPS) * share
+
+    def call(self, island: Island) -> float:
+        """Returns the seconds of overhead of a computation on a device."""
+        if self.call_seconds is not None:
+            return self.call_seconds
+        return (ASSUMED_CALL_US if island.call_us is None else island.call_us) * 1e-6
+
+    def memory(self, island: Island) -> float:
+        """Returns the bytes a second that a device reads or writes in its memory."""
+        return (self.memory_gbps or island.memory_gbps or ASSUMED_MEMORY_GBPS) * 1e9
+
+    def figures(self) -> tuple[str, str, str]:
+        """Formats the efficiency, the overhead of a call and the rate of memory, or the range of each over islands."""
+        islands = self.topology.islands
+        rates = {self.rate(i) / (i.flops or ASSUMED_FLOPS) for i in islands}
+        calls, memories = {self.call(i) for i in islands}, {self.memory(i) for i in islands}
+        return (
+            _range([f"{share:.0%}" for share in sorted(rates)], " of the flop/s"),
+            _range([f"{seconds * 1e6:g}" for seconds in sorted(calls)], " us a call"),
+            _range([f"{rate / 1e9:g}" for rate in sorted(memories)], " GB/s of a device's memory"),
+        )
+
+    def assumptions(self) -> list[str]:
+        """Lists the figures that are assumed because the topology does not state them, as text."""
+        islands = self.topology.islands
+        found: list[str] = []
+        if any(i.flops is None for i in islands):
+            found.append(f"{ASSUMED_FLOPS:.0e} flop/s a device")
+        if self.efficiency is None and any(i.efficiency is None for i in islands):
+            found.append(f"{ASSUMED_EFFICIENCY:.0%} of the flop/s")
+        if self.call_seconds is None and any(i.call_us is None for i in islands):
+            found.append(f"{ASSUMED_CALL_US:g} us a call")
+        if self.memory_gbps is None and any(i.memory_gbps is None for i in islands):
+            found.append(f"{ASSUMED_MEMORY_GBPS:g} GB/s of a device's memory")
+        return found
+
+
+def _range(texts: Sequence[str], unit: str) -> str:
+    return (texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}") + unit

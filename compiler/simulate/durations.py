@@ -1,0 +1,115 @@
+"""Estimates the seconds of each task of a plan on given machines. The simulator uses it. Pure functions.
+
+* A computation: its flops at the rate of its devices, or the bytes that it reads and writes at the rate of their
+  memory, whichever takes longer (a roofline); and the overhead of a call. A slower device delays its whole gang.
+* A transfer between islands: its bytes at the rate of the network, and then the latency.
+* A reshard: its bytes over the links of all devices that it reaches, and then the latency.
+* A branch: nothing, since data decides what it runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pathways.compiler.placement.machines import Machines
+from pathways.compiler.simulate.work import CALL, RESHARD, TRANSFER, PlannedTask, Work
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.topology import Island
+
+
+class Duration(NamedTuple):
+    """The seconds in which a task occupies its devices or links, and its latency after that."""
+
+    seconds: float
+    latency: float = 0.0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What differs from the machines of a topology in a question "what if?".
+
+    `slower`: factors of the time of devices, by island and position. `links`: factors of the rate between two islands,
+    in both directions.
+    """
+
+    slower: Mapping[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
+    links: Mapping[frozenset[str], float] = field(default_factory=dict[frozenset[str], float])
+
+
+def durations(work: Work, machines: Machines, changes: Changes, measured: Mapping[str, float]) -> list[Duration]:
+    """Estimates every task. `measured`: seconds of computations by name; they replace estimates, not overheads."""
+    estimate = _Estimate(work.plan, machines, changes, measured)
+    return [estimate.of(task) for task in work.tasks]
+
+
+class _Estimate:
+    def __init__(self, plan: Plan, machines: Machines, changes: Changes, measured: Mapping[str, float]) -> None:
+        self.plan, self.machines, self.changes, self.measured = plan, machines, changes, measured
+        self.islands = {island.name: island for island in machines.topology.islands}
+        self._slowest: dict[int, float] = {}
+
+    def of(self, task: PlannedTask) -> Duration:
+        if task.kind == CALL:
+            return Duration(self._call(task, self._island(task.stream)))
+        if task.kind == TRANSFER:
+            here, there = self._island(task.source).name, self._island(task.stream).name
+            topology = self.machines.topology
+            rate = topology.dcn_gbps * 1e9 * self.changes.links.get(frozenset((here, there)), 1.0)
+            return Duration(task.bytes / rate, (topology.dcn_us or 0.0) * 1e-6)
+        if task.kind == RESHARD:
+            island = self._island(task.stream)
+            links = len(self.plan.meshes[task.mesh].devices) if task.mesh >= 0 else 1
+            return Duration(task.bytes / (island.ici_gbps * 1e9 * links), (island.ici_us or 0.0) * 1e-6)
+        return Duration(0.0)
+
+    def _island(self, stream: int) -> Island:
+        return self.islands[self.plan.streams[stream].island]
+
+    def _call(self, task: PlannedTask, island: Island) -> float:
+        work = self.measured.get(task.name)
+        if work is None:
+            flops = task.flops / (len(task.devices) * self.machines.rate(island))
+            work = max(flops, task.touched / self.machines.memory(island))
+        return work * self._slowdown(task.mesh, island.name) + self.machines.call(island)
+
+    def _slowdown(self, mesh: int, island: str) -> float:
+        """Returns the factor of the slowest device of a mesh."""
+        if not self.changes.slower:
+            return 1.0
+        if mesh not in self._slowest:
+            devices = self.plan.meshes[mesh].devices
+            self._slowest[mesh] = max(self.changes.slower.get((island, device), 1.0) for device in devices)
+        return self._slowest[mesh]
+
+
+def releases(work: Work, machines: Machines, *, one_process: bool) -> list[float]:
+    """Returns when each task is enqueued, in seconds from the call of the program.
+
+    The controller starts the run on one host after another. Then each host enqueues the instructions of its island, in
+    their order. With `one_process`, one thread enqueues those of all islands, as without `pw.cluster`.
+    """
+    plan, controller = work.plan, (machines.topology.controller_us or 0.0) * 1e-6
+    islands = {island.name: island for island in machines.topology.islands}
+    now: list[float] = []
+    for stream in plan.streams:
+        started = now[-1] if now else 0.0
+        now.append(started + controller * islands[stream.island].hosts)
+    if one_process:
+        now = [now[-1] if now else 0.0]
+    found: list[float] = []
+    for task in work.tasks:
+        clock = 0 if one_process else task.stream
+        now[clock] += (islands[plan.streams[task.stream].island].host_us or 0.0) * 1e-6
+        found.append(now[clock])
+    return found
+
+
+def controller_seconds(plan: Plan, machines: Machines) -> float:
+    """Returns the time of the controller for one run."""
+    hosts = sum(machines.topology.island(stream.island).hosts for stream in plan.streams)
+    return hosts * (machines.topology.controller_us or 0.0) * 1e-6
+
+
+def ports_of(task: PlannedTask) -> Sequence[tuple[str, int]]:
+    """Lists the network ports that a task occupies: one transfer at a time leaves an island, and one enters it."""
+    return (("out", task.source), ("in", task.stream)) if task.kind == TRANSFER else ()

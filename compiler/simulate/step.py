@@ -1,0 +1,164 @@
+"""Simulates one run of a plan on machines, and sums up the result. `Compiled.simulate` and `pwc simulate` call it. Pure
+functions.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from pathways.compiler.errors import OtherMachines
+from pathways.compiler.placement.machines import Machines
+from pathways.compiler.simulate.durations import (
+    Changes,
+    Duration,
+    controller_seconds,
+    durations,
+    ports_of,
+    releases,
+)
+from pathways.compiler.simulate.engine import Job, Played, run
+from pathways.compiler.simulate.figures import IslandFigures, LinkFigures, PathPart, Simulated
+from pathways.compiler.simulate.work import CALL, TRANSFER, PlannedTask, Work
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.topology import Topology
+
+
+def simulate(
+    work: Work,
+    machines: Machines,
+    *,
+    changes: Changes | None = None,
+    measured: Mapping[str, float] | None = None,
+    one_process: bool = False,
+) -> Simulated:
+    """Simulates one run. `measured` has the seconds of computations by name.
+
+    With `one_process` all islands belong to one process, as without `pw.cluster`. Raises PWC0309 if the plan does not
+    fit the machines.
+    """
+    check_machines(work.plan, machines.topology)
+    changes = changes or Changes()
+    _check_changes(changes, work.plan)
+    takes = durations(work, machines, changes, measured or {})
+    played = run(_jobs(work, takes, releases(work, machines, one_process=one_process)), machines.topology.host_cores)
+    return _summed(work, machines, takes, played)
+
+
+def check_machines(plan: Plan, topology: Topology) -> None:
+    """Raises PWC0309 if the topology lacks an island of the plan, or has another kind or fewer devices there."""
+    there = {island.name: island for island in topology.islands}
+    for stream in plan.streams:
+        wanted, island = plan.topology.island(stream.island), there.get(stream.island)
+        if island is None:
+            have = f"islands {', '.join(there)}"
+            raise _refuse(plan, have, f"an island named {wanted.name}, with {wanted.size} devices")
+        used = 1 + max((d for m in plan.meshes if m.island == wanted.name for d in m.devices), default=-1)
+        if island.size < used:
+            raise _refuse(plan, f"{island.size} devices on {island.name}", f"at least {used} devices there")
+        if island.kind != wanted.kind and "any" not in (island.kind, wanted.kind):
+            raise _refuse(
+                plan, f"devices of kind {island.kind} on {island.name}", f"devices of kind {wanted.kind} there"
+            )
+
+
+def _check_changes(changes: Changes, plan: Plan) -> None:
+    sizes = {island.name: island.size for island in plan.topology.islands}
+    known = ", ".join(f"{name} (devices 0 to {size - 1})" for name, size in sizes.items())
+    for island, device in changes.slower:
+        if not 0 <= device < sizes.get(island, 0):
+            raise _refuse(plan, f"a slower device {device} of {island}", f"a device of {known}")
+    for link in changes.links:
+        if len(link) != 2 or not link <= set(sizes):
+            raise _refuse(plan, f"a link between {' and '.join(sorted(link))}", f"two islands of {', '.join(sizes)}")
+
+
+def _refuse(plan: Plan, have: str, rule: str) -> PathwaysError:
+    return PathwaysError(OtherMachines(program=plan.name, have_=have, rule=rule))
+
+
+def _jobs(work: Work, takes: Sequence[Duration], released: Sequence[float]) -> list[Job]:
+    before = _before_on_devices(work.tasks)
+    return [
+        Job(
+            took.seconds,
+            took.latency,
+            release,
+            task.waits,
+            waits,
+            ports_of(task),
+            len(task.devices) if task.kind == CALL else 0,
+        )
+        for task, took, release, waits in zip(work.tasks, takes, released, before, strict=True)
+    ]
+
+
+def _before_on_devices(tasks: Sequence[PlannedTask]) -> list[tuple[int, ...]]:
+    """Lists for each task the last task of every gang that shares a device with its own.
+
+    Gangs are compared once, not the devices of each task: a gang may have thousands.
+    """
+    sharing: dict[tuple[tuple[int, int], ...], list[tuple[tuple[int, int], ...]]] = {}
+    last: dict[tuple[tuple[int, int], ...], int] = {}
+    found: list[tuple[int, ...]] = []
+    for task in tasks:
+        gang = task.devices
+        if not gang:
+            found.append(())
+            continue
+        if gang not in sharing:
+            mine = set(gang)
+            near = [other for other in sharing if not mine.isdisjoint(other)]
+            for other in near:
+                sharing[other].append(gang)
+            sharing[gang] = [*near, gang]
+        found.append(tuple([last[other] for other in sharing[gang] if other in last]))
+        last[gang] = task.number
+    return found
+
+
+def _summed(work: Work, machines: Machines, takes: Sequence[Duration], played: Played) -> Simulated:
+    seconds = played.seconds
+    busy: dict[tuple[int, int], float] = defaultdict(float)
+    moved: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for task in work.tasks:
+        took = played.ends[task.number] - played.starts[task.number]
+        for device in task.devices:
+            busy[device] += took
+        if task.kind == TRANSFER:
+            sums = moved[task.source, task.stream]
+            sums[0], sums[1] = sums[0] + task.bytes, sums[1] + takes[task.number].seconds
+    streams = work.plan.streams
+    islands: list[IslandFigures] = []
+    for number, stream in enumerate(streams):
+        mine = [time for (at, _), time in busy.items() if at == number]
+        share = sum(mine) / (len(mine) * seconds) if mine and seconds else 0.0
+        limit = machines.topology.island(stream.island).memory
+        islands.append(IslandFigures(stream.island, len(mine), share, stream.peak_bytes, limit))
+    links = tuple(
+        LinkFigures(streams[a].island, streams[b].island, int(size), time / seconds if seconds else 0.0)
+        for (a, b), (size, time) in sorted(moved.items())
+    )
+    used = len(busy) * seconds
+    return Simulated(
+        work.plan.name,
+        machines.topology,
+        seconds,
+        1 - sum(busy.values()) / used if used else 0.0,
+        controller_seconds(work.plan, machines),
+        tuple(islands),
+        links,
+        tuple(_path(work, played)),
+        tuple(machines.assumptions()),
+        work,
+        played,
+    )
+
+
+def _path(work: Work, played: Played) -> list[PathPart]:
+    """Returns the chain of tasks that ends last; each waits for the one before it, or for the host."""
+    at = max(range(len(played.ends)), key=lambda i: played.ends[i], default=-1)
+    found: list[PathPart] = []
+    while at >= 0:
+        found.append(PathPart(work.tasks[at], played.starts[at], played.ends[at], played.waits[at]))
+        at = played.causes[at]
+    return found[::-1]

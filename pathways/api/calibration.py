@@ -1,0 +1,205 @@
+"""Measures the machine or the cluster at hand, for predictions of times: flop/s, memory, overheads, links. `pwc
+calibrate` calls it.
+
+Each figure is the median of several runs of a small program, on devices that do nothing else.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pathways.api.array import Array
+from pathways.api.process import process
+from pathways.api.program import program
+from pathways.api.tracing import trace
+from pathways.compiler.frontends.jax.devices import make_virtual_device_set
+from pathways.dialect.platforms import platform_named
+from pathways.dialect.topology import Topology
+from pathways.viz.actual import read_trace
+
+ROUNDS = 7
+WIDTH, PRODUCTS = 1024, 4
+LARGE, SMALL = 1 << 24, 1 << 10
+"""Elements of float32 in large arrays, whose bytes dominate, and in small arrays, whose overhead does."""
+CALLS = 64
+"""Calls in the program that measures the overhead of one."""
+any_jax: Any = jax
+
+
+def calibrate(topology: Topology) -> Topology:
+    """Returns the topology with measured figures in place of those that it states. Needs two devices on an island."""
+    one = _OneDevice()
+    flops, memory = one.flops(), one.memory_gbps()
+    host, call = one.overheads()
+    ici_us, ici_gbps = _link(_inside_an_island())
+    figures = {
+        "flops": flops, "efficiency": 1.0, "memory_gbps": memory, "host_us": host, "call_us": call, "ici_us": ici_us,
+        "ici_gbps": ici_gbps,
+    }  # fmt: skip
+    islands = tuple(replace(island, **{n: _rounded(v) for n, v in figures.items()}) for island in topology.islands)
+    dcn_us, dcn_gbps = _link(_between_islands()) if len(islands) > 1 else (topology.dcn_us, topology.dcn_gbps)
+    cores = _cores() if platform_named(process().platform).on_host else None
+    found = {"dcn_gbps": dcn_gbps, "dcn_us": dcn_us, "controller_us": one.controller_us(), "host_cores": cores}
+    return Topology(islands, **{n: _rounded(v) for n, v in found.items() if v is not None})
+
+
+def _rounded(figure: float) -> float:
+    """Keeps the digits that a measurement can give."""
+    return float(f"{figure:.3g}")
+
+
+def _seconds(call: Callable[[], Any], rounds: int = ROUNDS) -> float:
+    """Returns the median seconds of a call until its results are ready. The first call compiles and is not counted."""
+    any_jax.block_until_ready(_plain(call()))
+    times: list[float] = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        for result in _plain(call()):
+            result.block_until_ready()
+        times.append(time.perf_counter() - begin)
+    return median(times)
+
+
+def _plain(results: Any) -> list[Array]:
+    return jax.tree.leaves(results, is_leaf=lambda leaf: isinstance(leaf, Array))
+
+
+class _OneDevice:
+    """Measures one device."""
+
+    def __init__(self) -> None:
+        self.where = NamedSharding(make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
+        self.tiny = any_jax.jit(_add_one, in_shardings=self.where)
+        self.small = program(self.tiny)(np.zeros(SMALL, np.float32))
+
+    def flops(self) -> float:
+        def products(w: Any, x: Any) -> Any:
+            for _ in range(PRODUCTS):
+                x = x @ w
+            return x
+
+        multiply = program(any_jax.jit(products, in_shardings=(self.where, self.where)))
+        w, x = program(lambda *xs: xs)(*[np.full((WIDTH, WIDTH), 1 / WIDTH, np.float32)] * 2)
+        return 2 * PRODUCTS * WIDTH**3 / _seconds(lambda: multiply(w, x))
+
+    def memory_gbps(self) -> float:
+        add = program(self.tiny)
+        x = add(np.zeros(LARGE, np.float32))
+        return 2 * 4 * LARGE / _seconds(lambda: add(x)) / 1e9
+
+    def overheads(self) -> tuple[float, float]:
+        """Returns the microseconds in which a host enqueues a call, and in which a device does nothing else."""
+
+        def chain(x: Any) -> Any:
+            for _ in range(CALLS):
+                x = self.tiny(x)
+            return x
+
+        long, short = (program(f).lower(self.small).compile(merge=False) for f in (chain, self.tiny))
+        enqueued = (_seconds(lambda: long(self.small)) - _seconds(lambda: short(self.small))) / (CALLS - 1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            with trace(path):
+                long(self.small).block_until_ready()
+            found = times_of(path)
+        return max(enqueued * 1e6, 1e-3), max(median(found.values()) * 1e6, 1e-3)
+
+    def controller_us(self) -> float:
+        """Returns the microseconds in which a run of one call is started."""
+        add = program(self.tiny)
+        add(self.small).block_until_ready()
+        times: list[float] = []
+        for _ in range(ROUNDS * CALLS):
+            begin = time.perf_counter()
+            result = add(self.small)
+            times.append(time.perf_counter() - begin)
+            result.block_until_ready()
+        return median(times) * 1e6
+
+
+def times_of(path: Path) -> dict[str, float]:
+    """Returns the median seconds of each computation in a trace, by name. Raises PWC0822 for any other file."""
+    found: dict[str, list[float]] = {}
+    for run in read_trace(path):
+        for row in run.rows:
+            for cell in row.cells:
+                found.setdefault(cell.name, []).append(cell.end - cell.begin)
+    return {name: median(times) for name, times in found.items()}
+
+
+def _add_one(x: Any) -> Any:
+    return x + 1
+
+
+def _one_after_another(first: Any, second: Any) -> Callable[[Any], Any]:
+    def both(x: Any) -> Any:
+        return second(first(x))
+
+    return both
+
+
+def _between_islands() -> tuple[Any, Any]:
+    """Returns the places of a value before and after a transfer between two islands."""
+    slices = make_virtual_device_set()
+    here, there = (NamedSharding(slices.add_slice(devices=1).mesh("x"), P()) for _ in range(2))
+    return here, there
+
+
+def _inside_an_island() -> tuple[Any, Any]:
+    """Returns the places of a value before and after two devices exchange their halves of it."""
+    devices = make_virtual_device_set().add_slice(devices=2).tpus
+    here, there = (NamedSharding(Mesh(np.array(order), ("x",)), P("x")) for order in (devices, devices[::-1]))
+    return here, there
+
+
+def _link(places: tuple[Any, Any]) -> tuple[float, float]:
+    """Returns the latency of a link in microseconds, and its rate in GB/s.
+
+    Both come from two calls, the second at another place, in comparison with two calls at the first place.
+    """
+    first, second = (any_jax.jit(_add_one, in_shardings=place) for place in places)
+    seconds: dict[int, float] = {}
+    moved: dict[int, float] = {}
+    for size in (SMALL, LARGE):
+        x = program(first)(np.zeros(size, np.float32))
+        moving, staying = (
+            program(_one_after_another(first, then)).lower(x).compile(merge=False) for then in (second, first)
+        )
+        decided = [d for d in moving.plan.decisions if d.kind in ("transfer", "reshard")]
+        devices = len(moving.plan.meshes[-1].devices)
+        moved[size] = sum(d.bytes * len(d.steps) for d in decided) / devices
+        seconds[size] = _seconds(partial(moving, x)) - _seconds(partial(staying, x))
+    rate = (moved[LARGE] - moved[SMALL]) / max(seconds[LARGE] - seconds[SMALL], 1e-9)
+    return max(seconds[SMALL] * 1e6, 1e-3), rate / 1e9
+
+
+def _cores() -> float:
+    """Returns how many devices can compute at the same time without slowing each other down."""
+    slices = make_virtual_device_set()
+    count = os.cpu_count() or 1
+    places = [NamedSharding(slices.add_slice(devices=1).mesh("x"), P()) for _ in range(count)]
+
+    def products(x: Any) -> Any:
+        for _ in range(8 * PRODUCTS):
+            x = jnp.tanh(x @ x)
+        return x
+
+    calls = [any_jax.jit(products, in_shardings=place) for place in places]
+    x = np.eye(WIDTH // 4, dtype=np.float32)
+    alone, all_of_them = program(calls[0]), program(lambda *xs: [call(x) for call, x in zip(calls, xs, strict=True)])
+    given = program(lambda *xs: [any_jax.device_put(x, place) for x, place in zip(xs, places, strict=True)])(
+        *[x] * count
+    )
+    return count * _seconds(partial(alone, given[0]), 4 * ROUNDS) / _seconds(partial(all_of_them, *given), 4 * ROUNDS)

@@ -1,0 +1,89 @@
+"""Predicts a step of a plan, and writes the prediction as a trace like those of `pw.trace`. `Compiled.simulate` and
+`pwc simulate` call it.
+"""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from pathways.compiler.collector import collector_paused
+from pathways.compiler.placement.machines import Machines
+from pathways.compiler.simulate.durations import Changes
+from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.step import check_machines, simulate
+from pathways.compiler.simulate.work import CALL, RESHARD, work_of
+from pathways.dialect.plan.instructions import Run
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.topology import Topology, parse_topology
+from pathways.runtime.host.observe.perfetto import DeviceSpan, LaunchSpan, Moved, Recording, RunSpan, write
+
+_NS = 1_000_000_000
+
+
+class SimulatedPlan:
+    """The method `simulate` of a compiled program."""
+
+    plan: Plan
+
+    def simulate(
+        self,
+        topology: Topology | str | None = None,
+        *,
+        slower: Mapping[tuple[str, int], float] | None = None,
+        links: Mapping[tuple[str, str], float] | None = None,
+        measured: Mapping[str, float] | None = None,
+        one_process: bool = False,
+    ) -> Simulated:
+        """Predicts one run on a topology; by default on the one that the plan was compiled for.
+
+        `slower` has factors of the time of devices, by island and position: `{("island0", 3): 1.2}`. `links` has
+        factors of the rate between two islands: `{("island0", "island1"): 0.5}`. `measured` has seconds of computations
+        by name. With `one_process` one thread enqueues for all islands, as without `pw.cluster`. Raises PWC0309 if the
+        plan does not fit the topology, PWC0704 for an invalid spec. See docs/simulation.md.
+        """
+        return simulate_plan(
+            self.plan, topology, slower=slower, links=links, measured=measured, one_process=one_process
+        )
+
+
+def simulate_plan(
+    plan: Plan,
+    topology: Topology | str | None = None,
+    *,
+    slower: Mapping[tuple[str, int], float] | None = None,
+    links: Mapping[tuple[str, str], float] | None = None,
+    measured: Mapping[str, float] | None = None,
+    one_process: bool = False,
+) -> Simulated:
+    """Simulates one run of a plan. Takes the arguments of `Compiled.simulate`, and raises its errors."""
+    machines = parse_topology(topology) if isinstance(topology, str) else topology or plan.topology
+    check_machines(plan, machines)
+    changes = Changes(dict(slower or {}), {frozenset(pair): factor for pair, factor in (links or {}).items()})
+    with collector_paused():
+        return simulate(work_of(plan), Machines(machines), changes=changes, measured=measured, one_process=one_process)
+
+
+def trace_of(found: Simulated) -> str:
+    """Writes a simulated step as the JSON of a trace."""
+    plan, played = found.work.plan, found.played
+    runs = {(s, i.step): i for s, x in enumerate(plan.streams) for i in x.instructions if isinstance(i, Run)}
+    launches: list[LaunchSpan] = []
+    spans: list[DeviceSpan] = []
+    moves: list[Moved] = []
+    for task in found.work.tasks:
+        island = plan.streams[task.stream].island
+        begin, end = (int(time * _NS) + 1 for time in (played.starts[task.number], played.ends[task.number]))
+        if task.kind == CALL:
+            positions = tuple(device for _, device in task.devices)
+            launches.append(
+                LaunchSpan(task.number + 1, 1, 0, island, positions, runs[task.stream, task.step], plan, begin, begin)
+            )
+            spans += [DeviceSpan(task.number + 1, island, position, begin, end) for position in positions]
+        else:
+            moves.append(Moved(1, island, "copy" if task.kind == RESHARD else "receive", task.step, begin, end))
+    run = RunSpan(1, plan.name, "simulated", 1, 1, 1, int(found.seconds * _NS) + 1)
+    islands: list[Any] = [
+        SimpleNamespace(key=stream.island, devices=range(plan.topology.island(stream.island).size))
+        for stream in plan.streams
+    ]
+    return write(Recording([run], launches, moves, spans), islands)

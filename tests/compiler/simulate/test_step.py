@@ -1,0 +1,135 @@
+"""Tests simulated steps: their times follow from the machines, and plans that do not fit the machines are refused."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from support.codes import code_of
+from support.pipelines import linear, pipe
+
+import pathways as pw
+from pathways.compiler.placement.machines import Machines
+from pathways.compiler.simulate.durations import Changes
+from pathways.compiler.simulate.engine import Waits
+from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.step import simulate
+from pathways.compiler.simulate.work import CALL, TRANSFER, work_of
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.topology import Island, Topology
+
+SLICES, MICROBATCHES = 2, 4
+ISLANDS = tuple(
+    Island(f"island{i}", devices=1, flops=1e9, efficiency=1.0, memory_gbps=1e9, call_us=1e-6) for i in range(SLICES)
+)
+FAST = Topology(ISLANDS, dcn_gbps=1e9)
+
+
+@cache
+def plan(schedule: str = "gpipe") -> Plan:
+    program = pipe(slices=SLICES, microbatches=MICROBATCHES, stage=linear)
+    return program.lowered().compile(FAST, schedule=schedule, merge=False).plan
+
+
+def simulated(topology: Topology = FAST, schedule: str = "gpipe", **options: Any) -> Simulated:
+    return simulate(work_of(plan(schedule)), Machines(topology), **options)
+
+
+def islands_with(**figures: Any) -> Topology:
+    return replace(FAST, islands=tuple(replace(island, **figures) for island in ISLANDS))
+
+
+def test_the_figures_of_a_topology_reach_the_plan() -> None:
+    assert plan().topology == FAST
+
+
+def test_twice_the_flops_halve_a_step_that_only_computes() -> None:
+    assert simulated(islands_with(flops=2e9)).seconds == pytest.approx(simulated().seconds / 2, rel=1e-3)
+    assert simulated(islands_with(efficiency=0.5)).seconds == pytest.approx(2 * simulated().seconds, rel=1e-3)
+
+
+def test_slow_memory_bounds_a_computation_of_few_operations() -> None:
+    slow = simulated(islands_with(memory_gbps=1e-6))
+    assert slow.seconds > 2 * simulated().seconds
+    half = simulated(islands_with(memory_gbps=5e-7))
+    assert half.seconds == pytest.approx(2 * slow.seconds, rel=0.01)
+
+
+def test_a_slower_device_delays_the_step_and_the_other_devices_wait() -> None:
+    slow = simulated(changes=Changes(slower={("island1", 0): 3.0}))
+    assert slow.seconds > 2 * simulated().seconds
+    first, second = slow.islands
+    assert first.busy < second.busy
+
+
+def test_a_slow_link_is_on_the_critical_path() -> None:
+    found = simulated(replace(FAST, dcn_gbps=1e-7))
+    assert any(part.task.kind == TRANSFER for part in found.path)
+    halved = simulated(replace(FAST, dcn_gbps=1e-7), changes=Changes(links={frozenset(("island0", "island1")): 0.5}))
+    assert halved.seconds == pytest.approx(2 * found.seconds, rel=0.1)
+    assert {(x.source, x.target) for x in found.links} == {("island0", "island1"), ("island1", "island0")}
+    sent = {(x.source, x.target): x.bytes for x in found.links}
+    decided = [d for d in plan().decisions if d.kind == "transfer"]
+    assert sum(sent.values()) == sum(d.bytes * len(d.steps) for d in decided)
+
+
+def test_hosts_that_enqueue_slowly_bound_the_step() -> None:
+    found = simulated(islands_with(host_us=1e6))
+    instructions = max(len([t for t in found.work.tasks if t.stream == s]) for s in range(SLICES))
+    assert found.seconds == pytest.approx(instructions, rel=0.3) and Waits.HOST in {part.waited for part in found.path}
+    together = simulated(islands_with(host_us=1e6), one_process=True)
+    assert together.seconds == pytest.approx(len(found.work.tasks), rel=0.3)
+
+
+def test_the_controller_works_for_each_host() -> None:
+    found = simulated(replace(FAST, controller_us=5.0))
+    assert found.controller == pytest.approx(SLICES * 5e-6)
+
+
+def test_measured_times_replace_estimates() -> None:
+    names = {t.name for t in work_of(plan()).tasks if t.kind == CALL}
+    found = simulated(measured=dict.fromkeys(names, 1.0))
+    per_device = [sum(t.kind == CALL and t.stream == s for t in found.work.tasks) for s in range(SLICES)]
+    assert max(per_device) <= found.seconds <= sum(per_device)
+
+
+def test_devices_that_share_one_core_take_the_time_of_all_work() -> None:
+    found = simulated(replace(FAST, host_cores=1))
+    work = sum(share.busy * found.seconds for share in simulated(replace(FAST, host_cores=99)).islands)
+    assert found.seconds >= simulated().seconds and work > 0
+    assert found.seconds == pytest.approx(sum(i.busy for i in simulated().islands) * simulated().seconds, rel=0.05)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
+def test_the_critical_path_has_no_hole_and_ends_with_the_step(schedule: str) -> None:
+    found = simulated(schedule=schedule)
+    assert found.path[0].start == 0.0 and found.path[-1].end == found.seconds
+    assert all(b.start == pytest.approx(a.end) for a, b in zip(found.path, found.path[1:], strict=False))
+    assert 0 <= found.bubble < 1 and all(0 < island.busy <= 1 for island in found.islands)
+    assert "critical path" in str(found) and "island0" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Topology((Island("elsewhere", 1),)), "island0"),
+        (lambda: Topology((ISLANDS[0], replace(ISLANDS[1], kind="h100"), Island("island2", 1))), ""),
+        (lambda: Topology(ISLANDS[:1]), "island1"),
+    ],
+)
+def test_a_plan_that_does_not_fit_the_machines_is_refused(make: Callable[[], Topology], words: str) -> None:
+    topology = make()
+    if not words:  # `any` matches every kind
+        assert simulated(topology).seconds > 0
+        return
+    with pytest.raises(pw.PathwaysError, match=words) as caught:
+        simulated(topology)
+    assert caught.value.code == "PWC0309"
+
+
+def test_changes_of_unknown_devices_and_links_are_refused() -> None:
+    assert code_of(lambda: simulated(changes=Changes(slower={("island0", 1): 2.0}))) == "PWC0309"
+    assert code_of(lambda: simulated(changes=Changes(slower={("nowhere", 0): 2.0}))) == "PWC0309"
+    assert code_of(lambda: simulated(changes=Changes(links={frozenset(("island0", "nowhere")): 0.5}))) == "PWC0309"
+    assert code_of(lambda: simulated(changes=Changes(links={frozenset(("island0",)): 0.5}))) == "PWC0309"
