@@ -66,7 +66,7 @@ def main() -> None:
 COMMANDS = {
     "compile": "compile:compile_",
     "search": "search:search_",
-    "simulate": "simulate:simulate",
+    "simulate": "simulate:simulate_",
     "calibrate": "calibrate:calibrate_",
     "run": "run:run",
     "check": "check:check",

@@ -83,7 +83,7 @@ def _links(_: Any, __: Any, given: Sequence[str]) -> dict[tuple[str, str], float
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.json",
               help="Write the simulated step as a trace.")  # fmt: skip
 @json_option
-def simulate(
+def simulate_(
     source: str,
     topology: str | None,
     placement: str,

@@ -25,8 +25,8 @@ class Duration(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Changes:
-    """What differs from the machines of a topology in a question "what if?".
+class WhatIf:
+    """Differences from the machines of a topology, for questions of the kind "what if a device is slower?".
 
     `slower`: factors of the time of devices, by island and position. `links`: factors of the rate between two islands,
     in both directions.
@@ -36,14 +36,14 @@ class Changes:
     links: Mapping[frozenset[str], float] = field(default_factory=dict[frozenset[str], float])
 
 
-def durations(work: Work, machines: Machines, changes: Changes, measured: Mapping[str, float]) -> list[Duration]:
+def durations(work: Work, machines: Machines, changes: WhatIf, measured: Mapping[str, float]) -> list[Duration]:
     """Estimates every task. `measured`: seconds of computations by name; they replace estimates, not overheads."""
     estimate = _Estimate(work.plan, machines, changes, measured)
     return [estimate.of(task) for task in work.tasks]
 
 
 class _Estimate:
-    def __init__(self, plan: Plan, machines: Machines, changes: Changes, measured: Mapping[str, float]) -> None:
+    def __init__(self, plan: Plan, machines: Machines, changes: WhatIf, measured: Mapping[str, float]) -> None:
         self.plan, self.machines, self.changes, self.measured = plan, machines, changes, measured
         self.islands = {island.name: island for island in machines.topology.islands}
         self._slowest: dict[int, float] = {}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Waits(StrEnum):
-    """What a job waited for last."""
+    """The last thing that a job waited for."""
 
     NOTHING = "nothing"
     DATA = "data"
@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Played:
-    """When each job starts and ends, why it did not start earlier, and the job that it waited for (-1: none)."""
+    """The times at which each job starts and ends, why not earlier, and the job that it waited for (-1: none)."""
 
     starts: list[float]
     ends: list[float]
@@ -54,7 +54,7 @@ class Played:
         return max(self.ends, default=0.0)
 
 
-def run(jobs: Sequence[Job], cores: float | None = None) -> Played:
+def run_jobs(jobs: Sequence[Job], cores: float | None = None) -> Played:
     """Runs jobs, each of which waits only for earlier ones. If `cores` is less than all running jobs need, they share
     the cores equally."""
     return _Engine(jobs, cores).run()
@@ -154,8 +154,11 @@ class _Engine:
 
 
 class _Cores:
-    """Cores that running jobs share equally. Work is measured in seconds of a job that has all the cores it needs, so
-    that jobs that come and go change one rate, and not the end of each job."""
+    """Cores that running jobs share equally.
+
+    `work` is the time of a job that has had all the cores it needs since the begin. If a job starts or ends, the rate
+    of `work` changes, and not the end of each job.
+    """
 
     def __init__(self, cores: float) -> None:
         self.cores = cores

@@ -14,7 +14,7 @@ MAX_PATH_ROWS = 12
 
 
 @dataclass(frozen=True)
-class IslandFigures:
+class IslandUse:
     """One island in a simulated step. `busy` is the fraction of the step in which its used devices compute.
 
     `peak_bytes` is the memory on its fullest device, and `limit` what a device has (None: the topology states nothing).
@@ -28,7 +28,7 @@ class IslandFigures:
 
 
 @dataclass(frozen=True)
-class LinkFigures:
+class LinkUse:
     """Traffic from one island to another in a step, and the fraction of the step in which the link is busy."""
 
     source: str
@@ -60,8 +60,8 @@ class Simulated:
     seconds: float
     bubble: float
     controller: float
-    islands: tuple[IslandFigures, ...]
-    links: tuple[LinkFigures, ...]
+    islands: tuple[IslandUse, ...]
+    links: tuple[LinkUse, ...]
     path: tuple[PathPart, ...]
     assumptions: tuple[str, ...]
     work: Work = field(repr=False)

@@ -8,26 +8,26 @@ from collections.abc import Mapping, Sequence
 from pathways.compiler.errors import OtherMachines
 from pathways.compiler.placement.machines import Machines
 from pathways.compiler.simulate.durations import (
-    Changes,
     Duration,
+    WhatIf,
     controller_seconds,
     durations,
     ports_of,
     releases,
 )
-from pathways.compiler.simulate.engine import Job, Played, run
-from pathways.compiler.simulate.figures import IslandFigures, LinkFigures, PathPart, Simulated
+from pathways.compiler.simulate.engine import Job, Played, run_jobs
+from pathways.compiler.simulate.figures import IslandUse, LinkUse, PathPart, Simulated
 from pathways.compiler.simulate.work import CALL, TRANSFER, PlannedTask, Work
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology
 
 
-def simulate(
+def simulate_step(
     work: Work,
     machines: Machines,
     *,
-    changes: Changes | None = None,
+    changes: WhatIf | None = None,
     measured: Mapping[str, float] | None = None,
     one_process: bool = False,
 ) -> Simulated:
@@ -37,10 +37,12 @@ def simulate(
     fit the machines.
     """
     check_machines(work.plan, machines.topology)
-    changes = changes or Changes()
+    changes = changes or WhatIf()
     _check_changes(changes, work.plan)
     takes = durations(work, machines, changes, measured or {})
-    played = run(_jobs(work, takes, releases(work, machines, one_process=one_process)), machines.topology.host_cores)
+    played = run_jobs(
+        _jobs(work, takes, releases(work, machines, one_process=one_process)), machines.topology.host_cores
+    )
     return _summed(work, machines, takes, played)
 
 
@@ -61,7 +63,7 @@ def check_machines(plan: Plan, topology: Topology) -> None:
             )
 
 
-def _check_changes(changes: Changes, plan: Plan) -> None:
+def _check_changes(changes: WhatIf, plan: Plan) -> None:
     sizes = {island.name: island.size for island in plan.topology.islands}
     known = ", ".join(f"{name} (devices 0 to {size - 1})" for name, size in sizes.items())
     for island, device in changes.slower:
@@ -128,14 +130,14 @@ def _summed(work: Work, machines: Machines, takes: Sequence[Duration], played: P
             sums = moved[task.source, task.stream]
             sums[0], sums[1] = sums[0] + task.bytes, sums[1] + takes[task.number].seconds
     streams = work.plan.streams
-    islands: list[IslandFigures] = []
+    islands: list[IslandUse] = []
     for number, stream in enumerate(streams):
         mine = [time for (at, _), time in busy.items() if at == number]
         share = sum(mine) / (len(mine) * seconds) if mine and seconds else 0.0
         limit = machines.topology.island(stream.island).memory
-        islands.append(IslandFigures(stream.island, len(mine), share, stream.peak_bytes, limit))
+        islands.append(IslandUse(stream.island, len(mine), share, stream.peak_bytes, limit))
     links = tuple(
-        LinkFigures(streams[a].island, streams[b].island, int(size), time / seconds if seconds else 0.0)
+        LinkUse(streams[a].island, streams[b].island, int(size), time / seconds if seconds else 0.0)
         for (a, b), (size, time) in sorted(moved.items())
     )
     used = len(busy) * seconds

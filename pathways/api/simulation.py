@@ -8,9 +8,9 @@ from typing import Any
 
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.placement.machines import Machines
-from pathways.compiler.simulate.durations import Changes
+from pathways.compiler.simulate.durations import WhatIf
 from pathways.compiler.simulate.figures import Simulated
-from pathways.compiler.simulate.step import check_machines, simulate
+from pathways.compiler.simulate.step import check_machines, simulate_step
 from pathways.compiler.simulate.work import CALL, RESHARD, work_of
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
@@ -58,9 +58,11 @@ def simulate_plan(
     """Simulates one run of a plan. Takes the arguments of `Compiled.simulate`, and raises its errors."""
     machines = parse_topology(topology) if isinstance(topology, str) else topology or plan.topology
     check_machines(plan, machines)
-    changes = Changes(dict(slower or {}), {frozenset(pair): factor for pair, factor in (links or {}).items()})
+    changes = WhatIf(dict(slower or {}), {frozenset(pair): factor for pair, factor in (links or {}).items()})
     with collector_paused():
-        return simulate(work_of(plan), Machines(machines), changes=changes, measured=measured, one_process=one_process)
+        return simulate_step(
+            work_of(plan), Machines(machines), changes=changes, measured=measured, one_process=one_process
+        )
 
 
 def trace_of(found: Simulated) -> str:

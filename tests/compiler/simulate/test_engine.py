@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pathways.compiler.schedule.timeline import Precedence, play
-from pathways.compiler.simulate.engine import Job, Waits, run
+from pathways.compiler.simulate.engine import Job, Waits, run_jobs
 
 
 def job(
@@ -25,14 +25,14 @@ def job(
 
 
 def test_a_job_starts_when_the_last_job_before_it_ends() -> None:
-    played = run([job(1.0), job(3.0), job(2.0, data=[0, 1]), job(1.0, devices=[2])])
+    played = run_jobs([job(1.0), job(3.0), job(2.0, data=[0, 1]), job(1.0, devices=[2])])
     assert played.starts == [0.0, 0.0, 3.0, 5.0] and played.ends == [1.0, 3.0, 5.0, 6.0]
     assert played.waits[2:] == [Waits.DATA, Waits.DEVICES] and played.causes[2:] == [1, 2]
     assert played.seconds == 6.0
 
 
 def test_a_job_that_is_enqueued_late_waits_for_its_host() -> None:
-    played = run([job(1.0), job(1.0, data=[0], release=4.0), job(1.0, data=[1], release=2.0)])
+    played = run_jobs([job(1.0), job(1.0, data=[0], release=4.0), job(1.0, data=[1], release=2.0)])
     assert played.starts == [0.0, 4.0, 5.0]
     assert played.waits[1:] == [Waits.HOST, Waits.DATA] and played.causes[1:] == [-1, 1]
 
@@ -46,31 +46,31 @@ def test_transfers_that_share_a_port_follow_each_other_in_the_order_of_arrival()
         job(4.0, data=[1], ports=["out d", "in b"]),
         job(1.0, data=[0], ports=["out a", "in c"]),
     ]
-    played = run(jobs)
+    played = run_jobs(jobs)
     assert played.starts == [0.0, 0.0, 5.0, 1.0, 2.0]
     assert played.waits[2] == Waits.NETWORK and played.causes[2] == 3
 
 
 def test_latency_delays_the_value_but_not_the_port() -> None:
     jobs = [job(1.0, ports=["x"], latency=5.0), job(1.0, ports=["x"], latency=5.0), job(1.0, data=[1])]
-    played = run(jobs)
+    played = run_jobs(jobs)
     assert played.starts == [0.0, 1.0, 7.0] and played.ends[:2] == [6.0, 7.0]
 
 
 @pytest.mark.parametrize(("cores", "ends"), [(4, [2.0, 2.0]), (2, [2.0, 2.0]), (1, [4.0, 4.0])])
 def test_running_jobs_share_cores(cores: int, ends: list[float]) -> None:
-    assert run([job(2.0, cores=1), job(2.0, cores=1)], cores).ends == ends
+    assert run_jobs([job(2.0, cores=1), job(2.0, cores=1)], cores).ends == ends
 
 
 def test_a_job_is_slower_only_while_others_need_its_cores() -> None:
     """One second alone, then two jobs on one core at half their rates, then the rest alone."""
-    played = run([job(3.0, cores=1), job(1.0, release=1.0, cores=1)], cores=1)
+    played = run_jobs([job(3.0, cores=1), job(1.0, release=1.0, cores=1)], cores=1)
     assert played.ends == pytest.approx([4.0, 3.0])
 
 
 def test_a_gang_needs_a_core_for_each_device() -> None:
-    assert run([job(1.0, cores=4)], cores=2).ends == [2.0]
-    assert run([job(1.0, cores=4), job(1.0, cores=4)], cores=2).ends == pytest.approx([4.0, 4.0])
+    assert run_jobs([job(1.0, cores=4)], cores=2).ends == [2.0]
+    assert run_jobs([job(1.0, cores=4), job(1.0, cores=4)], cores=2).ends == pytest.approx([4.0, 4.0])
 
 
 @st.composite
@@ -87,7 +87,7 @@ def graphs(draw: st.DrawFn) -> list[tuple[float, list[int], list[int]]]:
 def test_without_shared_resources_the_result_is_that_of_the_schedule_timeline(
     graph: list[tuple[float, list[int], list[int]]],
 ) -> None:
-    played = run([job(seconds, data, devices) for seconds, data, devices in graph])
+    played = run_jobs([job(seconds, data, devices) for seconds, data, devices in graph])
     precedence = Precedence([d for _, d, _ in graph], [-1] * len(graph), [s for s, _, _ in graph])
     expected = play(precedence, [tuple(devices) for _, _, devices in graph])
     assert played.starts == expected.starts and played.ends == expected.ends
@@ -97,11 +97,11 @@ def test_without_shared_resources_the_result_is_that_of_the_schedule_timeline(
 def test_cores_and_ports_only_delay_and_lose_no_work(
     graph: list[tuple[float, list[int], list[int]]], cores: int
 ) -> None:
-    free = run([job(seconds, data, devices) for seconds, data, devices in graph])
+    free = run_jobs([job(seconds, data, devices) for seconds, data, devices in graph])
     work = [job(s, data, devices, cores=1) for s, data, devices in graph]
-    shared = run(work, cores)
+    shared = run_jobs(work, cores)
     assert all(a <= b + 1e-9 for a, b in zip(free.ends, shared.ends, strict=True))
     assert shared.seconds >= sum(s for s, _, _ in graph) / cores - 1e-9
-    one_port = run([job(s, data, devices, ports=["x"]) for s, data, devices in graph])
+    one_port = run_jobs([job(s, data, devices, ports=["x"]) for s, data, devices in graph])
     times = sorted(zip(one_port.starts, one_port.ends, strict=True))
     assert all(end <= start + 1e-9 for (_, end), (start, _) in pairwise(times))

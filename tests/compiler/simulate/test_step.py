@@ -11,10 +11,10 @@ from support.pipelines import linear, pipe
 
 import pathways as pw
 from pathways.compiler.placement.machines import Machines
-from pathways.compiler.simulate.durations import Changes
+from pathways.compiler.simulate.durations import WhatIf
 from pathways.compiler.simulate.engine import Waits
 from pathways.compiler.simulate.figures import Simulated
-from pathways.compiler.simulate.step import simulate
+from pathways.compiler.simulate.step import simulate_step
 from pathways.compiler.simulate.work import CALL, TRANSFER, work_of
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Island, Topology
@@ -33,7 +33,7 @@ def plan(schedule: str = "gpipe") -> Plan:
 
 
 def simulated(topology: Topology = FAST, schedule: str = "gpipe", **options: Any) -> Simulated:
-    return simulate(work_of(plan(schedule)), Machines(topology), **options)
+    return simulate_step(work_of(plan(schedule)), Machines(topology), **options)
 
 
 def islands_with(**figures: Any) -> Topology:
@@ -57,7 +57,7 @@ def test_slow_memory_bounds_a_computation_of_few_operations() -> None:
 
 
 def test_a_slower_device_delays_the_step_and_the_other_devices_wait() -> None:
-    slow = simulated(changes=Changes(slower={("island1", 0): 3.0}))
+    slow = simulated(changes=WhatIf(slower={("island1", 0): 3.0}))
     assert slow.seconds > 2 * simulated().seconds
     first, second = slow.islands
     assert first.busy < second.busy
@@ -66,7 +66,7 @@ def test_a_slower_device_delays_the_step_and_the_other_devices_wait() -> None:
 def test_a_slow_link_is_on_the_critical_path() -> None:
     found = simulated(replace(FAST, dcn_gbps=1e-7))
     assert any(part.task.kind == TRANSFER for part in found.path)
-    halved = simulated(replace(FAST, dcn_gbps=1e-7), changes=Changes(links={frozenset(("island0", "island1")): 0.5}))
+    halved = simulated(replace(FAST, dcn_gbps=1e-7), changes=WhatIf(links={frozenset(("island0", "island1")): 0.5}))
     assert halved.seconds == pytest.approx(2 * found.seconds, rel=0.1)
     assert {(x.source, x.target) for x in found.links} == {("island0", "island1"), ("island1", "island0")}
     sent = {(x.source, x.target): x.bytes for x in found.links}
@@ -129,7 +129,7 @@ def test_a_plan_that_does_not_fit_the_machines_is_refused(make: Callable[[], Top
 
 
 def test_changes_of_unknown_devices_and_links_are_refused() -> None:
-    assert code_of(lambda: simulated(changes=Changes(slower={("island0", 1): 2.0}))) == "PWC0309"
-    assert code_of(lambda: simulated(changes=Changes(slower={("nowhere", 0): 2.0}))) == "PWC0309"
-    assert code_of(lambda: simulated(changes=Changes(links={frozenset(("island0", "nowhere")): 0.5}))) == "PWC0309"
-    assert code_of(lambda: simulated(changes=Changes(links={frozenset(("island0",)): 0.5}))) == "PWC0309"
+    assert code_of(lambda: simulated(changes=WhatIf(slower={("island0", 1): 2.0}))) == "PWC0309"
+    assert code_of(lambda: simulated(changes=WhatIf(slower={("nowhere", 0): 2.0}))) == "PWC0309"
+    assert code_of(lambda: simulated(changes=WhatIf(links={frozenset(("island0", "nowhere")): 0.5}))) == "PWC0309"
+    assert code_of(lambda: simulated(changes=WhatIf(links={frozenset(("island0",)): 0.5}))) == "PWC0309"
