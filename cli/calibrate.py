@@ -23,7 +23,7 @@ Examples:
 
 @click.command("calibrate", epilog=_EXAMPLE)
 @click.option("--topology", default="islands=2,devices=2", show_default=True,
-              help="The islands to measure: a spec or a TOML file. At least two devices an island.")  # fmt: skip
+              help="The islands to measure: a spec or a TOML file.")  # fmt: skip
 @click.option("--cluster", "as_cluster", is_flag=True, help="Start each island as a process, and measure across them.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File for the topology.")
 def calibrate_(topology: str, as_cluster: bool, output: Path | None) -> None:

@@ -7,7 +7,7 @@ Each figure is the median of several runs of a small program, on devices that do
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -30,7 +31,10 @@ from pathways.dialect.topology import Topology
 from pathways.viz.actual import read_trace
 
 ROUNDS = 7
-WIDTH, PRODUCTS = 1024, 4
+WIDTH = 2048
+"""Rows and columns of the matrices whose products measure flop/s."""
+LOOP_S, MAX_TURNS = 0.05, 1 << 14
+"""Seconds that a loop on a device takes at least, and its maximum number of turns."""
 LARGE, SMALL = 1 << 24, 1 << 10
 """Elements of float32 in large arrays, whose bytes dominate, and in small arrays, whose overhead does."""
 CALLS = 64
@@ -39,25 +43,29 @@ any_jax: Any = jax
 
 
 def calibrate(topology: Topology) -> Topology:
-    """Returns the topology with measured figures in place of those that it states. Needs two devices on an island."""
+    """Returns the topology with measured figures in place of those that it states.
+
+    Links inside islands are measured if each has two devices, and links between islands if there are two.
+    """
     one = _OneDevice()
     flops, memory = one.flops(), one.memory_gbps()
     host, call = one.overheads()
-    ici_us, ici_gbps = _link(_inside_an_island())
+    has_links = all(island.size > 1 for island in topology.islands)
+    ici_us, ici_gbps = _link(_inside_an_island()) if has_links else (None, None)
     figures = {
         "flops": flops, "efficiency": 1.0, "memory_gbps": memory, "host_us": host, "call_us": call, "ici_us": ici_us,
         "ici_gbps": ici_gbps,
     }  # fmt: skip
-    islands = tuple(replace(island, **{n: _rounded(v) for n, v in figures.items()}) for island in topology.islands)
+    islands = tuple(replace(island, **_rounded(figures)) for island in topology.islands)
     dcn_us, dcn_gbps = _link(_between_islands()) if len(islands) > 1 else (topology.dcn_us, topology.dcn_gbps)
     cores = _cores() if platform_named(process().platform).on_host else None
     found = {"dcn_gbps": dcn_gbps, "dcn_us": dcn_us, "controller_us": one.controller_us(), "host_cores": cores}
-    return Topology(islands, **{n: _rounded(v) for n, v in found.items() if v is not None})
+    return replace(topology, islands=islands, **_rounded(found))
 
 
-def _rounded(figure: float) -> float:
-    """Keeps the digits that a measurement can give."""
-    return float(f"{figure:.3g}")
+def _rounded(figures: Mapping[str, float | None]) -> dict[str, Any]:
+    """Keeps the figures that were measured, with the digits that a measurement can give."""
+    return {name: float(f"{value:.3g}") for name, value in figures.items() if value is not None}
 
 
 def _seconds(call: Callable[[], Any], rounds: int = ROUNDS) -> float:
@@ -85,19 +93,32 @@ class _OneDevice:
         self.small = program(self.tiny)(np.zeros(SMALL, np.float32))
 
     def flops(self) -> float:
-        def products(w: Any, x: Any) -> Any:
-            for _ in range(PRODUCTS):
-                x = x @ w
-            return x
-
-        multiply = program(any_jax.jit(products, in_shardings=(self.where, self.where)))
+        """Returns the flop/s of products of large matrices."""
         w, x = program(lambda *xs: xs)(*[np.full((WIDTH, WIDTH), 1 / WIDTH, np.float32)] * 2)
-        return 2 * PRODUCTS * WIDTH**3 / _seconds(lambda: multiply(w, x))
+        return 2 * WIDTH**3 / self._seconds_of_turn(lambda w, x: x @ w, w, x)
 
     def memory_gbps(self) -> float:
-        add = program(self.tiny)
-        x = add(np.zeros(LARGE, np.float32))
-        return 2 * 4 * LARGE / _seconds(lambda: add(x)) / 1e9
+        """Returns the GB/s at which a large array is read and written."""
+        one, x = program(lambda *xs: xs)(np.float32(1), np.zeros(LARGE, np.float32))
+        return 2 * 4 * LARGE / self._seconds_of_turn(lambda one, x: x + one, one, x) / 1e9
+
+    def _seconds_of_turn(self, turn: Callable[[Any, Any], Any], fixed: Any, x: Any) -> float:
+        """Returns the seconds of one turn of a loop on the device, without the overhead of a call.
+
+        Turns are added until the overhead of the call no longer matters.
+        """
+
+        def turns(count: int) -> Any:
+            def loop(fixed: Any, x: Any) -> Any:
+                return lax.fori_loop(0, count, lambda _, x: turn(fixed, x), x)
+
+            return program(any_jax.jit(loop, in_shardings=(self.where, self.where)))
+
+        count = 1
+        while (few := _seconds(partial(turns(count), fixed, x), 3)) < LOOP_S and count < MAX_TURNS:
+            count *= 4
+        many = _seconds(partial(turns(3 * count), fixed, x), 3)
+        return max(many - few, 1e-9) / (2 * count)
 
     def overheads(self) -> tuple[float, float]:
         """Returns the microseconds in which a host enqueues a call, and in which a device does nothing else."""
@@ -192,12 +213,12 @@ def _cores() -> float:
     places = [NamedSharding(slices.add_slice(devices=1).mesh("x"), P()) for _ in range(count)]
 
     def products(x: Any) -> Any:
-        for _ in range(8 * PRODUCTS):
+        for _ in range(32):
             x = jnp.tanh(x @ x)
         return x
 
     calls = [any_jax.jit(products, in_shardings=place) for place in places]
-    x = np.eye(WIDTH // 4, dtype=np.float32)
+    x = np.eye(WIDTH // 8, dtype=np.float32)
     alone, all_of_them = program(calls[0]), program(lambda *xs: [call(x) for call, x in zip(calls, xs, strict=True)])
     given = program(lambda *xs: [any_jax.device_put(x, place) for x, place in zip(xs, places, strict=True)])(
         *[x] * count
