@@ -19,6 +19,7 @@ from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.lost_host import LostHost
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.files import write_whole
 from pathways.dialect.ir.program import ProgramIR
@@ -77,6 +78,13 @@ def _links(_: Any, __: Any, given: Sequence[str]) -> dict[tuple[str, str], float
               help="A device that takes FACTOR times as long.")  # fmt: skip
 @click.option("--link", multiple=True, callback=_links, metavar="ISLAND:ISLAND=FACTOR",
               help="A link between two islands with FACTOR of its rate.")  # fmt: skip
+@click.option(
+    "--host-lost", type=click.IntRange(min=0), metavar="STEP", help="Also tell what a host lost after STEP costs."
+)
+@click.option("--snapshot-every", type=click.IntRange(min=1), default=100, show_default=True,
+              help="Steps between two snapshots, for --host-lost.")  # fmt: skip
+@click.option("--restart-seconds", type=click.FloatRange(min=0), default=30.0, show_default=True,
+              help="Time from a loss to the next step, for --host-lost.")  # fmt: skip
 @click.option("--times", type=click.Path(dir_okay=False, path_type=Path), metavar="TRACE.json",
               help="Take the times of computations from a trace that pwc run --trace has recorded.")  # fmt: skip
 @click.option("--one-process", is_flag=True, help="All islands belong to one process, as without --cluster.")
@@ -92,6 +100,9 @@ def simulate_(
     compare_placements: bool,
     slower: Mapping[tuple[str, int], float],
     link: Mapping[tuple[str, str], float],
+    host_lost: int | None,
+    snapshot_every: int,
+    restart_seconds: float,
     times: Path | None,
     one_process: bool,
     trace: Path | None,
@@ -117,12 +128,19 @@ def simulate_(
         options = Options(placement=placement, schedule=schedule)
         found = simulated(compile_with(options))
         others = dict(_others(compile_with, simulated, options, compare_schedules, compare_placements))
+    lost = None if host_lost is None else LostHost(host_lost, snapshot_every, restart_seconds)
     if trace is not None:
         write_whole(trace, trace_of(found))
     if as_json:
-        print_json(_row(found) | {"others": {k: v if isinstance(v, str) else _row(v) for k, v in others.items()}})
+        loss = {} if lost is None else {"repeated": lost.repeated, "seconds": lost.seconds(found.seconds)}
+        print_json(
+            _row(found)
+            | {"host_lost": loss, "others": {k: v if isinstance(v, str) else _row(v) for k, v in others.items()}}
+        )
         return
     click.echo(str(found))
+    if lost is not None:
+        click.echo(lost.text(found.seconds))
     if others:
         click.echo("\n".join(_table(found, others)))
     if trace is not None:

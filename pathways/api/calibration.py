@@ -17,7 +17,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -110,7 +109,10 @@ class _OneDevice:
 
         def turns(count: int) -> Any:
             def loop(fixed: Any, x: Any) -> Any:
-                return lax.fori_loop(0, count, lambda _, x: turn(fixed, x), x)
+                def body(_: Any, x: Any) -> Any:
+                    return turn(fixed, x)
+
+                return any_jax.lax.fori_loop(0, count, body, x)
 
             return program(any_jax.jit(loop, in_shardings=(self.where, self.where)))
 

@@ -66,6 +66,14 @@ def test_a_simulated_step_is_a_trace_that_viz_reads(model: Path, tmp_path: Path)
     assert all(cell.begin < cell.end for row in run.rows for cell in row.cells)
 
 
+def test_a_lost_host_costs_the_steps_since_the_snapshot(model: Path) -> None:
+    spec = ["--topology", "islands=2,devices=2", "--host-lost", "1050", "--snapshot-every", "100"]
+    found = json.loads(pwc_here("simulate", str(model), *spec, "--restart-seconds", "5", "--json")[1])
+    assert found["host_lost"] == {"repeated": 50, "seconds": pytest.approx(5 + 50 * found["seconds"])}
+    printed = pwc_here("simulate", str(model), *spec)[1]
+    assert "50 steps since the snapshot after step 1,000 are done again" in printed
+
+
 def test_times_of_a_recorded_run_replace_estimates(model: Path, tmp_path: Path) -> None:
     trace, spec = tmp_path / "trace.json", ["--topology", "islands=2,devices=2"]
     assert pwc_here("run", str(model), *spec, "--repeat", "2", "--trace", str(trace))[0] == 0
