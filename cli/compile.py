@@ -146,7 +146,7 @@ def compile_(
         )
     upto = Phase(compile_to) if emit is None else Phase.SCHEDULE
     here = compilation.program.phase
-    _check_phase(Path(source), here, topology, placement, layout, options, compare_schedules)
+    check_phase(Path(source), here, topology, placement, layout, options, compare_schedules)
     if analyze:
         compilation.session.analyzer = analyzer()
     others = compilation.compare(options) if compare_schedules else []
@@ -186,7 +186,7 @@ def compile_(
         click.echo("wrote    nothing: no -o plan.bin")
 
 
-def _check_phase(
+def check_phase(
     path: Path,
     here: Phase,
     topology: str | None,

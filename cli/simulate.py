@@ -11,9 +11,11 @@ import click
 
 from pathways.api.calibration import times_of
 from pathways.api.simulation import simulate_plan, trace_of
-from pathways.cli.compile import start
+from pathways.cli.compile import check_phase, start
 from pathways.cli.json_output import json_option, print_json
+from pathways.cli.source_spec import read_spec
 from pathways.compiler.driver import Compilation
+from pathways.compiler.frontends.jax.pipeline.planning import Target
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
@@ -47,7 +49,7 @@ def _factor(text: str, option: str, example: str) -> tuple[str, str, float]:
         factor = float(value)
     except ValueError:
         factor = 0.0
-    if not (equals and colon and first and second and 0 < factor < float("inf")):
+    if not (equals and colon and first and second and 1e-6 <= factor <= 1e6):
         raise click.BadParameter(f"{text!r} is not {example}", param_hint=option)
     return first, second, factor
 
@@ -56,7 +58,7 @@ def _slower(_: Any, __: Any, given: Sequence[str]) -> dict[tuple[str, int], floa
     found: dict[tuple[str, int], float] = {}
     for text in given:
         island, device, factor = _factor(text, "--slower", "ISLAND:DEVICE=FACTOR")
-        if not device.isdigit():
+        if not (device.isascii() and device.isdecimal() and len(device) < 9):
             raise click.BadParameter(f"{device!r} is not the number of a device", param_hint="--slower")
         found[island, int(device)] = factor
     return found
@@ -118,16 +120,21 @@ def simulate_(
     def simulated(plan: Plan) -> Simulated:
         return simulate_plan(plan, machines, slower=slower, links=link, measured=measured, one_process=one_process)
 
-    others: dict[str, Simulated | str] = {}
-    if Path(source).suffix == ".bin":
+    given, others = read_spec(source), dict[str, Simulated | str]()
+    if not (given.is_python or given.is_dump):
         if compare_schedules or compare_placements or placement != "spread" or schedule != PROGRAM:
             raise click.UsageError("a plan has its schedule and placement: give the source in place of the plan")
         found = simulated(open_plan(Path(source)))
     else:
-        compile_with = _compiler(source, machines, schedule)
         options = Options(placement=placement, schedule=schedule)
-        found = simulated(compile_with(options))
-        others = dict(_others(compile_with, simulated, options, compare_schedules, compare_placements))
+        compiled = _compiler(source, machines, options, topology, compare_schedules, compare_placements)
+        others = dict(_others(compiled, simulated, options, compare_schedules, compare_placements))
+        try:
+            found = simulated(compiled(options))
+        except PathwaysError:
+            if any(isinstance(other, Simulated) for other in others.values()) and not as_json:
+                click.echo("\n".join(_table(None, others)))
+            raise
     lost = None if host_lost is None else LostHost(host_lost, snapshot_every, restart_seconds)
     if trace is not None:
         write_whole(trace, trace_of(found))
@@ -147,13 +154,30 @@ def simulate_(
         click.echo(f"wrote    {trace}   next: pwc viz {source} --trace {trace} -o page.html, or ui.perfetto.dev")
 
 
-def _compiler(source: str, machines: Topology | None, schedule: str) -> Callable[[Options], Plan]:
-    """Traces a source once. Returns a function that compiles it with options."""
-    traced = start(source, machines, None, schedule)
-    raw, context = bytecode(traced.program.module.operation), traced.program.context
+def _compiler(
+    source: str, machines: Topology | None, options: Options, topology: str | None, schedules: bool, placements: bool
+) -> Callable[[Options], Plan]:
+    """Returns a function that compiles a source with options. It traces again only if a schedule may change the cut.
+
+    Raises PWC0801 for options that a dump does not take: its phase has made the choice already.
+    """
+    traced: dict[Target, tuple[Compilation, bytes]] = {}
+
+    def trace_for(schedule: str) -> tuple[Compilation, bytes]:
+        target = Target.of(machines, schedule)
+        if target not in traced:
+            begun = start(source, machines, None, schedule)
+            traced[target] = begun, bytecode(begun.program.module.operation)
+        return traced[target]
+
+    phase = trace_for(options.schedule)[0].program.phase
+    chosen = options.placement if placements or options.placement != "spread" else None
+    check_phase(Path(source), phase, topology, chosen, None, options, schedules)
 
     def compiled(options: Options) -> Plan:
-        compilation = Compilation(ProgramIR(parse(raw, context)), traced.constants, Session(traced.session.topology))
+        begun, raw = trace_for(options.schedule)
+        program = ProgramIR(parse(raw, begun.program.context))
+        compilation = Compilation(program, begun.constants, Session(begun.session.topology))
         compilation.advance(Phase.PLAN, options=options)
         return compilation.plan()
 
@@ -180,14 +204,16 @@ def _others(
             yield name, f"{error.code}: {error.diagnostic.text(error.diagnostic.title)}"
 
 
-def _table(found: Simulated, others: Mapping[str, Simulated | str]) -> list[str]:
-    rows = ["compared with"]
+def _table(found: Simulated | None, others: Mapping[str, Simulated | str]) -> list[str]:
+    rows = ["compared with" if found is not None else "in comparison"]
+    fastest = min((other.seconds for other in others.values() if isinstance(other, Simulated)), default=0.0)
+    base = fastest if found is None else found.seconds
     for name, other in others.items():
         if isinstance(other, str):
             rows.append(f"  {name:<24} refused ({other})")
             continue
         peak = max((island.peak_bytes for island in other.islands), default=0)
-        ratio = other.seconds / found.seconds if found.seconds else 1.0
+        ratio = other.seconds / base if base else 1.0
         time = f"{other.seconds * 1e3:10.4g} ms  {ratio:6.3f}x  waits {other.bubble:6.1%}"
         rows.append(f"  {name:<24} {time}  {readable(peak)} on the fullest")
     return rows

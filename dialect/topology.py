@@ -239,7 +239,7 @@ def _number(source: str, key: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         number = -1.0
-    if not 0 < number < math.inf:
+    if not 0 <= number < math.inf or (number == 0 and not key.endswith("_us")):
         raise _bad(source, f"{key}={value!r} is not a positive number")
     if key == "efficiency" and number > 1:
         raise _bad(source, f"efficiency={value!r} is not a fraction: write 0.5 for 50 %")
@@ -292,5 +292,6 @@ PRESETS: dict[str, Topology] = {
 
 The paper states islands, hosts and devices (section 5, table of machines). Memory, flop/s (bfloat16) and rates are the
 vendors' figures: for a core of a TPU v3, for an SXM module of an H100 or H200, and for a chip of the other TPUs. The
-paper states no network rates, so these are assumptions: one link of 100 Gbit/s a host. GPU hosts have four.
+paper states no network rates, so these are assumptions: one link of 100 Gbit/s a host. GPU hosts have four. The
+rates of v5e and v6e are those of a pod's network, and that of v5p assumes 200 Gbit/s a host.
 """

@@ -29,8 +29,8 @@ class Machines:
 
     def rate(self, island: Island) -> float:
         """Returns the flop/s that computations reach on a device."""
-        share = self.efficiency or island.efficiency or ASSUMED_EFFICIENCY
-        return (island.flops or ASSUMED_FLOPS) * share
+        stated = island.efficiency if self.efficiency is None else self.efficiency
+        return (island.flops or ASSUMED_FLOPS) * (ASSUMED_EFFICIENCY if stated is None else stated)
 
     def call(self, island: Island) -> float:
         """Returns the seconds of overhead of a computation on a device."""
@@ -40,7 +40,8 @@ class Machines:
 
     def memory(self, island: Island) -> float:
         """Returns the bytes a second that a device reads or writes in its memory."""
-        return (self.memory_gbps or island.memory_gbps or ASSUMED_MEMORY_GBPS) * 1e9
+        stated = island.memory_gbps if self.memory_gbps is None else self.memory_gbps
+        return (ASSUMED_MEMORY_GBPS if stated is None else stated) * 1e9
 
     def figures(self) -> tuple[str, str, str]:
         """Formats the efficiency, the overhead of a call and the rate of memory, or the range of each over islands."""

@@ -9,6 +9,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 from pathways.compiler.placement.machines import Machines
@@ -37,9 +38,19 @@ class WhatIf:
 
 
 def durations(work: Work, machines: Machines, changes: WhatIf, measured: Mapping[str, float]) -> list[Duration]:
-    """Estimates every task. `measured`: seconds of computations by name; they replace estimates, not overheads."""
+    """Estimates every task. `measured` has seconds of computations with their overhead (`key_of`)."""
     estimate = _Estimate(work.plan, machines, changes, measured)
     return [estimate.of(task) for task in work.tasks]
+
+
+def key_of(name: str, line: str) -> str:
+    """Returns the key of a computation's measured time. Many computations have one name, such as `<lambda>`."""
+    return f"{name} {line}"
+
+
+def measured_seconds(task: PlannedTask, measured: Mapping[str, float]) -> float | None:
+    """Returns the measured seconds of a call by its name and line, or by its name alone; None if there are none."""
+    return measured.get(key_of(task.name, str(task.where or "")), measured.get(task.name))
 
 
 class _Estimate:
@@ -66,11 +77,12 @@ class _Estimate:
         return self.islands[self.plan.streams[stream].island]
 
     def _call(self, task: PlannedTask, island: Island) -> float:
-        work = self.measured.get(task.name)
-        if work is None:
-            flops = task.flops / (len(task.devices) * self.machines.rate(island))
-            work = max(flops, task.touched / self.machines.memory(island))
-        return work * self._slowdown(task.mesh, island.name) + self.machines.call(island)
+        slowdown = self._slowdown(task.mesh, island.name)
+        if (known := measured_seconds(task, self.measured)) is not None:
+            return known * slowdown
+        flops = task.flops / (len(task.devices) * self.machines.rate(island))
+        work = max(flops, task.touched / self.machines.memory(island))
+        return (work + self.machines.call(island)) * slowdown
 
     def _slowdown(self, mesh: int, island: str) -> float:
         """Returns the factor of the slowest device of a mesh."""
@@ -86,16 +98,13 @@ def releases(work: Work, machines: Machines, *, one_process: bool) -> list[float
     """Returns when each task is enqueued, in seconds from the call of the program.
 
     The controller starts the run on one host after another. Then each host enqueues the instructions of its island, in
-    their order. With `one_process`, one thread enqueues those of all islands, as without `pw.cluster`.
+    their order. With `one_process`, one thread starts the run and enqueues the instructions of all islands, as without
+    `pw.cluster`.
     """
     plan, controller = work.plan, (machines.topology.controller_us or 0.0) * 1e-6
     islands = {island.name: island for island in machines.topology.islands}
-    now: list[float] = []
-    for stream in plan.streams:
-        started = now[-1] if now else 0.0
-        now.append(started + controller * islands[stream.island].hosts)
-    if one_process:
-        now = [now[-1] if now else 0.0]
+    hosts = [islands[stream.island].hosts for stream in plan.streams]
+    now = [controller] if one_process else [controller * count for count in accumulate(hosts)]
     found: list[float] = []
     for task in work.tasks:
         clock = 0 if one_process else task.stream
@@ -104,9 +113,9 @@ def releases(work: Work, machines: Machines, *, one_process: bool) -> list[float
     return found
 
 
-def controller_seconds(plan: Plan, machines: Machines) -> float:
+def controller_seconds(plan: Plan, machines: Machines, *, one_process: bool) -> float:
     """Returns the time of the controller for one run."""
-    hosts = sum(machines.topology.island(stream.island).hosts for stream in plan.streams)
+    hosts = 1 if one_process else sum(machines.topology.island(stream.island).hosts for stream in plan.streams)
     return hosts * (machines.topology.controller_us or 0.0) * 1e-6
 
 

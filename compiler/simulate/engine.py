@@ -1,8 +1,8 @@
 """Runs jobs as discrete events: they wait for each other, for devices, for network ports and for cores. The result is
 when each job starts and ends, and what it waited for last. Pure functions.
 
-A heap of times takes the place of processes (as in SimPy): a step of a large pipeline has 10,000 jobs, and a search
-simulates thousands of steps.
+A heap of times takes the place of processes, as SimPy has them: a step of a large pipeline has thousands of jobs, and
+questions of the kind "what if?" are answered at once.
 """
 
 import heapq
@@ -71,10 +71,10 @@ class _Engine:
         self.left = [len(job.data) + len(job.devices) for job in jobs]
         self.users: list[list[tuple[int, Waits]]] = [[] for _ in jobs]
         for number, job in enumerate(jobs):
-            for before in job.data:
-                self.users[before].append((number, Waits.DATA))
             for before in job.devices:
                 self.users[before].append((number, Waits.DEVICES))
+            for before in job.data:  # a job that is both counts as data
+                self.users[before].append((number, Waits.DATA))
         self.events: list[tuple[float, int, int, int]] = []
         self.order = 0
         self.busy: set[Hashable] = set()

@@ -75,7 +75,7 @@ def _lines(found: Simulated) -> list[str]:
     lines = [f"{found.name}: one step takes {_time(found.seconds)} (simulated); devices wait {found.bubble:.1%} of it"]
     for island in found.islands:
         limit = "" if island.limit is None else f" of {readable(island.limit)}"
-        memory = f"{readable(island.peak_bytes)}{limit} on the fullest"
+        memory = f"{readable(island.peak_bytes)}{limit} on the fullest device"
         lines.append(f"  {island.name:<20} {island.devices:>5} devices, {island.busy:6.1%} busy, {memory}")
     for link in found.links:
         arrow = f"{link.source} -> {link.target}"
@@ -103,14 +103,12 @@ def _path_rows(path: Sequence[PathPart]) -> list[str]:
     ]
     waits = path[-1].end - sum(part.end - part.start for part in path) if path else 0.0
     if waits > 0:
-        shown.append(f"{_time(waits):>10}  waits for hosts, which enqueue")
+        shown.append(f"{_time(waits):>10}  until the controller and the hosts have enqueued it")
     if len(ordered) > MAX_PATH_ROWS:
         shown.append(f"... and {len(ordered) - MAX_PATH_ROWS} more rows")
     return shown
 
 
 def _time(seconds: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1 or unit == "us":
-            return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:,.0f} {unit}"
-    return ""
+    unit, factor = next((u, f) for u, f in (("s", 1.0), ("ms", 1e3), ("us", 1e6)) if seconds * f >= 1 or u == "us")
+    return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:,.0f} {unit}"

@@ -2,6 +2,7 @@
 functions.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +13,7 @@ from pathways.compiler.simulate.durations import (
     WhatIf,
     controller_seconds,
     durations,
+    measured_seconds,
     ports_of,
     releases,
 )
@@ -20,7 +22,7 @@ from pathways.compiler.simulate.figures import IslandUse, LinkUse, PathPart, Sim
 from pathways.compiler.simulate.work import CALL, TRANSFER, PlannedTask, Work
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.topology import Topology
+from pathways.dialect.topology import CLUSTER_FIGURES, ISLAND_FIGURES, Topology
 
 
 def simulate_step(
@@ -39,11 +41,14 @@ def simulate_step(
     check_machines(work.plan, machines.topology)
     changes = changes or WhatIf()
     _check_changes(changes, work.plan)
+    _check_numbers(work.plan, machines.topology, changes, measured or {})
     takes = durations(work, machines, changes, measured or {})
     played = run_jobs(
         _jobs(work, takes, releases(work, machines, one_process=one_process)), machines.topology.host_cores
     )
-    return _summed(work, machines, takes, played)
+    calls = [task for task in work.tasks if task.kind == CALL]
+    unknown = sum(measured_seconds(task, measured) is None for task in calls) if measured else 0
+    return _summed(work, machines, takes, played, one_process=one_process, unknown=unknown)
 
 
 def check_machines(plan: Plan, topology: Topology) -> None:
@@ -64,6 +69,7 @@ def check_machines(plan: Plan, topology: Topology) -> None:
 
 
 def _check_changes(changes: WhatIf, plan: Plan) -> None:
+    """Raises PWC0309 for devices and links that the plan does not have."""
     sizes = {island.name: island.size for island in plan.topology.islands}
     known = ", ".join(f"{name} (devices 0 to {size - 1})" for name, size in sizes.items())
     for island, device in changes.slower:
@@ -72,6 +78,28 @@ def _check_changes(changes: WhatIf, plan: Plan) -> None:
     for link in changes.links:
         if len(link) != 2 or not link <= set(sizes):
             raise _refuse(plan, f"a link between {' and '.join(sorted(link))}", f"two islands of {', '.join(sizes)}")
+
+
+def _check_numbers(plan: Plan, topology: Topology, changes: WhatIf, measured: Mapping[str, float]) -> None:
+    """Raises PWC0309 for factors, times and figures that are not numbers in their range."""
+    factors = {**changes.slower, **changes.links}
+    for what, factor in factors.items():
+        if not _is_number(factor, 1e-6, 1e6):
+            raise _refuse(plan, f"the factor {factor!r} for {what}", "a number from 1e-6 to 1e6")
+    for name, seconds in measured.items():
+        if not _is_number(seconds, 0.0, math.inf):
+            raise _refuse(plan, f"a measured time of {seconds!r} for {name}", "seconds from 0")
+    stated = {name: getattr(topology, name) for name in CLUSTER_FIGURES}
+    for island in topology.islands:
+        stated |= {f"{n} of {island.name}": getattr(island, n) for n in ("flops", "ici_gbps", *ISLAND_FIGURES)}
+    for name, figure in stated.items():
+        least = 0.0 if "_us" in name else 1e-9
+        if figure is not None and not _is_number(figure, least, math.inf):
+            raise _refuse(plan, f"{name} = {figure!r}", "a positive number")
+
+
+def _is_number(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and least <= value <= most
 
 
 def _refuse(plan: Plan, have: str, rule: str) -> PathwaysError:
@@ -118,7 +146,9 @@ def _before_on_devices(tasks: Sequence[PlannedTask]) -> list[tuple[int, ...]]:
     return found
 
 
-def _summed(work: Work, machines: Machines, takes: Sequence[Duration], played: Played) -> Simulated:
+def _summed(
+    work: Work, machines: Machines, takes: Sequence[Duration], played: Played, *, one_process: bool, unknown: int
+) -> Simulated:
     seconds = played.seconds
     busy: dict[tuple[int, int], float] = defaultdict(float)
     moved: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -146,11 +176,11 @@ def _summed(work: Work, machines: Machines, takes: Sequence[Duration], played: P
         machines.topology,
         seconds,
         1 - sum(busy.values()) / used if used else 0.0,
-        controller_seconds(work.plan, machines),
+        controller_seconds(work.plan, machines, one_process=one_process),
         tuple(islands),
         links,
         tuple(_path(work, played)),
-        tuple(machines.assumptions()),
+        (*machines.assumptions(), *([f"the time of {unknown:,} calls without a measured one"] if unknown else [])),
         work,
         played,
     )
@@ -160,7 +190,9 @@ def _path(work: Work, played: Played) -> list[PathPart]:
     """Returns the chain of tasks that ends last; each waits for the one before it, or for the host."""
     at = max(range(len(played.ends)), key=lambda i: played.ends[i], default=-1)
     found: list[PathPart] = []
+    following = played.seconds
     while at >= 0:
-        found.append(PathPart(work.tasks[at], played.starts[at], played.ends[at], played.waits[at]))
-        at = played.causes[at]
+        end = min(played.ends[at], following)  # a transfer frees its link before its value arrives
+        found.append(PathPart(work.tasks[at], played.starts[at], end, played.waits[at]))
+        at, following = played.causes[at], played.starts[at]
     return found[::-1]

@@ -25,6 +25,7 @@ from pathways.api.process import process
 from pathways.api.program import program
 from pathways.api.tracing import trace
 from pathways.compiler.frontends.jax.devices import make_virtual_device_set
+from pathways.compiler.simulate.durations import key_of
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Topology
 from pathways.viz.actual import read_trace
@@ -153,12 +154,12 @@ class _OneDevice:
 
 
 def times_of(path: Path) -> dict[str, float]:
-    """Returns the median seconds of each computation in a trace, by name. Raises PWC0822 for any other file."""
+    """Returns the median seconds of each computation in a trace, by `key_of`. Raises PWC0822 for any other file."""
     found: dict[str, list[float]] = {}
     for run in read_trace(path):
         for row in run.rows:
             for cell in row.cells:
-                found.setdefault(cell.name, []).append(cell.end - cell.begin)
+                found.setdefault(key_of(cell.name, cell.line), []).append(cell.end - cell.begin)
     return {name: median(times) for name, times in found.items()}
 
 
@@ -187,8 +188,8 @@ def _inside_an_island() -> tuple[Any, Any]:
     return here, there
 
 
-def _link(places: tuple[Any, Any]) -> tuple[float, float]:
-    """Returns the latency of a link in microseconds, and its rate in GB/s.
+def _link(places: tuple[Any, Any]) -> tuple[float, float | None]:
+    """Returns the latency of a link in microseconds, and its rate in GB/s; None if nothing was moved.
 
     Both come from two calls, the second at another place, in comparison with two calls at the first place.
     """
@@ -205,7 +206,7 @@ def _link(places: tuple[Any, Any]) -> tuple[float, float]:
         moved[size] = sum(d.bytes * len(d.steps) for d in decided) / devices
         seconds[size] = _seconds(partial(moving, x)) - _seconds(partial(staying, x))
     rate = (moved[LARGE] - moved[SMALL]) / max(seconds[LARGE] - seconds[SMALL], 1e-9)
-    return max(seconds[SMALL] * 1e6, 1e-3), rate / 1e9
+    return max(seconds[SMALL] * 1e6, 0.0), rate / 1e9 if rate > 0 else None
 
 
 def _cores() -> float:

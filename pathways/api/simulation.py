@@ -11,7 +11,7 @@ from pathways.compiler.placement.machines import Machines
 from pathways.compiler.simulate.durations import WhatIf
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.step import check_machines, simulate_step
-from pathways.compiler.simulate.work import CALL, RESHARD, work_of
+from pathways.compiler.simulate.work import BRANCH, CALL, RESHARD, work_of
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology, parse_topology
@@ -81,7 +81,7 @@ def trace_of(found: Simulated) -> str:
                 LaunchSpan(task.number + 1, 1, 0, island, positions, runs[task.stream, task.step], plan, begin, begin)
             )
             spans += [DeviceSpan(task.number + 1, island, position, begin, end) for position in positions]
-        else:
+        elif task.kind != BRANCH:
             moves.append(Moved(1, island, "copy" if task.kind == RESHARD else "receive", task.step, begin, end))
     run = RunSpan(1, plan.name, "simulated", 1, 1, 1, int(found.seconds * _NS) + 1)
     islands: list[Any] = [

@@ -369,8 +369,8 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
         Sums all devices of all islands, or of one island; `jax.stages` counts one device. As in `jax.stages`, bodies of
         data-dependent loops and branches count once.
         """
-        chosen = [self._costs()[name].totals for name in requested_islands(self.plan, island)]
-        return {what: sum(totals[what] for totals in chosen) for what in COSTS}
+        costs, names = self._costs(), requested_islands(self.plan, island)
+        return {what: sum(costs[name].totals[what] for name in names) for what in COSTS}
 
     def memory_analysis(self, island: str | None = None) -> MemoryAnalysis:
         """Returns bytes on one device, by the names of `jax.stages`: the fullest of the program, or of one island."""

@@ -42,8 +42,9 @@ def fault(
     with exit code 4. `lose`: the device is lost, with everything that has a shard on it.
 
     `device` is a position in the gang. `computation` is a name as in `pwc inspect`, or the name of a part of a merged
-    call. `client` is a name as in `pw.status()`. Yields the fault, whose `happened` counts. The end of the block waits
-    for runs that are enqueued in the background (loops on data). It raises PWC0104 if the fault never happened.
+    call. `client` is a name as in `pw.status()`, on a shared cluster without its end ` of ...`. Yields the fault, whose
+    `happened` counts. The end of the block waits for runs that are enqueued in the background (loops on data). It
+    raises PWC0104 if the fault never happened.
 
         with pw.testing.fault("raise", computation="stage1", device=2):
             train_step(params, batch)
@@ -98,7 +99,7 @@ def _on_hosts(cluster: Hosts, made: Fault) -> Generator[None]:
     """Injects a fault into the steps of a cluster's hosts. Raises PWC0912 for conditions that hosts cannot check."""
     if made.computation is None and made.step is None:
         have = f"a fault of kind {made.kind!r} at {_conditions(made)}"
-        rule = "computation= or step=: each host counts its own steps, and none knows which is the next of all"
+        rule = "computation= or step=: a host cannot tell which step is next on the whole cluster"
         raise PathwaysError(NotOverProcesses(what="this fault", have_=have, rule=rule, where=caller()))
     names = ("kind", "program", "computation", "step", "client", "device", "seconds", "times", "after", "message")
     cluster.inject(json.dumps({name: getattr(made, name) for name in names}))

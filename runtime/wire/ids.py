@@ -49,4 +49,4 @@ class ClientIds:
 
 def hash_of_label(label: str) -> int:
     """Returns a number of 31 bits for a client's label. A message without text has a small maximum size."""
-    return zlib.crc32(label.encode()) >> 1
+    return zlib.crc32(label.encode(errors="surrogatepass")) >> 1

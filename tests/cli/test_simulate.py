@@ -90,6 +90,9 @@ def test_times_of_a_recorded_run_replace_estimates(model: Path, tmp_path: Path) 
         (["--slower", "island0:0=fast"], 2),
         (["--slower", "island0:0=-1"], 2),
         (["--link", "island0:island1=0"], 2),
+        (["--slower", "island0:\u00b2=2"], 2),
+        (["--slower", "island0:0=1e308"], 2),
+        (["--link", "island0:island1=1e-320"], 2),
         (["--slower", "island0:7=2"], 3),
         (["--link", "island0:island7=0.5"], 3),
         (["--topology", "islands=2,devices=2,efficiency=1.5"], 2),
@@ -101,6 +104,29 @@ def test_wrong_input_is_refused(model: Path, options: list[str], code: int) -> N
     spec = [] if "--topology" in options else ["--topology", "islands=2,devices=2"]
     found, _, stderr = pwc_here("simulate", str(model), *spec, *options)
     assert found == code, stderr
+
+
+def test_a_dump_takes_only_options_for_choices_that_it_has_not_made(model: Path, tmp_path: Path) -> None:
+    spec = ["--topology", "islands=2,devices=2"]
+    assert pwc_here("compile", str(model), *spec, "--dump-phases-to", str(tmp_path))[0] == 0
+    placed = next(tmp_path.glob("*.place.mlir"))
+    assert pwc_here("simulate", str(placed))[0] == 0
+    for options in (["--placement", "pinned"], ["--compare-placements"], ["--compare-schedules"], spec):
+        code, _, stderr = pwc_here("simulate", str(placed), *options)
+        assert code == 2 and "PWC0801" in stderr, options
+
+
+def test_a_refused_choice_does_not_hide_the_others(model: Path) -> None:
+    code, printed, stderr = pwc_here(
+        "simulate", str(model), "--topology", "islands=2,devices=2", "--placement", "pinned", "--compare-placements"
+    )
+    assert code == 3 and "PWC0306" in stderr and "placement optimal" in printed
+
+
+def test_a_plan_may_have_any_name(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "myplan"
+    assert pwc_here("compile", str(model), "--topology", "islands=2,devices=2", "-o", str(path))[0] == 0
+    assert pwc_here("simulate", str(path))[0] == 0
 
 
 def test_a_plan_has_its_schedule(moe_plan: Path) -> None:

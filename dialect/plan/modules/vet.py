@@ -147,9 +147,9 @@ def _run(request: IO[bytes], answered: IO[bytes], stderr: IO[bytes], limits: Lim
     package = str(Path(str(modules.__file__)).parents[3])
     # -I: ignores the environment; -S: ignores site-packages' startup files, which may run any code
     command = [sys.executable, "-I", "-S", "-c", _START, package, *folders]
-    alive, held = os.pipe()
-    with open(alive, "rb") as end, selectors.DefaultSelector() as selector:
-        selector.register(end, selectors.EVENT_READ)
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        alive, held = os.pipe()
+        selector.register(stack.enter_context(open(alive, "rb")), selectors.EVENT_READ)
         try:
             process = subprocess.Popen(command, stdin=request, stdout=answered, stderr=stderr, pass_fds=(held,))
         finally:
@@ -157,7 +157,7 @@ def _run(request: IO[bytes], answered: IO[bytes], stderr: IO[bytes], limits: Lim
         with process:
             try:
                 for _ in range(10 * limits.seconds):  # longer on a busy machine
-                    if selector.select(timeout=1):
+                    if selector.select(timeout=1) or process.poll() is not None:  # a fork of this process holds it
                         with contextlib.suppress(subprocess.TimeoutExpired):
                             return process.wait(timeout=1)
             finally:

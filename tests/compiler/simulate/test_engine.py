@@ -51,6 +51,11 @@ def test_transfers_that_share_a_port_follow_each_other_in_the_order_of_arrival()
     assert played.waits[2] == Waits.NETWORK and played.causes[2] == 3
 
 
+def test_a_job_that_makes_an_operand_on_the_same_device_counts_as_data() -> None:
+    played = run_jobs([job(1.0), job(1.0, data=[0], devices=[0])])
+    assert played.waits[1] == Waits.DATA
+
+
 def test_latency_delays_the_value_but_not_the_port() -> None:
     jobs = [job(1.0, ports=["x"], latency=5.0), job(1.0, ports=["x"], latency=5.0), job(1.0, data=[1])]
     played = run_jobs(jobs)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from support.pipelines import linear, pipe
 
 import pathways as pw
 from pathways.compiler.placement.machines import Machines
-from pathways.compiler.simulate.durations import WhatIf
+from pathways.compiler.simulate.durations import WhatIf, key_of
 from pathways.compiler.simulate.engine import Waits
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.step import simulate_step
@@ -87,6 +88,41 @@ def test_the_controller_works_for_each_host() -> None:
     assert found.controller == pytest.approx(SLICES * 5e-6)
 
 
+def test_one_process_starts_a_run_once() -> None:
+    topology = replace(FAST, controller_us=100.0)
+    found = simulated(topology, one_process=True)
+    assert found.controller == pytest.approx(1e-4)
+    assert found.seconds == pytest.approx(simulated().seconds + 1e-4, rel=1e-3)
+
+
+def test_measured_times_include_the_overhead_and_are_found_by_line() -> None:
+    calls = [t for t in work_of(plan()).tasks if t.kind == CALL]
+    slow = islands_with(call_us=1e6)
+    names = dict.fromkeys((t.name for t in calls), 1.0)
+    assert simulated(slow, measured=names).seconds == pytest.approx(simulated(measured=names).seconds)
+    lines = {key_of(t.name, str(t.where)): 2.0 for t in calls}
+    assert simulated(measured=names | lines).seconds == pytest.approx(2 * simulated(measured=names).seconds)
+    missing = simulated(measured={"another": 1.0}).assumptions
+    assert f"the time of {len(calls)} calls without a measured one" in missing
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: simulated(changes=WhatIf(slower={("island0", 0): 0.0})),
+        lambda: simulated(changes=WhatIf(slower={("island0", 0): float("nan")})),
+        lambda: simulated(changes=WhatIf(links={frozenset(("island0", "island1")): -1.0})),
+        lambda: simulated(measured={"stage0": -1.0}),
+        lambda: simulated(replace(FAST, dcn_gbps=0.0)),
+        lambda: simulated(replace(FAST, host_cores=0.0)),
+        lambda: simulated(replace(FAST, dcn_us=-1.0)),
+        lambda: simulated(islands_with(flops=-1.0)),
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(make: Callable[[], Simulated]) -> None:
+    assert code_of(make) == "PWC0309"
+
+
 def test_measured_times_replace_estimates() -> None:
     names = {t.name for t in work_of(plan()).tasks if t.kind == CALL}
     found = simulated(measured=dict.fromkeys(names, 1.0))
@@ -101,11 +137,13 @@ def test_devices_that_share_one_core_take_the_time_of_all_work() -> None:
     assert found.seconds == pytest.approx(sum(i.busy for i in simulated().islands) * simulated().seconds, rel=0.05)
 
 
+@pytest.mark.parametrize("network", [{}, {"dcn_us": 1000.0}, {"dcn_us": 100.0, "dcn_gbps": 1e-5}])
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
-def test_the_critical_path_has_no_hole_and_ends_with_the_step(schedule: str) -> None:
-    found = simulated(schedule=schedule)
+def test_the_critical_path_has_no_hole_and_ends_with_the_step(schedule: str, network: dict[str, float]) -> None:
+    found = simulated(replace(FAST, **network), schedule=schedule)
     assert found.path[0].start == 0.0 and found.path[-1].end == found.seconds
-    assert all(b.start == pytest.approx(a.end) for a, b in zip(found.path, found.path[1:], strict=False))
+    assert all(b.start == pytest.approx(a.end) for a, b in pairwise(found.path))
+    assert sum(part.end - part.start for part in found.path) == pytest.approx(found.seconds)
     assert 0 <= found.bubble < 1 and all(0 < island.busy <= 1 for island in found.islands)
     assert "critical path" in str(found) and "island0" in str(found)
 
