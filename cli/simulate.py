@@ -171,7 +171,7 @@ def _compiler(
         return traced[target]
 
     phase = trace_for(options.schedule)[0].program.phase
-    chosen = options.placement if placements or options.placement != "spread" else None
+    chosen = str(options.placement) if placements or options.placement != "spread" else None
     check_phase(Path(source), phase, topology, chosen, None, options, schedules)
 
     def compiled(options: Options) -> Plan:
