@@ -38,7 +38,8 @@ settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("same")
 
 ROOT = Path(__file__).parent.parent
-MAX_MAPS = 30_000
+MAX_MAPS = 8_000
+"""Memory maps of a test process at which it drops compiled code: at about 1.5 GB."""
 _LEFT = pytest.StashKey[list[str]]()
 """What a run has left, on the machine and in its processes."""
 _BEFORE = pytest.StashKey[tuple[float, left_behind.Machine, left_behind.Inside]]()
@@ -200,13 +201,14 @@ def freed_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _compiled_code_goes() -> Iterator[None]:
-    """Drops compiled code before it takes too many of a process's 65,530 memory maps: two for each computation.
+    """Drops compiled code before it takes much memory. A process may have 65,530 memory maps; code takes two each.
 
     Until then the files of tests share it, since many of them call the same small functions of JAX. What a file leaves
     behind is excluded from later garbage collections.
     """
     yield
     if Path("/proc/self/maps").read_bytes().count(b"\n") > MAX_MAPS:
+        gc.unfreeze()
         process().controller.executables.forget()
         jax.clear_caches()
     gc.collect()
