@@ -35,11 +35,11 @@ def _topology(plan: Plan) -> _Problems:
             yield f"{island.name} of {island.hosts} hosts with {island.devices} devices", "a positive number of devices"
         if island.memory is not None and island.memory < 0:
             yield f"{island.name} with {island.memory} bytes a device", "bytes from 0"
-        stated = {name: getattr(island, name) for name in ("flops", "ici_gbps", *ISLAND_FIGURES)}
+        stated = {name: getattr(island, name) for name in ("ici_gbps", "flops", *ISLAND_FIGURES)}
         stated |= {name: getattr(topology, name) for name in CLUSTER_FIGURES}
         rates = {name: figure for name, figure in stated.items() if figure is not None}
         if not all(math.isfinite(r) and (r > 0 or (r == 0 and name.endswith("_us"))) for name, r in rates.items()):
-            yield f"{island.name} with rates {rates}", "positive numbers"
+            yield f"{island.name} with rates {tuple(rates.values())}", "positive numbers"
     figures = [getattr(plan.schedule, f) for f in ("bubble", "bound", "estimated_bubble", "estimated_bound")]
     if not all(map(math.isfinite, (*figures, plan.schedule.estimated_seconds))):
         yield f"a schedule with a bubble of {figures}", "numbers"

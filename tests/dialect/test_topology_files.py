@@ -23,7 +23,7 @@ def test_the_page_lists_every_field_with_its_default() -> None:
         assert field.name in rows, field.name
         if isinstance(field.default, int | float | str):
             assert str(field.default) in rows[field.name]
-    assert set(PRESETS) == set(re.findall(r"`((?:paper|gpu)-[\w-]+)`", PAGE))
+    assert set(PRESETS) == set(re.findall(r"`((?:paper|gpu|h200|tpu)-[\w-]+)`", PAGE))
 
 
 def test_the_example_of_the_page_is_valid(tmp_path: Path) -> None:
@@ -31,7 +31,9 @@ def test_the_example_of_the_page_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "machines.toml"
     path.write_text(example)
     pod, host = load_topology(path).islands
-    assert pod == Island("pod0", 8, 2, "h100", 80 * 10**9, 989e12, 450.0) and host == Island("host1", 4)
+    assert pod == Island(
+        "pod0", 8, 2, "h100", 80 * 10**9, 989e12, 450.0, 0.6, 3350.0, 5.0, 20.0, 2.0
+    ) and host == Island("host1", 4)
     assert parse_topology(str(path)).dcn_gbps == 25.0
     assert set(tomllib.loads(example)["island"][0]) == {f.name for f in fields(Island)}
     for spec in re.findall(r"--topology (\S+,\S+)", PAGE):
@@ -49,9 +51,15 @@ ISLANDS = st.builds(
     memory=st.none() | st.integers(1, 2**45),
     flops=st.none() | st.floats(1.0, 1e18),
     ici_gbps=st.floats(0.001, 1e6),
+    efficiency=st.none() | st.floats(0.001, 1.0),
+    call_us=st.none() | st.floats(0.0, 1e6),
 )
 TOPOLOGIES = st.builds(
-    Topology, st.lists(ISLANDS, min_size=1, max_size=4, unique_by=lambda i: i.name).map(tuple), st.floats(0.001, 1e6)
+    Topology,
+    st.lists(ISLANDS, min_size=1, max_size=4, unique_by=lambda i: i.name).map(tuple),
+    st.floats(0.001, 1e6),
+    controller_us=st.none() | st.floats(0.0, 1e6),
+    host_cores=st.none() | st.floats(0.1, 1000.0),
 )
 
 
@@ -80,7 +88,7 @@ def test_a_written_topology_is_read_back(topology: Topology) -> None:
         ("devices = 4\n[[island]]\ndevices = 4\n", "in an [[island]] table"),
         ("[[island]]\ndevice = 4\n", "did you mean devices?"),
         ("[[island]]\nmemmory = 4\ndevices = 4\n", "did you mean memory?"),
-        ("[[island]]\ncolour = 4\ndevices = 4\n", "keys are devices, flops"),
+        ("[[island]]\ncolour = 4\ndevices = 4\n", "keys are call_us, devices, efficiency"),
         ("[[island]]\nhosts = 4\n", "devices= (the number"),
         ('[[island]]\ndevices = 4\nmemory = "many"\n', "such as 16GiB"),
         ("[[island]]\ndevices = 4\n[[island]]\ndevices = 4\nname = 'island0'\n", "the same name"),

@@ -103,7 +103,7 @@ def test_a_failure_of_many_results_may_be_relayed() -> None:
 def test_only_the_fields_of_a_message_are_accepted(values: list[Any], message: m.Message) -> None:
     kind = kind_of(type(message))
     assert decode(kind, packed(values)) == message
-    bad: list[Any] = [values[:-1], [*values, 0, 0], {"request": 1}, None, 7]
+    bad: list[Any] = [values[:-1], [*values, 0, 0, 0], {"request": 1}, None, 7]
     bad += [[*values[:at], x, *values[at + 1 :]] for at in range(len(values)) for x in (True, 1.0, "1", None, [[]])]
     for other in bad:
         assert code_of(decode, kind, packed(other)) == "PWC0911", other

@@ -11,15 +11,16 @@ from pathways.dialect.diagnostics import PathwaysError
 from tests.compiler.frontends.jax.pipeline.mixing.test_verdicts import handling_of
 from tests.support.unplaced import unplaced
 
-GROUPS, LOSSES_OF_A_GROUP = 30, 6
+GROUPS, LOSSES_OF_A_GROUP = 18, 10
 
 
 @pytest.mark.long("more random losses", keep=("0",))
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_random_losses_are_what_they_are_said_to_be(group: int) -> None:
+def test_random_losses_are_what_they_are_said_to_be(group: int, thorough: bool) -> None:
     verdicts: collections.Counter[str] = collections.Counter()
     p, b = parameters(), examples()
-    for seed in range(group * LOSSES_OF_A_GROUP, (group + 1) * LOSSES_OF_A_GROUP):
+    count_of_losses = LOSSES_OF_A_GROUP if thorough else LOSSES_OF_A_GROUP // 2
+    for seed in range(group * LOSSES_OF_A_GROUP, group * LOSSES_OF_A_GROUP + count_of_losses):
         case = random_batch_loss(seed)
         graded: Any = any_jax.value_and_grad(case.loss)
         count = case.counts[seed % 2]
@@ -39,4 +40,4 @@ def test_random_losses_are_what_they_are_said_to_be(group: int) -> None:
             parts = [numbers_of(graded(p, one)) for one in microbatches(b, count)]
             found = [sum(each) / (count if verdict == "mean" else 1) for each in zip(*parts, strict=True)]
         assert is_equal(whole, found, case.tolerance), (seed, verdict)
-    assert verdicts["exact"] and verdicts["mixes"] and verdicts["unknown"] <= 4, verdicts
+    assert verdicts["exact"] and (verdicts["mixes"] or not thorough) and verdicts["unknown"] <= 4, verdicts
