@@ -20,7 +20,7 @@ demo: $(VENV)/.ready
 	$(BIN)/python samples/figure2.py
 	$(BIN)/python samples/train_lm.py --steps 5
 
-# Before each commit: lint, types, and all tests but those that are long by nature. About 9 minutes on 2 cores.
+# Before each commit: lint, types, and all tests but those that are long by nature. About 10 minutes on 2 cores.
 test: lint types imports tools
 	$(PYTEST)
 

@@ -38,19 +38,19 @@ class WhatIf:
 
 
 def durations(work: Work, machines: Machines, changes: WhatIf, measured: Mapping[str, float]) -> list[Duration]:
-    """Estimates every task. `measured` has seconds of computations with their overhead (`key_of`)."""
+    """Estimates every task. `measured` has seconds of computations with their overhead (`time_key`)."""
     estimate = _Estimate(work.plan, machines, changes, measured)
     return [estimate.of(task) for task in work.tasks]
 
 
-def key_of(name: str, line: str) -> str:
+def time_key(name: str, line: str) -> str:
     """Returns the key of a computation's measured time. Many computations have one name, such as `<lambda>`."""
     return f"{name} {line}"
 
 
 def measured_seconds(task: PlannedTask, measured: Mapping[str, float]) -> float | None:
     """Returns the measured seconds of a call by its name and line, or by its name alone; None if there are none."""
-    return measured.get(key_of(task.name, str(task.where or "")), measured.get(task.name))
+    return measured.get(time_key(task.name, str(task.where or "")), measured.get(task.name))
 
 
 class _Estimate:

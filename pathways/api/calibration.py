@@ -25,7 +25,7 @@ from pathways.api.process import process
 from pathways.api.program import program
 from pathways.api.tracing import trace
 from pathways.compiler.frontends.jax.devices import make_virtual_device_set
-from pathways.compiler.simulate.durations import key_of
+from pathways.compiler.simulate.durations import time_key
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Topology
 from pathways.viz.actual import read_trace
@@ -154,12 +154,12 @@ class _OneDevice:
 
 
 def times_of(path: Path) -> dict[str, float]:
-    """Returns the median seconds of each computation in a trace, by `key_of`. Raises PWC0822 for any other file."""
+    """Returns the median seconds of each computation in a trace, by `time_key`. Raises PWC0822 for any other file."""
     found: dict[str, list[float]] = {}
     for run in read_trace(path):
         for row in run.rows:
             for cell in row.cells:
-                found.setdefault(key_of(cell.name, cell.line), []).append(cell.end - cell.begin)
+                found.setdefault(time_key(cell.name, cell.line), []).append(cell.end - cell.begin)
     return {name: median(times) for name, times in found.items()}
 
 

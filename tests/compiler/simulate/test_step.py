@@ -12,7 +12,7 @@ from support.pipelines import linear, pipe
 
 import pathways as pw
 from pathways.compiler.placement.machines import Machines
-from pathways.compiler.simulate.durations import WhatIf, key_of
+from pathways.compiler.simulate.durations import WhatIf, time_key
 from pathways.compiler.simulate.engine import Waits
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.step import simulate_step
@@ -100,7 +100,7 @@ def test_measured_times_include_the_overhead_and_are_found_by_line() -> None:
     slow = islands_with(call_us=1e6)
     names = dict.fromkeys((t.name for t in calls), 1.0)
     assert simulated(slow, measured=names).seconds == pytest.approx(simulated(measured=names).seconds)
-    lines = {key_of(t.name, str(t.where)): 2.0 for t in calls}
+    lines = {time_key(t.name, str(t.where)): 2.0 for t in calls}
     assert simulated(measured=names | lines).seconds == pytest.approx(2 * simulated(measured=names).seconds)
     missing = simulated(measured={"another": 1.0}).assumptions
     assert f"the time of {len(calls)} calls without a measured one" in missing
