@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import pathways as pw
-from pathways.api.calibration import calibrate, times_of
+from pathways.api.calibration import calibrate
+from pathways.api.simulation import times_of
 
 SIZES = ((2, 4, 256, 128), (4, 4, 256, 128), (2, 8, 512, 64), (4, 8, 256, 64))
 """Stages, microbatches, width of the products, and rows of a microbatch."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pathways.api.summary import size, table
 from pathways.compiler.compare_schedules import Alternative
+from pathways.compiler.placement.runner_up import seconds
 
 _UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs no gradient has only W)"
 
@@ -23,7 +24,7 @@ def comparison(outcomes: Sequence[Alternative]) -> str:
         island = max(found.peaks, key=lambda i: found.peaks[i])
         figures = (schedule.bubble, schedule.bound, schedule.estimated_bubble, schedule.estimated_bound)
         shown = f"{size(found.peaks[island])} on {island}"
-        rows.append([found.name, _seconds(schedule.estimated_seconds), *(f"{f:.1%}" for f in figures), shown])
+        rows.append([found.name, seconds(schedule.estimated_seconds), *(f"{f:.1%}" for f in figures), shown])
     return "\n".join([table(rows), *(f"  {line}" for line in _excuses(outcomes))])
 
 
@@ -43,10 +44,3 @@ def _excuses(outcomes: Sequence[Alternative]) -> list[str]:
                 )
                 break
     return [*lines, _UNITS] if lines else []
-
-
-def _seconds(seconds: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from pathways.api.calibration import times_of
-from pathways.api.simulation import simulate_plan, trace_of
+from pathways.api.simulation import times_of, trace_of
 from pathways.cli.compile import check_phase, start
 from pathways.cli.json_output import json_option, print_json
 from pathways.cli.source_spec import read_spec
@@ -19,9 +18,12 @@ from pathways.compiler.frontends.jax.pipeline.planning import Target
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
+from pathways.compiler.placement.machines import Machines
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
+from pathways.compiler.simulate.durations import WhatIf
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.lost_host import LostHost
+from pathways.compiler.simulate.step import simulate_step
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.files import write_whole
 from pathways.dialect.ir.program import ProgramIR
@@ -64,9 +66,9 @@ def _slower(_: Any, __: Any, given: Sequence[str]) -> dict[tuple[str, int], floa
     return found
 
 
-def _links(_: Any, __: Any, given: Sequence[str]) -> dict[tuple[str, str], float]:
+def _links(_: Any, __: Any, given: Sequence[str]) -> dict[frozenset[str], float]:
     parsed = [_factor(text, "--link", "ISLAND:ISLAND=FACTOR") for text in given]
-    return {(first, second): factor for first, second, factor in parsed}
+    return {frozenset((first, second)): factor for first, second, factor in parsed}
 
 
 @click.command("simulate", epilog=_EXAMPLE)
@@ -101,7 +103,7 @@ def simulate_(
     compare_schedules: bool,
     compare_placements: bool,
     slower: Mapping[tuple[str, int], float],
-    link: Mapping[tuple[str, str], float],
+    link: Mapping[frozenset[str], float],
     host_lost: int | None,
     snapshot_every: int,
     restart_seconds: float,
@@ -118,7 +120,8 @@ def simulate_(
     measured = None if times is None else times_of(times)
 
     def simulated(plan: Plan) -> Simulated:
-        return simulate_plan(plan, machines, slower=slower, links=link, measured=measured, one_process=one_process)
+        here = Machines(machines or plan.topology)
+        return simulate_step(plan, here, changes=WhatIf(slower, link), measured=measured, one_process=one_process)
 
     given, others = read_spec(source), dict[str, Simulated | str]()
     if not (given.is_python or given.is_dump):

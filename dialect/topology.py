@@ -33,6 +33,8 @@ from pathways.dialect.errors import BadSetting, BadTopology
 
 ISLAND_FIGURES = ("efficiency", "memory_gbps", "call_us", "host_us", "ici_us")
 """Fields of an island that only predictions of times use."""
+RATES = ("ici_gbps", "flops", *ISLAND_FIGURES)
+"""Fields of an island that are numbers, but for the counts and the memory."""
 CLUSTER_FIGURES = ("dcn_gbps", "dcn_us", "controller_us", "host_cores")
 """Fields at the top of a TOML file: those that no island has."""
 
@@ -180,8 +182,7 @@ def _island(source: str, table: dict[str, Any], index: int) -> Island:
         hosts=_integer(source, "hosts", table.get("hosts", 1)),
         kind=str(table.get("kind", "any")),
         memory=memory,
-        ici_gbps=_number(source, "ici_gbps", table.get("ici_gbps", 100.0)),
-        **{name: _number(source, name, table[name]) for name in ("flops", *ISLAND_FIGURES) if name in table},
+        **{name: _number(source, name, table[name]) for name in RATES if name in table},
     )
 
 
@@ -239,11 +240,17 @@ def _number(source: str, key: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         number = -1.0
-    if not 0 <= number < math.inf or (number == 0 and not key.endswith("_us")):
+    if not is_figure(key, number):
         raise _bad(source, f"{key}={value!r} is not a positive number")
     if key == "efficiency" and number > 1:
         raise _bad(source, f"efficiency={value!r} is not a fraction: write 0.5 for 50 %")
     return number
+
+
+def is_figure(name: str, value: object, least: float = math.ulp(0.0)) -> bool:
+    """Returns whether a field may have this value: a finite number from `least`, or from 0 for times."""
+    least = 0.0 if name.endswith("_us") else least
+    return isinstance(value, int | float) and least <= value < math.inf
 
 
 def _bad(source: str, problem: str) -> PathwaysError:

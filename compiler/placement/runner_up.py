@@ -82,6 +82,8 @@ def free_after(model: CostModel, bindings: dict[str, Binding]) -> dict[str, int]
 
 def seconds(value: float) -> str:
     """Formats a time with a readable unit."""
+    if value >= 1000:
+        return f"{value:,.0f} s"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if value >= scale:
             return f"{value / scale:.3g} {unit}"

@@ -37,10 +37,10 @@ class WhatIf:
     links: Mapping[frozenset[str], float] = field(default_factory=dict[frozenset[str], float])
 
 
-def durations(work: Work, machines: Machines, changes: WhatIf, measured: Mapping[str, float]) -> list[Duration]:
-    """Estimates every task. `measured` has seconds of computations with their overhead (`time_key`)."""
-    estimate = _Estimate(work.plan, machines, changes, measured)
-    return [estimate.of(task) for task in work.tasks]
+def durations(work: Work, machines: Machines, changes: WhatIf, known: Sequence[float | None]) -> list[Duration]:
+    """Estimates every task. `known` has the measured seconds of calls, with their overhead; None for other tasks."""
+    estimate = _Estimate(work.plan, machines, changes)
+    return [estimate.of(task, seconds) for task, seconds in zip(work.tasks, known, strict=True)]
 
 
 def time_key(name: str, line: str) -> str:
@@ -54,14 +54,16 @@ def measured_seconds(task: PlannedTask, measured: Mapping[str, float]) -> float 
 
 
 class _Estimate:
-    def __init__(self, plan: Plan, machines: Machines, changes: WhatIf, measured: Mapping[str, float]) -> None:
-        self.plan, self.machines, self.changes, self.measured = plan, machines, changes, measured
+    def __init__(self, plan: Plan, machines: Machines, changes: WhatIf) -> None:
+        self.plan, self.machines, self.changes = plan, machines, changes
         self.islands = {island.name: island for island in machines.topology.islands}
         self._slowest: dict[int, float] = {}
 
-    def of(self, task: PlannedTask) -> Duration:
+    def of(self, task: PlannedTask, known: float | None) -> Duration:
         if task.kind == CALL:
-            return Duration(self._call(task, self._island(task.stream)))
+            island = self._island(task.stream)
+            seconds = self._call(task, island) if known is None else known
+            return Duration(seconds * self._slowdown(task.mesh, island.name))
         if task.kind == TRANSFER:
             here, there = self._island(task.source).name, self._island(task.stream).name
             topology = self.machines.topology
@@ -77,12 +79,8 @@ class _Estimate:
         return self.islands[self.plan.streams[stream].island]
 
     def _call(self, task: PlannedTask, island: Island) -> float:
-        slowdown = self._slowdown(task.mesh, island.name)
-        if (known := measured_seconds(task, self.measured)) is not None:
-            return known * slowdown
         flops = task.flops / (len(task.devices) * self.machines.rate(island))
-        work = max(flops, task.touched / self.machines.memory(island))
-        return (work + self.machines.call(island)) * slowdown
+        return max(flops, task.touched / self.machines.memory(island)) + self.machines.call(island)
 
     def _slowdown(self, mesh: int, island: str) -> float:
         """Returns the factor of the slowest device of a mesh."""
@@ -94,29 +92,31 @@ class _Estimate:
         return self._slowest[mesh]
 
 
-def releases(work: Work, machines: Machines, *, one_process: bool) -> list[float]:
-    """Returns when each task is enqueued, in seconds from the call of the program.
+def run_begins(plan: Plan, machines: Machines, *, one_process: bool) -> list[float]:
+    """Returns when the controller has started a run on all hosts of each stream's island, in seconds from the call.
 
-    The controller starts the run on one host after another. Then each host enqueues the instructions of its island, in
-    their order. With `one_process`, one thread starts the run and enqueues the instructions of all islands, as without
-    `pw.cluster`.
+    It starts the run on one host after another. With `one_process` it starts it once, and there is one time for all.
     """
-    plan, controller = work.plan, (machines.topology.controller_us or 0.0) * 1e-6
+    controller = (machines.topology.controller_us or 0.0) * 1e-6
+    if one_process:
+        return [controller]
+    return list(accumulate(controller * machines.topology.island(stream.island).hosts for stream in plan.streams))
+
+
+def releases(work: Work, machines: Machines, begun: Sequence[float]) -> list[float]:
+    """Returns when each task is enqueued, in seconds from the call of the program. `begun` comes from `run_begins`.
+
+    Each host enqueues the instructions of its island in their order; one process, those of all islands.
+    """
     islands = {island.name: island for island in machines.topology.islands}
-    hosts = [islands[stream.island].hosts for stream in plan.streams]
-    now = [controller] if one_process else [controller * count for count in accumulate(hosts)]
+    clocks = [0] * len(work.plan.streams) if len(begun) == 1 else range(len(begun))
+    now = list(begun)
     found: list[float] = []
     for task in work.tasks:
-        clock = 0 if one_process else task.stream
-        now[clock] += (islands[plan.streams[task.stream].island].host_us or 0.0) * 1e-6
+        clock = clocks[task.stream]
+        now[clock] += (islands[work.plan.streams[task.stream].island].host_us or 0.0) * 1e-6
         found.append(now[clock])
     return found
-
-
-def controller_seconds(plan: Plan, machines: Machines, *, one_process: bool) -> float:
-    """Returns the time of the controller for one run."""
-    hosts = 1 if one_process else sum(machines.topology.island(stream.island).hosts for stream in plan.streams)
-    return hosts * (machines.topology.controller_us or 0.0) * 1e-6
 
 
 def ports_of(task: PlannedTask) -> Sequence[tuple[str, int]]:

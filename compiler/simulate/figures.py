@@ -5,6 +5,7 @@ path by source line.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pathways.compiler.placement.runner_up import seconds
 from pathways.compiler.simulate.engine import Played, Waits
 from pathways.compiler.simulate.work import PlannedTask, Work
 from pathways.dialect.topology import Topology, readable
@@ -72,7 +73,9 @@ class Simulated:
 
 
 def _lines(found: Simulated) -> list[str]:
-    lines = [f"{found.name}: one step takes {_time(found.seconds)} (simulated); devices wait {found.bubble:.1%} of it"]
+    lines = [
+        f"{found.name}: one step takes {seconds(found.seconds)} (simulated); devices wait {found.bubble:.1%} of it"
+    ]
     for island in found.islands:
         limit = "" if island.limit is None else f" of {readable(island.limit)}"
         memory = f"{readable(island.peak_bytes)}{limit} on the fullest device"
@@ -81,7 +84,7 @@ def _lines(found: Simulated) -> list[str]:
         arrow = f"{link.source} -> {link.target}"
         lines.append(f"  {arrow:<20} {readable(link.bytes):>13}, {link.busy:6.1%} busy")
     if found.controller:
-        lines.append(f"  controller           {_time(found.controller)} a run")
+        lines.append(f"  controller           {seconds(found.controller)} a run")
     lines.append("critical path")
     lines += [f"  {row}" for row in _path_rows(found.path)]
     if found.assumptions:
@@ -98,17 +101,12 @@ def _path_rows(path: Sequence[PathPart]) -> list[str]:
         sums[0], sums[1] = sums[0] + part.end - part.start, sums[1] + 1
     ordered = sorted(rows.items(), key=lambda row: -row[1][0])
     shown = [
-        f"{_time(time):>10}  {int(count):>5} x {kind} {name}{f'  {where}' if where else ''}"
+        f"{seconds(time):>10}  {int(count):>5} x {kind} {name}{f'  {where}' if where else ''}"
         for (kind, name, where), (time, count) in ordered[:MAX_PATH_ROWS]
     ]
     waits = path[-1].end - sum(part.end - part.start for part in path) if path else 0.0
     if waits > 0:
-        shown.append(f"{_time(waits):>10}  until the controller and the hosts have enqueued it")
+        shown.append(f"{seconds(waits):>10}  until the controller and the hosts have enqueued it")
     if len(ordered) > MAX_PATH_ROWS:
         shown.append(f"... and {len(ordered) - MAX_PATH_ROWS} more rows")
     return shown
-
-
-def _time(seconds: float) -> str:
-    unit, factor = next((u, f) for u, f in (("s", 1.0), ("ms", 1e3), ("us", 1e6)) if seconds * f >= 1 or u == "us")
-    return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:,.0f} {unit}"

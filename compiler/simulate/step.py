@@ -6,52 +6,56 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from pathways.compiler.collector import collector_paused
 from pathways.compiler.errors import OtherMachines
 from pathways.compiler.placement.machines import Machines
 from pathways.compiler.simulate.durations import (
     Duration,
     WhatIf,
-    controller_seconds,
     durations,
     measured_seconds,
     ports_of,
     releases,
+    run_begins,
 )
 from pathways.compiler.simulate.engine import Job, Played, run_jobs
 from pathways.compiler.simulate.figures import IslandUse, LinkUse, PathPart, Simulated
-from pathways.compiler.simulate.work import CALL, TRANSFER, PlannedTask, Work
+from pathways.compiler.simulate.work import CALL, TRANSFER, PlannedTask, Work, work_of
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.topology import CLUSTER_FIGURES, ISLAND_FIGURES, Topology
+from pathways.dialect.topology import CLUSTER_FIGURES, RATES, Topology, is_figure
 
 
 def simulate_step(
-    work: Work,
+    plan: Plan,
     machines: Machines,
     *,
     changes: WhatIf | None = None,
     measured: Mapping[str, float] | None = None,
     one_process: bool = False,
 ) -> Simulated:
-    """Simulates one run. `measured` has the seconds of computations by name.
+    """Simulates one run. `measured` has the seconds of computations by `time_key`, or by name.
 
     With `one_process` all islands belong to one process, as without `pw.cluster`. Raises PWC0309 if the plan does not
-    fit the machines.
+    fit the machines, or if a number is out of its range.
     """
-    check_machines(work.plan, machines.topology)
-    changes = changes or WhatIf()
-    _check_changes(changes, work.plan)
-    _check_numbers(work.plan, machines.topology, changes, measured or {})
-    takes = durations(work, machines, changes, measured or {})
-    played = run_jobs(
-        _jobs(work, takes, releases(work, machines, one_process=one_process)), machines.topology.host_cores
-    )
-    calls = [task for task in work.tasks if task.kind == CALL]
-    unknown = sum(measured_seconds(task, measured) is None for task in calls) if measured else 0
-    return _summed(work, machines, takes, played, one_process=one_process, unknown=unknown)
+    changes, measured = changes or WhatIf(), measured or {}
+    _check_machines(plan, machines.topology)
+    _check_changes(changes, plan)
+    _check_numbers(plan, machines.topology, changes, measured)
+    with collector_paused():
+        work = work_of(plan)
+        known = [measured_seconds(task, measured) for task in work.tasks]
+        takes = durations(work, machines, changes, known)
+        begun = run_begins(plan, machines, one_process=one_process)
+        played = run_jobs(_jobs(work, takes, releases(work, machines, begun)), machines.topology.host_cores)
+        assumed = machines.assumptions()
+        if measured and (unknown := sum(task.kind == CALL and known[task.number] is None for task in work.tasks)):
+            assumed.append(f"the time of {unknown:,} calls without a measured one")
+        return _summed(work, machines, takes, played, max(begun, default=0.0), assumed)
 
 
-def check_machines(plan: Plan, topology: Topology) -> None:
+def _check_machines(plan: Plan, topology: Topology) -> None:
     """Raises PWC0309 if the topology lacks an island of the plan, or has another kind or fewer devices there."""
     there = {island.name: island for island in topology.islands}
     for stream in plan.streams:
@@ -89,13 +93,11 @@ def _check_numbers(plan: Plan, topology: Topology, changes: WhatIf, measured: Ma
     for name, seconds in measured.items():
         if not _is_number(seconds, 0.0, math.inf):
             raise _refuse(plan, f"a measured time of {seconds!r} for {name}", "seconds from 0")
-    stated = {name: getattr(topology, name) for name in CLUSTER_FIGURES}
-    for island in topology.islands:
-        stated |= {f"{n} of {island.name}": getattr(island, n) for n in ("flops", "ici_gbps", *ISLAND_FIGURES)}
-    for name, figure in stated.items():
-        least = 0.0 if "_us" in name else 1e-9
-        if figure is not None and not _is_number(figure, least, math.inf):
-            raise _refuse(plan, f"{name} = {figure!r}", "a positive number")
+    stated = [("", name, getattr(topology, name)) for name in CLUSTER_FIGURES]
+    stated += [(f" of {i.name}", name, getattr(i, name)) for i in topology.islands for name in RATES]
+    for where, name, figure in stated:
+        if figure is not None and not is_figure(name, figure, least=1e-9):
+            raise _refuse(plan, f"{name}{where} = {figure!r}", "a positive number")
 
 
 def _is_number(value: object, least: float, most: float) -> bool:
@@ -147,7 +149,12 @@ def _before_on_devices(tasks: Sequence[PlannedTask]) -> list[tuple[int, ...]]:
 
 
 def _summed(
-    work: Work, machines: Machines, takes: Sequence[Duration], played: Played, *, one_process: bool, unknown: int
+    work: Work,
+    machines: Machines,
+    takes: Sequence[Duration],
+    played: Played,
+    controller: float,
+    assumed: Sequence[str],
 ) -> Simulated:
     seconds = played.seconds
     busy: dict[tuple[int, int], float] = defaultdict(float)
@@ -176,11 +183,11 @@ def _summed(
         machines.topology,
         seconds,
         1 - sum(busy.values()) / used if used else 0.0,
-        controller_seconds(work.plan, machines, one_process=one_process),
+        controller,
         tuple(islands),
         links,
         tuple(_path(work, played)),
-        (*machines.assumptions(), *([f"the time of {unknown:,} calls without a measured one"] if unknown else [])),
+        tuple(assumed),
         work,
         played,
     )

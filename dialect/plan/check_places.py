@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathways.dialect.plan.check_types import MAX_DIMENSIONS, axes_problem
 from pathways.dialect.plan.nouns import Plan, PlanMesh
 from pathways.dialect.sharding import size_of_axes
-from pathways.dialect.topology import CLUSTER_FIGURES, ISLAND_FIGURES
+from pathways.dialect.topology import CLUSTER_FIGURES, RATES, is_figure
 
 MAX_DEVICES = 1 << 20
 """The most devices of an island."""
@@ -35,10 +35,10 @@ def _topology(plan: Plan) -> _Problems:
             yield f"{island.name} of {island.hosts} hosts with {island.devices} devices", "a positive number of devices"
         if island.memory is not None and island.memory < 0:
             yield f"{island.name} with {island.memory} bytes a device", "bytes from 0"
-        stated = {name: getattr(island, name) for name in ("ici_gbps", "flops", *ISLAND_FIGURES)}
-        stated |= {name: getattr(topology, name) for name in CLUSTER_FIGURES}
+        stated = {"ici_gbps": island.ici_gbps} | {name: getattr(topology, name) for name in CLUSTER_FIGURES}
+        stated |= {name: getattr(island, name) for name in RATES}
         rates = {name: figure for name, figure in stated.items() if figure is not None}
-        if not all(math.isfinite(r) and (r > 0 or (r == 0 and name.endswith("_us"))) for name, r in rates.items()):
+        if not all(is_figure(name, figure) for name, figure in rates.items()):
             yield f"{island.name} with rates {tuple(rates.values())}", "positive numbers"
     figures = [getattr(plan.schedule, f) for f in ("bubble", "bound", "estimated_bubble", "estimated_bound")]
     if not all(map(math.isfinite, (*figures, plan.schedule.estimated_seconds))):

@@ -23,21 +23,21 @@ from jax.sharding import PartitionSpec as P
 from pathways.api.array import Array
 from pathways.api.process import process
 from pathways.api.program import program
+from pathways.api.simulation import times_of
 from pathways.api.tracing import trace
 from pathways.compiler.frontends.jax.devices import make_virtual_device_set
-from pathways.compiler.simulate.durations import time_key
 from pathways.dialect.platforms import platform_named
 from pathways.dialect.topology import Topology
-from pathways.viz.actual import read_trace
 
-ROUNDS = 7
-WIDTH = 2048
+TIMED_CALLS = 7
+"""Calls of which the median is taken."""
+MATRIX_WIDTH = 2048
 """Rows and columns of the matrices whose products measure flop/s."""
 LOOP_S, MAX_TURNS = 0.05, 1 << 14
 """Seconds that a loop on a device takes at least, and its maximum number of turns."""
 LARGE, SMALL = 1 << 24, 1 << 10
 """Elements of float32 in large arrays, whose bytes dominate, and in small arrays, whose overhead does."""
-CALLS = 64
+CHAINED_CALLS = 64
 """Calls in the program that measures the overhead of one."""
 any_jax: Any = jax
 
@@ -68,7 +68,7 @@ def _rounded(figures: Mapping[str, float | None]) -> dict[str, Any]:
     return {name: float(f"{value:.3g}") for name, value in figures.items() if value is not None}
 
 
-def _seconds(call: Callable[[], Any], rounds: int = ROUNDS) -> float:
+def _seconds(call: Callable[[], Any], rounds: int = TIMED_CALLS) -> float:
     """Returns the median seconds of a call until its results are ready. The first call compiles and is not counted."""
     any_jax.block_until_ready(_plain(call()))
     times: list[float] = []
@@ -94,8 +94,8 @@ class _OneDevice:
 
     def flops(self) -> float:
         """Returns the flop/s of products of large matrices."""
-        w, x = program(lambda *xs: xs)(*[np.full((WIDTH, WIDTH), 1 / WIDTH, np.float32)] * 2)
-        return 2 * WIDTH**3 / self._seconds_of_turn(lambda w, x: x @ w, w, x)
+        w, x = program(lambda *xs: xs)(*[np.full((MATRIX_WIDTH, MATRIX_WIDTH), 1 / MATRIX_WIDTH, np.float32)] * 2)
+        return 2 * MATRIX_WIDTH**3 / self._seconds_of_turn(lambda w, x: x @ w, w, x)
 
     def memory_gbps(self) -> float:
         """Returns the GB/s at which a large array is read and written."""
@@ -127,12 +127,12 @@ class _OneDevice:
         """Returns the microseconds in which a host enqueues a call, and in which a device does nothing else."""
 
         def chain(x: Any) -> Any:
-            for _ in range(CALLS):
+            for _ in range(CHAINED_CALLS):
                 x = self.tiny(x)
             return x
 
         long, short = (program(f).lower(self.small).compile(merge=False) for f in (chain, self.tiny))
-        enqueued = (_seconds(lambda: long(self.small)) - _seconds(lambda: short(self.small))) / (CALLS - 1)
+        enqueued = (_seconds(lambda: long(self.small)) - _seconds(lambda: short(self.small))) / (CHAINED_CALLS - 1)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
             with trace(path):
@@ -145,22 +145,12 @@ class _OneDevice:
         add = program(self.tiny)
         add(self.small).block_until_ready()
         times: list[float] = []
-        for _ in range(ROUNDS * CALLS):
+        for _ in range(TIMED_CALLS * CHAINED_CALLS):
             begin = time.perf_counter()
             result = add(self.small)
             times.append(time.perf_counter() - begin)
             result.block_until_ready()
         return median(times) * 1e6
-
-
-def times_of(path: Path) -> dict[str, float]:
-    """Returns the median seconds of each computation in a trace, by `time_key`. Raises PWC0822 for any other file."""
-    found: dict[str, list[float]] = {}
-    for run in read_trace(path):
-        for row in run.rows:
-            for cell in row.cells:
-                found.setdefault(time_key(cell.name, cell.line), []).append(cell.end - cell.begin)
-    return {name: median(times) for name, times in found.items()}
 
 
 def _add_one(x: Any) -> Any:
@@ -221,9 +211,13 @@ def _cores() -> float:
         return x
 
     calls = [any_jax.jit(products, in_shardings=place) for place in places]
-    x = np.eye(WIDTH // 8, dtype=np.float32)
+    x = np.eye(MATRIX_WIDTH // 8, dtype=np.float32)
     alone, all_of_them = program(calls[0]), program(lambda *xs: [call(x) for call, x in zip(calls, xs, strict=True)])
     given = program(lambda *xs: [any_jax.device_put(x, place) for x, place in zip(xs, places, strict=True)])(
         *[x] * count
     )
-    return count * _seconds(partial(alone, given[0]), 4 * ROUNDS) / _seconds(partial(all_of_them, *given), 4 * ROUNDS)
+    return (
+        count
+        * _seconds(partial(alone, given[0]), 4 * TIMED_CALLS)
+        / _seconds(partial(all_of_them, *given), 4 * TIMED_CALLS)
+    )

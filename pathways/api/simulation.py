@@ -1,21 +1,23 @@
-"""Predicts a step of a plan, and writes the prediction as a trace like those of `pw.trace`. `Compiled.simulate` and
-`pwc simulate` call it.
+"""Predicts a step of a compiled program. Also writes a prediction as a trace like those of `pw.trace`, and reads the
+times of computations from a trace. `Compiled`, `pwc simulate` and `pwc calibrate` use it.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from pathways.compiler.collector import collector_paused
 from pathways.compiler.placement.machines import Machines
-from pathways.compiler.simulate.durations import WhatIf
+from pathways.compiler.simulate.durations import WhatIf, time_key
 from pathways.compiler.simulate.figures import Simulated
-from pathways.compiler.simulate.step import check_machines, simulate_step
-from pathways.compiler.simulate.work import BRANCH, CALL, RESHARD, work_of
+from pathways.compiler.simulate.step import simulate_step
+from pathways.compiler.simulate.work import BRANCH, CALL, RESHARD
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.runtime.host.observe.perfetto import DeviceSpan, LaunchSpan, Moved, Recording, RunSpan, write
+from pathways.viz.actual import read_trace
 
 _NS = 1_000_000_000
 
@@ -41,28 +43,9 @@ class SimulatedPlan:
         by name. With `one_process` one thread enqueues for all islands, as without `pw.cluster`. Raises PWC0309 if the
         plan does not fit the topology, PWC0704 for an invalid spec. See docs/simulation.md.
         """
-        return simulate_plan(
-            self.plan, topology, slower=slower, links=links, measured=measured, one_process=one_process
-        )
-
-
-def simulate_plan(
-    plan: Plan,
-    topology: Topology | str | None = None,
-    *,
-    slower: Mapping[tuple[str, int], float] | None = None,
-    links: Mapping[tuple[str, str], float] | None = None,
-    measured: Mapping[str, float] | None = None,
-    one_process: bool = False,
-) -> Simulated:
-    """Simulates one run of a plan. Takes the arguments of `Compiled.simulate`, and raises its errors."""
-    machines = parse_topology(topology) if isinstance(topology, str) else topology or plan.topology
-    check_machines(plan, machines)
-    changes = WhatIf(dict(slower or {}), {frozenset(pair): factor for pair, factor in (links or {}).items()})
-    with collector_paused():
-        return simulate_step(
-            work_of(plan), Machines(machines), changes=changes, measured=measured, one_process=one_process
-        )
+        machines = parse_topology(topology) if isinstance(topology, str) else topology or self.plan.topology
+        changes = WhatIf(dict(slower or {}), {frozenset(pair): factor for pair, factor in (links or {}).items()})
+        return simulate_step(self.plan, Machines(machines), changes=changes, measured=measured, one_process=one_process)
 
 
 def trace_of(found: Simulated) -> str:
@@ -89,3 +72,13 @@ def trace_of(found: Simulated) -> str:
         for stream in plan.streams
     ]
     return write(Recording([run], launches, moves, spans), islands)
+
+
+def times_of(path: Path) -> dict[str, float]:
+    """Returns the median seconds of each computation in a trace, by `time_key`. Raises PWC0822 for any other file."""
+    found: dict[str, list[float]] = {}
+    for run in read_trace(path):
+        for row in run.rows:
+            for cell in row.cells:
+                found.setdefault(time_key(cell.name, cell.line), []).append(cell.end - cell.begin)
+    return {name: median(times) for name, times in found.items()}

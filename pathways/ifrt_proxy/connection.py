@@ -36,7 +36,7 @@ _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 @dataclass
 class Window:
-    """How many bytes a client may still send, and how many received ones are not credited yet."""
+    """Counts the bytes that a client may still send, and the received bytes that are not credited to it yet."""
 
     room: int
     owed: int = 0

@@ -7,6 +7,7 @@ The upper 16 bits are the client's number; it is 0 in a cluster with one client.
 
 import threading
 import zlib
+from functools import lru_cache
 
 COUNTER_BITS = 48
 """Number of low bits of an id, which the client counts up."""
@@ -47,6 +48,7 @@ class ClientIds:
             return first
 
 
+@lru_cache(maxsize=1024)  # each run asks for it
 def hash_of_label(label: str) -> int:
     """Returns a number of 31 bits for a client's label. A message without text has a small maximum size."""
     return zlib.crc32(label.encode(errors="surrogatepass")) >> 1

@@ -8,7 +8,7 @@ the error names the item that it was reading.
 import contextlib
 import json
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -147,9 +147,10 @@ def _run(request: IO[bytes], answered: IO[bytes], stderr: IO[bytes], limits: Lim
     package = str(Path(str(modules.__file__)).parents[3])
     # -I: ignores the environment; -S: ignores site-packages' startup files, which may run any code
     command = [sys.executable, "-I", "-S", "-c", _START, package, *folders]
-    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
-        alive, held = os.pipe()
-        selector.register(stack.enter_context(open(alive, "rb")), selectors.EVENT_READ)
+    alive, held = os.pipe()
+    with open(alive, "rb") as end:
+        pipe = select.poll()
+        pipe.register(end, select.POLLIN)
         try:
             process = subprocess.Popen(command, stdin=request, stdout=answered, stderr=stderr, pass_fds=(held,))
         finally:
@@ -157,7 +158,7 @@ def _run(request: IO[bytes], answered: IO[bytes], stderr: IO[bytes], limits: Lim
         with process:
             try:
                 for _ in range(10 * limits.seconds):  # longer on a busy machine
-                    if selector.select(timeout=1) or process.poll() is not None:  # a fork of this process holds it
+                    if pipe.poll(1000) or process.poll() is not None:  # a fork of this process holds it
                         with contextlib.suppress(subprocess.TimeoutExpired):
                             return process.wait(timeout=1)
             finally:

@@ -19,6 +19,8 @@ from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import NotOverProcesses
 from pathways.runtime.wire.ids import client_of, hash_of_label
 
+NO_FAULT = None, None
+
 
 @dataclass(eq=False)
 class HostObservers:
@@ -30,10 +32,10 @@ class HostObservers:
     """Sends a message to the controller."""
     is_shared: bool = False
     """Whether other clients use this host, too. Then no fault may lose its devices."""
-    _faults: dict[int, FaultSteps] = field(default_factory=dict[int, FaultSteps])
-    """By client: a fault happens only in runs of its client."""
-    _labels: dict[int, int] = field(default_factory=dict[int, int])
-    """By client: the hash of the label that its fault names, if it names one."""
+    _faults: dict[int, tuple[FaultSteps, int | None]] = field(
+        default_factory=dict[int, "tuple[FaultSteps, int | None]"]
+    )
+    """By client: the fault that happens in its runs, and the hash of the label that the fault names, if any."""
     _recorders: dict[int, Recorder] = field(default_factory=dict[int, Recorder])
     """By client: a client records only its own runs."""
     _profiling: Profiling = field(default_factory=Profiling)
@@ -44,8 +46,8 @@ class HostObservers:
         `label` is the hash of the label of the run's client.
         """
         client = client_of(run)
-        fault = self._faults.get(client) if self._faults else None
-        if self._labels and self._labels.get(client, label) != label:
+        fault, wanted = self._faults.get(client, NO_FAULT) if self._faults else NO_FAULT
+        if wanted not in (None, label):
             fault = None
         recorder = self._recorders.get(client) if self._recorders else None
         return tuple([o for o in (fault, recorder, own) if o is not None])
@@ -55,16 +57,14 @@ class HostObservers:
 
         Raises PWC0911 for invalid input, PWC0912 if the fault would lose arrays of other clients.
         """
-        last = self._faults.pop(client, None)
-        self._labels.pop(client, None)
+        last, _ = self._faults.pop(client, NO_FAULT)
         if fault:
             made = read_fault(fault)
             if made.kind == "lose" and self.is_shared:
                 have, rule = "a fault of kind 'lose' on a shared cluster", "a fault of kind raise, delay or hang there"
                 raise PathwaysError(NotOverProcesses(what="this fault", have_=have, rule=rule))
-            if made.client is not None:
-                self._labels[client], made.client = hash_of_label(made.client), None
-            self._faults[client] = FaultSteps(made, self.executables, self.take_launches, self._lose)
+            label, made.client = None if made.client is None else hash_of_label(made.client), None
+            self._faults[client] = FaultSteps(made, self.executables, self.take_launches, self._lose), label
         return str(0 if last is None else last.fault.happened)
 
     def _lose(self, island: PhysicalIsland, position: int, reason: str) -> None:
@@ -74,10 +74,9 @@ class HostObservers:
     def forget(self, client: int) -> None:
         """Ends the fault of a disconnected client."""
         self._faults.pop(client, None)
-        self._labels.pop(client, None)
 
     def record(self, client: int, max_launches: int) -> bytes:
-        """Ends a client's recording, and returns it. If `most` is not 0, starts one of at most that many launches."""
+        """Ends a client's recording, and returns it. If `max_launches` is positive, starts one of at most that many."""
         recorder = self._recorders.pop(client, None)
         found = b"" if recorder is None else write_events(recorder.stop(), recorder.plans)
         if max_launches > 0:

@@ -34,7 +34,7 @@ def plan(schedule: str = "gpipe") -> Plan:
 
 
 def simulated(topology: Topology = FAST, schedule: str = "gpipe", **options: Any) -> Simulated:
-    return simulate_step(work_of(plan(schedule)), Machines(topology), **options)
+    return simulate_step(plan(schedule), Machines(topology), **options)
 
 
 def islands_with(**figures: Any) -> Topology:

@@ -129,7 +129,7 @@ PLACES: list[tuple[dict[str, Any], str, str]] = [
     ({"topology": with_island(1, memory=-1)}, "z with -1 bytes a device", "bytes from 0"),
     (
         {"topology": with_island(1, flops=-1.0)},
-        "z with rates (100.0, -1.0, 12.5)",
+        "z with rates (100.0, 12.5, -1.0)",
         "positive numbers",
     ),
     ({"slices": (*SLICES, PlanSlice("s", "moon", (), "r"))}, "slice s on moon", "slices on islands of the topology"),
