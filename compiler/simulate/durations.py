@@ -13,7 +13,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pathways.compiler.placement.machines import Machines
-from pathways.compiler.simulate.work import CALL, RESHARD, TRANSFER, PlannedTask, Work
+from pathways.compiler.simulate.work import CALL, RESHARD, TRANSFER, PlannedTask, Work, work_of
+from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Island
 
@@ -51,6 +52,23 @@ def time_key(name: str, line: str) -> str:
 def measured_seconds(task: PlannedTask, measured: Mapping[str, float]) -> float | None:
     """Returns the measured seconds of a call by its name and line, or by its name alone; None if there are none."""
     return measured.get(time_key(task.name, str(task.where or "")), measured.get(task.name))
+
+
+def call_seconds(plan: Plan, machines: Machines, measured: Mapping[str, float]) -> dict[tuple[int, str], float]:
+    """Returns the seconds of a call of each computation (by number) on each island, also of those of branches.
+
+    `measured` has the seconds of computations by `time_key`, or by name.
+    """
+    found: dict[tuple[int, str], float] = {}
+    for part in (plan, *(plan.of_body(number) for number in range(len(plan.bodies)))):
+        runs = {(s, i.step): i for s, x in enumerate(part.streams) for i in x.instructions if isinstance(i, Run)}
+        work = work_of(part)
+        calls = [task for task in work.tasks if task.kind == CALL]
+        estimate = _Estimate(part, machines, WhatIf())
+        for task in calls:
+            key = runs[task.stream, task.step].computation, part.streams[task.stream].island
+            found[key] = estimate.of(task, measured_seconds(task, measured)).seconds
+    return found
 
 
 class _Estimate:
@@ -101,22 +119,6 @@ def run_begins(plan: Plan, machines: Machines, *, one_process: bool) -> list[flo
     if one_process:
         return [controller]
     return list(accumulate(controller * machines.topology.island(stream.island).hosts for stream in plan.streams))
-
-
-def releases(work: Work, machines: Machines, begun: Sequence[float]) -> list[float]:
-    """Returns when each task is enqueued, in seconds from the call of the program. `begun` comes from `run_begins`.
-
-    Each host enqueues the instructions of its island in their order; one process, those of all islands.
-    """
-    islands = {island.name: island for island in machines.topology.islands}
-    clocks = [0] * len(work.plan.streams) if len(begun) == 1 else range(len(begun))
-    now = list(begun)
-    found: list[float] = []
-    for task in work.tasks:
-        clock = clocks[task.stream]
-        now[clock] += (islands[work.plan.streams[task.stream].island].host_us or 0.0) * 1e-6
-        found.append(now[clock])
-    return found
 
 
 def ports_of(task: PlannedTask) -> Sequence[tuple[str, int]]:

@@ -1,5 +1,5 @@
-"""Runs jobs as discrete events: they wait for each other, for devices, for network ports and for cores. The result is
-when each job starts and ends, and what it waited for last. Pure functions.
+"""Runs jobs as discrete events: they wait for their host, for each other, for devices, for network ports and for cores.
+The result is when each job starts and ends, and what it waited for last. Pure functions.
 
 A heap of times takes the place of processes, as SimPy has them: a step of a large pipeline has thousands of jobs, and
 questions of the kind "what if?" are answered at once.
@@ -24,20 +24,24 @@ class Waits(StrEnum):
 
 
 class Job(NamedTuple):
-    """A piece of work. `data` and `devices` are the jobs before it, by number, that make its operands or occupy its
-    devices.
+    """A piece of work. `data` are the earlier jobs, by number, that make its operands.
 
-    It starts at `release` at the earliest, when all of its `ports` are free. It occupies them for `seconds`, and ends
-    `latency` later. It uses `cores` of the shared cores.
+    A host enqueues it, which takes the host `overhead` seconds: when the operands that other hosts make have arrived,
+    and the jobs of its own host that make operands are enqueued. Of several such jobs it takes the first. The devices
+    of its `gang` (-1: none) run their jobs in the order in which they are enqueued. A job starts when all of its
+    `ports` are free. It occupies them for `seconds`, and ends `latency` later. It uses `cores` of the shared cores.
+    Another host that reads its result asks for it when the result of the job `after` has arrived there.
     """
 
     seconds: float
     latency: float
-    release: float
+    host: int
+    overhead: float
     data: Sequence[int]
-    devices: Sequence[int]
+    gang: int
     ports: Sequence[Hashable]
     cores: int = 0
+    after: int = -1
 
 
 @dataclass(frozen=True)
@@ -54,27 +58,50 @@ class Played:
         return max(self.ends, default=0.0)
 
 
-def run_jobs(jobs: Sequence[Job], cores: float | None = None) -> Played:
-    """Runs jobs, each of which waits only for earlier ones. If `cores` is less than all running jobs need, they share
-    the cores equally."""
-    return _Engine(jobs, cores).run()
+def run_jobs(
+    jobs: Sequence[Job], begins: Sequence[float], sharing: Sequence[Sequence[int]] = (), cores: float | None = None
+) -> Played:
+    """Runs jobs, each of which waits only for earlier ones. `begins` says when each host may first enqueue.
+
+    `sharing` lists for each gang those that have a device of it, with itself. If `cores` is less than all running jobs
+    need, they share the cores equally.
+    """
+    return _Engine(jobs, begins, sharing, cores).run()
 
 
-_RELEASED, _DONE, _ENDED, _CORES = range(4)
+_FREE, _ENQUEUED, _DONE, _ENDED, _CORES = range(5)
+
+
+class _Host:
+    """A host, the jobs that it may enqueue, and whether it is enqueuing one or has yet to begin."""
+
+    def __init__(self) -> None:
+        self.ready: list[int] = []
+        self.is_busy = True
 
 
 class _Engine:
-    def __init__(self, jobs: Sequence[Job], cores: float | None) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], begins: Sequence[float], sharing: Sequence[Sequence[int]], cores: float | None
+    ) -> None:
         count = len(jobs)
-        self.jobs = jobs
+        self.jobs, self.begins, self.sharing = jobs, begins, sharing
         self.cores = _Cores(cores) if cores is not None else None
-        self.left = [len(job.data) + len(job.devices) for job in jobs]
+        self.hosts = [_Host() for _ in begins]
+        self.left = [1 + len(job.data) for job in jobs]
+        """The number of jobs that a job waits for to start, and 1 more until it is enqueued."""
+        self.unready = [len(job.data) for job in jobs]
+        """The number of its operands that keep its host from enqueuing it."""
         self.users: list[list[tuple[int, Waits]]] = [[] for _ in jobs]
         for number, job in enumerate(jobs):
-            for before in job.devices:
-                self.users[before].append((number, Waits.DEVICES))
-            for before in job.data:  # a job that is both counts as data
+            for before in job.data:
                 self.users[before].append((number, Waits.DATA))
+        self.is_over = [False] * count
+        self.has_arrived = [False] * count
+        self.unasked: dict[int, list[int]] = {}
+        """Results that are asked for when that of another job has arrived."""
+        self.last: dict[int, int] = {}
+        """The last job that was enqueued on each gang."""
         self.events: list[tuple[float, int, int, int]] = []
         self.order = 0
         self.busy: set[Hashable] = set()
@@ -82,13 +109,17 @@ class _Engine:
         self.played = Played([0.0] * count, [0.0] * count, [Waits.NOTHING] * count, [-1] * count)
 
     def run(self) -> Played:
-        for number, left in enumerate(self.left):
-            if not left:
-                self.release(number, 0.0)
+        for number, unready in enumerate(self.unready):
+            if not unready:
+                self.hosts[self.jobs[number].host].ready.append(number)  # sorted, so a heap
+        for host, begin in enumerate(self.begins):
+            self.push(begin, _FREE, host)
         while self.events:
             now, _, kind, number = heapq.heappop(self.events)
-            if kind == _RELEASED:
-                self.begin(number, now)
+            if kind == _FREE:
+                self.next_of(number, now)
+            elif kind == _ENQUEUED:
+                self.enqueued(number, now)
             elif kind == _DONE:
                 self.done(number, now)
             elif kind == _ENDED:
@@ -103,13 +134,45 @@ class _Engine:
         self.order += 1
         heapq.heappush(self.events, (when, self.order, kind, number))
 
-    def release(self, number: int, now: float) -> None:
-        release = self.jobs[number].release
-        if release > now:
-            self.played.waits[number], self.played.causes[number] = Waits.HOST, -1
-            self.push(release, _RELEASED, number)
+    def next_of(self, host: int, now: float) -> None:
+        """Lets a host enqueue the first job that it may."""
+        at = self.hosts[host]
+        at.is_busy = bool(at.ready)
+        if at.ready:
+            number = heapq.heappop(at.ready)
+            self.push(now + self.jobs[number].overhead, _ENQUEUED, number)
+
+    def make_ready(self, number: int, now: float, cause: int) -> None:
+        """Counts an operand that no longer keeps a job from being enqueued: a `cause` that has arrived, or -1."""
+        self.unready[number] -= 1
+        if self.unready[number]:
+            return
+        host = self.jobs[number].host
+        if cause >= 0 and not self.hosts[host].is_busy:
+            self.played.waits[number], self.played.causes[number] = Waits.DATA, cause
         else:
+            self.played.waits[number], self.played.causes[number] = Waits.HOST, -1
+        heapq.heappush(self.hosts[host].ready, number)
+        if not self.hosts[host].is_busy:
+            self.next_of(host, now)
+
+    def enqueued(self, number: int, now: float) -> None:
+        """Puts a job into the queues of its devices, behind those that were enqueued before."""
+        job = self.jobs[number]
+        if job.gang >= 0:
+            for gang in self.sharing[job.gang]:
+                before = self.last.get(gang)
+                if before is not None and not self.is_over[before] and before not in job.data:
+                    self.left[number] += 1
+                    self.users[before].append((number, Waits.DEVICES))
+            self.last[job.gang] = number
+        for user, why in self.users[number]:
+            if why == Waits.DATA and self.jobs[user].host == job.host:
+                self.make_ready(user, now, -1)
+        self.left[number] -= 1
+        if not self.left[number]:
             self.begin(number, now)
+        self.next_of(job.host, now)
 
     def begin(self, number: int, now: float) -> None:
         job = self.jobs[number]
@@ -145,12 +208,24 @@ class _Engine:
             self.end(number, now)
 
     def end(self, number: int, now: float) -> None:
-        self.played.ends[number] = now
+        self.played.ends[number], self.is_over[number] = now, True
         for user, why in self.users[number]:
             self.left[user] -= 1
             if not self.left[user]:
                 self.played.waits[user], self.played.causes[user] = why, number
-                self.release(user, now)
+                self.begin(user, now)
+        arriving = [number]
+        while arriving:
+            each = arriving.pop()
+            after = self.jobs[each].after
+            if after >= 0 and not self.has_arrived[after]:
+                self.unasked.setdefault(after, []).append(each)
+                continue
+            self.has_arrived[each] = True
+            arriving += self.unasked.pop(each, [])
+            for user, why in self.users[each]:
+                if why == Waits.DATA and self.jobs[user].host != self.jobs[each].host:
+                    self.make_ready(user, now, number)
 
 
 class _Cores:

@@ -3,7 +3,7 @@ functions.
 """
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 
 from pathways.compiler.collector import collector_paused
@@ -15,13 +15,13 @@ from pathways.compiler.simulate.durations import (
     durations,
     measured_seconds,
     ports_of,
-    releases,
     run_begins,
 )
 from pathways.compiler.simulate.engine import Job, Played, run_jobs
 from pathways.compiler.simulate.figures import IslandUse, LinkUse, PathPart, Simulated
-from pathways.compiler.simulate.work import CALL, TRANSFER, PlannedTask, Work, work_of
+from pathways.compiler.simulate.work import CALL, TRANSFER, Work, work_of
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan.inbound_values import PREFETCH
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import CLUSTER_FIGURES, RATES, Topology, is_figure
 
@@ -48,7 +48,8 @@ def simulate_step(
         known = [measured_seconds(task, measured) for task in work.tasks]
         takes = durations(work, machines, changes, known)
         begun = run_begins(plan, machines, one_process=one_process)
-        played = run_jobs(_jobs(work, takes, releases(work, machines, begun)), machines.topology.host_cores)
+        jobs, sharing = _jobs(work, takes, machines, one_process=one_process)
+        played = run_jobs(jobs, begun, sharing, machines.topology.host_cores)
         assumed = machines.assumptions()
         if measured and (unknown := sum(task.kind == CALL and known[task.number] is None for task in work.tasks)):
             assumed.append(f"the time of {unknown:,} calls without a measured one")
@@ -108,44 +109,39 @@ def _refuse(plan: Plan, have: str, rule: str) -> PathwaysError:
     return PathwaysError(OtherMachines(program=plan.name, have_=have, rule=rule))
 
 
-def _jobs(work: Work, takes: Sequence[Duration], released: Sequence[float]) -> list[Job]:
-    before = _before_on_devices(work.tasks)
-    return [
-        Job(
-            took.seconds,
-            took.latency,
-            release,
-            task.waits,
-            waits,
-            ports_of(task),
-            len(task.devices) if task.kind == CALL else 0,
-        )
-        for task, took, release, waits in zip(work.tasks, takes, released, before, strict=True)
-    ]
+def _jobs(
+    work: Work, takes: Sequence[Duration], machines: Machines, *, one_process: bool
+) -> tuple[list[Job], list[list[int]]]:
+    """Makes the jobs of the tasks, and lists for each gang those that have a device of it.
 
-
-def _before_on_devices(tasks: Sequence[PlannedTask]) -> list[tuple[int, ...]]:
-    """Lists for each task the last task of every gang that shares a device with its own.
-
-    Gangs are compared once, not the devices of each task: a gang may have thousands.
+    The host of an island enqueues its tasks, and sends its values. It asks for PREFETCH values of others at a time. One
+    process is a single host.
     """
-    sharing: dict[tuple[tuple[int, int], ...], list[tuple[tuple[int, int], ...]]] = {}
-    last: dict[tuple[tuple[int, int], ...], int] = {}
-    found: list[tuple[int, ...]] = []
-    for task in tasks:
-        gang = task.devices
-        if not gang:
-            found.append(())
-            continue
-        if gang not in sharing:
-            mine = set(gang)
-            near = [other for other in sharing if not mine.isdisjoint(other)]
-            for other in near:
-                sharing[other].append(gang)
-            sharing[gang] = [*near, gang]
-        found.append(tuple([last[other] for other in sharing[gang] if other in last]))
-        last[gang] = task.number
-    return found
+    overheads = [(machines.topology.island(s.island).host_us or 0.0) * 1e-6 for s in work.plan.streams]
+    gangs: dict[tuple[tuple[int, int], ...], int] = {}
+    jobs: list[Job] = []
+    received: list[deque[int]] = [deque([-1] * PREFETCH, PREFETCH) for _ in work.plan.streams]
+    for task, took in zip(work.tasks, takes, strict=True):
+        host = task.source if task.kind == TRANSFER else task.stream
+        gang = gangs.setdefault(task.devices, len(gangs)) if task.devices else -1
+        cores = len(task.devices) if task.kind == CALL else 0
+        after = -1
+        if task.kind == TRANSFER:
+            after = received[task.stream][0]
+            received[task.stream].append(task.number)
+        ports = ports_of(task)
+        place = 0 if one_process else host
+        jobs.append(Job(took.seconds, took.latency, place, overheads[host], task.waits, gang, ports, cores, after))
+    return jobs, _sharing(list(gangs))
+
+
+def _sharing(gangs: Sequence[tuple[tuple[int, int], ...]]) -> list[list[int]]:
+    """Lists for each gang those that share a device with it. A gang may have thousands, so each is read once."""
+    users: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, gang in enumerate(gangs):
+        for device in gang:
+            users[device].append(number)
+    return [sorted({other for device in gang for other in users[device]}) for gang in gangs]
 
 
 def _summed(

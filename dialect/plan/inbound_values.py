@@ -9,6 +9,9 @@ from pathways.dialect.plan.instructions import Recv, Send
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, linearize
 
+PREFETCH = 2
+"""Maximum number of values from other hosts that a host requests before the first one arrives. Each takes memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class InboundValue:

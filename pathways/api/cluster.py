@@ -4,18 +4,28 @@ process starts, or on a cluster that others share.
 
 import contextlib
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from functools import partial
 from pathlib import Path
 
 from pathways.api.process import Process, attach, attached_process, inside_of, process, process_policy
+from pathways.compiler.placement.machines import Machines
+from pathways.compiler.simulate.durations import call_seconds
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.runtime.client.remote.attached import Attached
 from pathways.runtime.client.remote.cluster import Cluster
+from pathways.runtime.client.remote.timed_cluster import TimedCluster
 from pathways.runtime.host.run.background import CANCEL_POLL_INTERVAL_S
 
 
 @contextlib.contextmanager
-def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices: int = 4) -> Generator[Topology]:
+def cluster(
+    topology: Topology | str | None = None,
+    *,
+    islands: int = 2,
+    devices: int = 4,
+    timed: bool | Mapping[str, float] = False,
+) -> Generator[Topology]:
     """Starts a process for each host of each island. Programs compiled in the block are placed there and run there.
 
     `topology` is a `pw.Topology` or a spec (`islands=2,hosts=2,devices=4`: each island is two processes of four devices
@@ -25,6 +35,10 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
     freezes, the arrays of its island are lost (PWC0910), and those of other islands stay. The island is restarted, and
     the next call of a program uses it again. Yields the topology at the start; `pw.add_island` and `pw.remove_island`
     change it.
+
+    With `timed` the devices compute nothing: each call occupies them for the time that `Compiled.simulate` predicts,
+    and values are zeros. `timed` may have seconds of computations by name. All hosts of an island are one process, so
+    that hundreds of hosts fit on one machine (docs/simulation.md).
 
     Some faults are refused there, and so are host callbacks on islands of several hosts (PWC0912). Raises PWC0704 for
     an invalid topology, PWC0910 if a process does not start.
@@ -36,7 +50,11 @@ def cluster(topology: Topology | str | None = None, *, islands: int = 2, devices
         topology = f"islands={islands},devices={devices}"
     chosen = parse_topology(topology) if isinstance(topology, str) else topology
     outer = process()
-    machine = Cluster(chosen, outer.platform, process_policy())
+    if timed is False:
+        machine = Cluster(chosen, outer.platform, process_policy())
+    else:
+        seconds_of = partial(call_seconds, machines=Machines(chosen), measured={} if timed is True else timed)
+        machine = TimedCluster(chosen, outer.platform, process_policy(), seconds_of)
     inner = attached_process(machine)
     inner.controller.fetch_limit = outer.controller.fetch_limit
     with _inside(inner, machine):

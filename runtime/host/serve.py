@@ -17,7 +17,9 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from pathways.dialect.diagnostic_json import read_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
@@ -102,8 +104,13 @@ def serve() -> None:
             _remove_folder(Path(chosen.socket))
         os._exit(0)  # other threads may be inside of XLA
 
-    control.begin(lambda _, kind, payload: _deliver(clients, decode(kind, payload)), at_end)
+    control.begin(lambda _, kind, payload: deliver(clients, decode(kind, payload)), at_end)
     loop.start()
+    receive_all(host, todo, loop)
+
+
+def receive_all(host: Host, todo: Todo, loop: Loop) -> NoReturn:
+    """Handles the messages of a host in their order, until the process ends."""
     while True:
         try:
             host.receive(*todo.get())
@@ -121,16 +128,18 @@ def _host_of(island: Island, machine: Machine, post: PostAll, rank: int, ranks: 
     Raises PWC0503 for too few devices.
     """
     physical = machine.bound([island], "a cluster")[island.name]
-
-    def islands_of(plan: Plan) -> Mapping[str, PhysicalIsland]:
-        size = next((found.size for found in plan.topology.islands if found.name == island.name), 0)
-        if size != island.size:
-            have, rule = f"{island.name} of {size} devices", f"{island.size} devices, as the host has"
-            raise PathwaysError(BadMessage(have_=have, rule=rule))
-        return {island.name: physical}
-
     device = next(d for d in physical.devices if pjrt.is_here(d))
-    return Host(physical.key, machine, islands_of, PeerHosts(device, loop, island.name, rank, ranks, ip), post)
+    peer_hosts = PeerHosts(device, loop, island.name, rank, ranks, ip)
+    return Host(physical.key, machine, partial(islands_for, physical), peer_hosts, post)
+
+
+def islands_for(island: PhysicalIsland, plan: Plan) -> Mapping[str, PhysicalIsland]:
+    """Returns the island of a host for a plan. Raises PWC0911 if it has another number of devices there."""
+    have = next((found.size for found in plan.topology.islands if found.name == island.name), 0)
+    if have != (size := len(island.devices)):
+        rule = f"{size} devices, as the host has"
+        raise PathwaysError(BadMessage(have_=f"{island.name} of {have} devices", rule=rule))
+    return {island.name: island}
 
 
 def _connected(chosen: argparse.Namespace) -> Connection:
@@ -155,7 +164,7 @@ def _remove_folder(controller: Path) -> None:
         time.sleep(CHECK_INTERVAL_S)
 
 
-def _deliver(clients: Clients, message: m.Message) -> None:
+def deliver(clients: Clients, message: m.Message) -> None:
     """Handles a message of the controller at once, or enqueues it for the main thread."""
     match message:
         case m.Expect():

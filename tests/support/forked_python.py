@@ -26,7 +26,7 @@ from support import cores
 
 READ_BY_IMPORTS = ("JAX_", "XLA_", "PYTHON", "MALLOC_", "LD_", "TF_", "OMP_", "OPENBLAS_", "COVERAGE_")
 """Prefixes of environment variables that matter before a forked process begins."""
-FRESH = frozenset({"pathways.runtime.launch.tied"})
+FRESH = frozenset({"pathways.runtime.launch.tied", "pathways.runtime.host.timed.serve"})
 """Modules whose parent must be the process that starts them."""
 ADDRESS_VARIABLE = "PATHWAYS_TESTS_FORK_SERVER"
 _REAL = subprocess.Popen

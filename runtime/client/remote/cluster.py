@@ -68,7 +68,7 @@ class Cluster(Attached):
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(str(folder / CONTROLLER))
         listener.listen(BACKLOG)
-        launcher = LocalLauncher(folder, platform, ranks_in(topology), is_temporary=True)
+        launcher = self.make_launcher(folder, topology, platform)
         stack.callback(launcher.wait, HOST_EXIT_TIMEOUT_S)
         self._controller = ClusterController(
             self._loop, topology, platform, policy, launcher, str(folder),
@@ -83,6 +83,10 @@ class Cluster(Attached):
         self._own.begin(self.deliver)
         self._loop.start()
         self._is_running = True
+
+    def make_launcher(self, folder: Path, topology: Topology, platform: str) -> LocalLauncher:
+        """Makes what starts the hosts. Raises OSError."""
+        return LocalLauncher(folder, platform, ranks_in(topology), is_temporary=True)
 
     def _wait_for_start(self) -> None:
         """Waits until all hosts are connected. Raises PWC0910 as soon as one exits before that."""

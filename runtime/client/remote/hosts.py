@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
+from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.ranks import ONE_EACH
 from pathways.dialect.topology import Island, Topology
 from pathways.runtime.client.remote.remote_host import RemoteHost
@@ -114,6 +115,9 @@ class Hosts(Machine, abc.ABC):
     def next_move(self) -> int:
         """Returns a run number for a move of an array between programs. No other run has this number."""
         return MAX_RUNS + self.numbers.take()
+
+    def prepare(self, plan: Plan) -> None:
+        """Prepares the machine for a plan that hosts will load."""
 
     def introduce(self, plan: int, name: str, raw: bytes, branches: Branches | None) -> None:
         """Sends a plan's description to a shared controller before the plan's first run."""

@@ -17,6 +17,7 @@ from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.host_callbacks import find
+from pathways.dialect.plan.inbound_values import PREFETCH
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
 from pathways.dialect.plan.plan_file import write_plan
@@ -30,7 +31,6 @@ from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
 from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
-from pathways.runtime.host.load.waves import PREFETCH
 from pathways.runtime.host.observe.numbers import NumberError, Numbers
 from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
@@ -108,6 +108,7 @@ class RemoteEngine:
         """Bytes that a run needs on each device with a memory limit."""
         self._loading = threading.Lock()
         """Ensures that only one thread loads the plan on a restarted host."""
+        hosts.prepare(plan)
         with hosts.telling:  # a controller accepts plans only in the order of their numbers
             self._number = hosts.numbers.take()
             hosts.introduce(self._number, plan.name, self._raw, self._branches)

@@ -216,9 +216,13 @@ class Inbox:
         """Received when both hosts are ready."""
         self._where: dict[int, EagerMessage] = {}
         """By transport: the message with its address, which is sent when a plan needs the transport."""
-        self.has_helper = started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
+        self.has_helper = self.begin()
         if not self.has_helper:
             self._end("the connecting thread could not be started", for_good=True)
+
+    def begin(self) -> bool:
+        """Starts to connect; returns False if no thread can be started."""
+        return started(threading.Thread(target=self._work, name="pathways-eager", daemon=True))
 
     def expect(self, number: int) -> EagerMessage:
         """Returns the value of a number, received or not. Each number is expected once."""
@@ -309,11 +313,12 @@ class Inbox:
                 if end > len(data):
                     break
                 (number,) = NUMBER.unpack_from(data, body)
-                self._put(kind, number, memoryview(data)[body + NUMBER.size : end])
+                self.put(kind, number, memoryview(data)[body + NUMBER.size : end])
                 begin = end
         self._rest = data[begin:]
 
-    def _put(self, kind: int, number: int, data: memoryview) -> None:
+    def put(self, kind: int, number: int, data: memoryview) -> None:
+        """Stores a frame. The caller holds the lock. Raises ValueError for an invalid one."""
         if kind == WHERE and number >= MAX_TRANSPORTS:
             raise ValueError(f"transport {number}")
         own = self.ready if kind == READY else self._where_to(number) if kind == WHERE else None

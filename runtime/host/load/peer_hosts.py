@@ -61,7 +61,7 @@ class PeerHosts:
         return self.ranks.are_several(self.island)
 
     @cached_property
-    def _sends(self) -> EagerServer:
+    def sends(self) -> EagerServer:
         return EagerServer(self.ip, self.loop)
 
     @property
@@ -81,8 +81,12 @@ class PeerHosts:
     def to(self, host: str) -> Outbound:
         with self._changed:
             if host not in self.servers:
-                self.servers[host] = Outbound(self.device, self.ip, self._sends, self._max_bytes, self.sender)
+                self.servers[host] = self.make_outbound(host)
             return self.servers[host]
+
+    def make_outbound(self, host: str) -> Outbound:
+        """Makes the sending end for another host."""
+        return Outbound(self.device, self.ip, self.sends, self._max_bytes, self.sender)
 
     def sender(self, devices: Sequence[pjrt.Device]) -> Sender:
         """Returns the sender of small values that these devices compute.

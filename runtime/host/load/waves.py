@@ -15,6 +15,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from pathways.dialect.plan.inbound_values import PREFETCH
 from pathways.dialect.plan.instructions import Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, Ordered
@@ -40,10 +41,6 @@ class Wave:
 
 def is_fallible(plan: Plan, instruction: Instruction | Joined) -> bool:
     return isinstance(instruction, Run) and bool(plan.computations[instruction.computation].callbacks)
-
-
-PREFETCH = 2
-"""Maximum number of values from other hosts that are pulled before the first one arrives. Each takes memory."""
 
 
 def defer(

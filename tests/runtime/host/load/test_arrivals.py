@@ -12,11 +12,12 @@ import pytest
 from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
 
 import pathways as pw
+from pathways.dialect.plan.inbound_values import PREFETCH
 from pathways.dialect.plan.instructions import Recv
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, Ordered
 from pathways.dialect.plan.part import PlanPart, part_of
-from pathways.runtime.host.load.waves import PREFETCH, defer
+from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import PreparedWave, drive
 

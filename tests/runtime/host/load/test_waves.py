@@ -6,12 +6,13 @@ import pytest
 from support.plans_by_hand import computation, cond, copy, plan_of, receive, run, send
 
 from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.plan.inbound_values import PREFETCH
 from pathways.dialect.plan.instructions import Free, Instruction, Run
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.order import Joined, linearize
 from pathways.runtime.host.load.launches import kept_as_shards, smallest
 from pathways.runtime.host.load.origins import origins_of
-from pathways.runtime.host.load.waves import PREFETCH, Wave, defer, is_fallible
+from pathways.runtime.host.load.waves import Wave, defer, is_fallible
 
 CALLS_BACK = 1
 """The number of the computation that calls back to the host."""

@@ -11,12 +11,12 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.dialect.plan.inbound_values import InboundValue, inbound_values_of
+from pathways.dialect.plan.inbound_values import PREFETCH, InboundValue, inbound_values_of
 from pathways.dialect.plan.instructions import Recv, Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import part_of
 from pathways.runtime.host.devices.layouts import Shards
-from pathways.runtime.host.load.waves import PREFETCH, defer
+from pathways.runtime.host.load.waves import defer
 from pathways.runtime.host.run import progress
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.progress import PreparedWave, Pulled, Work, drive, wait_any

@@ -1,0 +1,1 @@
+"""Hosts whose devices compute nothing: each call occupies them for its predicted time. See README."""
