@@ -61,8 +61,8 @@ def simulated(size, preset, rows):
     one = replace(two, islands=(replace(island, hosts=2 * island.hosts),))
     devices = pw.make_virtual_device_set()
     halves = [devices.add_slice(devices=island.size) for _ in range(2)]
-    whole = step_of(size, [devices.add_slice(devices=2 * island.size)], rows).compile(one).simulate(one)
-    found = step_of(size, halves, rows).compile(two).simulate(two)
+    whole = step_of(size, [devices.add_slice(devices=2 * island.size)], rows).simulate(one)
+    found = step_of(size, halves, rows).simulate(two)
     return whole.seconds, found.seconds, sum(link.bytes for link in found.links)
 
 

@@ -36,8 +36,7 @@ def simulated(stages, microbatches, cores, topology):
         value, gradients = jax.value_and_grad(cut)(params, tokens)
         return sgd(params, gradients), value
 
-    compiled = step.lower(*types_of(THREE_B, rows)).compile(topology, schedule="gpipe")
-    found = compiled.simulate(topology)
+    found = step.lower(*types_of(THREE_B, rows)).simulate(topology, schedule="gpipe")
     print(f"{stages} stages, {microbatches} microbatches, {cores} cores: {found.seconds:.2f} s, bubble {found.bubble:.1%}, "
           f"in {time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
     return rows * THREE_B.context / found.seconds, found.bubble

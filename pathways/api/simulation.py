@@ -2,13 +2,19 @@
 times of computations from a trace. `Compiled`, `pwc simulate` and `pwc calibrate` use it.
 """
 
+import abc
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
+from pathways.compiler.driver import Compilation
+from pathways.compiler.frontends.jax.pipeline.planning import Target
+from pathways.compiler.pass_manager import Options
+from pathways.compiler.placement import PlacementPolicy
 from pathways.compiler.placement.machines import Machines
+from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.simulate.durations import WhatIf, time_key
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.step import simulate_step
@@ -20,6 +26,48 @@ from pathways.runtime.host.observe.perfetto import DeviceSpan, LaunchSpan, Moved
 from pathways.viz.actual import read_trace
 
 _NS = 1_000_000_000
+
+
+class SimulatedProgram(abc.ABC):
+    """The method `simulate` of a lowered program."""
+
+    @abc.abstractmethod
+    def cut_for(self, target: Target) -> "SimulatedProgram":
+        """Returns the program with its losses cut into stages for a target."""
+
+    @abc.abstractmethod
+    def compiled(self, topology: Topology | None, options: Options) -> Compilation:
+        """Compiles up to the plan."""
+
+    def simulate(
+        self,
+        topology: Topology | str,
+        *,
+        placement: str | PlacementPolicy = "spread",
+        schedule: str = PROGRAM,
+        merge: bool = True,
+        remat: str = "no",
+        slower: Mapping[tuple[str, int], float] | None = None,
+        links: Mapping[tuple[str, str], float] | None = None,
+        measured: Mapping[str, float] | None = None,
+        one_process: bool = False,
+    ) -> Simulated:
+        """Compiles for a topology, and predicts one run there. It needs no devices, so the topology may have any size.
+
+        The first options are those of `compile`, the others those of `Compiled.simulate`. Raises the errors of both.
+        """
+        machines = parse_topology(topology) if isinstance(topology, str) else topology
+        options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
+        plan = self.cut_for(Target.of(machines, schedule)).compiled(machines, options).plan()
+        return simulate_step(
+            plan, Machines(machines), changes=_changes(slower, links), measured=measured, one_process=one_process
+        )
+
+
+def _changes(
+    slower: Mapping[tuple[str, int], float] | None, links: Mapping[tuple[str, str], float] | None
+) -> WhatIf:
+    return WhatIf(dict(slower or {}), {frozenset(pair): factor for pair, factor in (links or {}).items()})
 
 
 class SimulatedPlan:
@@ -44,8 +92,9 @@ class SimulatedPlan:
         plan does not fit the topology, PWC0704 for an invalid spec. See docs/simulation.md.
         """
         machines = parse_topology(topology) if isinstance(topology, str) else topology or self.plan.topology
-        changes = WhatIf(dict(slower or {}), {frozenset(pair): factor for pair, factor in (links or {}).items()})
-        return simulate_step(self.plan, Machines(machines), changes=changes, measured=measured, one_process=one_process)
+        return simulate_step(
+            self.plan, Machines(machines), changes=_changes(slower, links), measured=measured, one_process=one_process
+        )
 
 
 def trace_of(found: Simulated) -> str:

@@ -16,7 +16,7 @@ from pathways.api.pictures import PicturedPlan, PicturedProgram
 from pathways.api.pieced_arguments import give_up_others, is_spread, spread_leaves, whole
 from pathways.api.process import COMPILING, process
 from pathways.api.result_shardings import slice_like, virtual_sharding
-from pathways.api.simulation import SimulatedPlan
+from pathways.api.simulation import SimulatedPlan, SimulatedProgram
 from pathways.api.summary import compile_summary
 from pathways.api.warn import warn
 from pathways.compiler.driver import Compilation
@@ -52,7 +52,7 @@ from pathways.runtime.host.load.costs import IslandCost
 from pathways.viz.graphs import Graph
 
 
-class Lowered(PicturedProgram, LoweredAsInJax):
+class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
     """A traced program, not placed yet. `module` is its IR of phase `trace`."""
 
     def __init__(self, traced: Traced, in_tree: Any, name: str, trace: Callable[[], Traced] | None = None) -> None:
@@ -142,10 +142,10 @@ class Lowered(PicturedProgram, LoweredAsInJax):
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
         left_out = (without,) if isinstance(without, str) else tuple(without)
         options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat, without=left_out)
-        lowered = self._cut_for(Target.of(wanted or process().known_topology, schedule))
+        lowered = self.cut_for(Target.of(wanted or process().known_topology, schedule))
         return lowered._compile(wanted, options, dispatch)
 
-    def _cut_for(self, target: Target) -> "Lowered":
+    def cut_for(self, target: Target) -> "Lowered":
         """Returns the program with its losses cut for this target, traced again if that may change the cut."""
         if self._again is None or target == self._target:
             return self
