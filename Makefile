@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: tools vendor demo test test-all test-quick gpu lint types imports docs pictures notebooks proto reference golden clean
+.PHONY: tools vendor demo test test-all test-quick bench gpu lint types imports docs pictures notebooks proto reference golden clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,12 @@ QUICK_TESTS := tests/compiler/test_golden.py tests/compiler/search tests/runtime
 ENCODED_TESTS := tests/api/test_{arguments,arrays,stages}.py tests/runtime/client tests/runtime/host/run \
                     tests/runtime/host/observe tests/runtime/host/devices/test_callbacks.py tests/test_regressions.py \
                     tests/test_random_branches.py tests/test_random_programs.py
+
+# The paper's evaluation, measured and simulated: docs/evaluation.md. About 12 minutes on 2 cores.
+bench: $(VENV)/.ready
+	@for name in figure5 figure6 figure7 figure8 figure9 table1 table2 figure12 compact recovery predictions; do \
+	  echo "== $$name"; $(BIN)/python bench/paper/$$name.py || exit; done
+	cd docs && ../$(BIN)/python -m generate.pictures
 
 # What needs a GPU, as a table; without one it says so. JAX with its GPU plugin must be in .venv (docs/gpu.md).
 gpu: $(VENV)/.ready

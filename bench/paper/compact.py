@@ -1,7 +1,7 @@
 # pyright: basic
 """Counts what a program costs for more and more shards (paper, section 4.3): operations, bytes and messages.
 
-    python bench/paper/compact.py
+python bench/paper/compact.py
 """
 
 import jax
@@ -36,8 +36,8 @@ def main():
         size = len(write_plan(plan))
         lines["bytes of the plan"].append((shards, size))
         lines["operations of the trace"].append((shards, operations))
-        row.measured.append(Figure(f"{shards} shards", f"{operations} operations at the top of the trace, {instructions} "
-                                   f"instructions, {size:,} bytes of plan.bin",
+        row.measured.append(Figure(f"{shards} shards", f"{operations} operations at the top of the trace, "
+                                   f"{instructions} instructions, {size:,} bytes of plan.bin",
                                    "a run is one message to each host and one back"))  # fmt: skip
     row.write(("shards", "count", lines))
 

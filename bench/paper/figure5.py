@@ -136,8 +136,8 @@ def main():
         return
     row, lines = Row(
         "figure5", "Dispatch of small computations (Figure 5)",
-        "by call (O), JAX is far faster than any single controller; fused (F), both are equal to 1,000 cores; a chain (C) is "
-        "faster than JAX's calls to 256 cores; Ray takes about 10 times as long a computation",
+        "by call (O), JAX is far faster than any single controller; fused (F), both are equal to 1,000 cores; a "
+        "chain (C) is faster than JAX's calls to 256 cores; Ray takes about 10 times as long a computation",
     ), {}  # fmt: skip
     for count in DEVICES:
         here = ours(count, "")
@@ -156,8 +156,8 @@ def main():
         row.measured.append(Figure(f"{name}, {count} devices", f"{rate:,.0f} computations/s",
                                    f"{rate / last[base]:.2f} of {base}"))  # fmt: skip
     row.short = ["Ray's compiled graphs are left out: with ray 2.60 they did not answer within 10 seconds here",
-                 "by call, a computation takes a message to the host and its share of two cores",
-                 "devices, hosts, controller and client share two cores, so that counts above 8 mean little here"]  # fmt: skip
+                 "by call, a computation takes a message to the host and one back",
+                 "devices, hosts, controller and client share two cores"]  # fmt: skip
     row.write(("devices", "computations/s", lines))
 
 

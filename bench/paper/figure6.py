@@ -51,14 +51,16 @@ def main():
     ), {"controller": [], "timed hosts, two cores": [], "paper": list(PAPER.items())}  # fmt: skip
     for hosts in HOSTS:
         each, cpu = controller.measured(hosts, 20, tls=False)
-        row.measured.append(Figure(f"controller, {hosts} hosts", f"{each:.1f} us a host and run: {each * hosts / 1e3:.2f} ms",
-                                   f"paper: {PAPER[hosts]} ms" if hosts in PAPER else f"{cpu:.1f} us of its CPU"))  # fmt: skip
+        beside = f"paper: {PAPER[hosts]} ms" if hosts in PAPER else f"{cpu:.1f} us of its CPU"
+        value = f"{each:.1f} us a host and run: {each * hosts / 1e3:.2f} ms"
+        row.measured.append(Figure(f"controller, {hosts} hosts", value, beside))
         lines["controller"].append((hosts, each * hosts / 1e3))
         whole = on_timed_hosts(hosts)
         lines["timed hosts, two cores"].append((hosts, whole))
-        row.measured.append(Figure(f"timed hosts, {hosts}", f"{whole:.1f} ms a run", "all hosts share this machine's cores"))
+        row.measured.append(Figure(f"timed hosts, {hosts}", f"{whole:.1f} ms a run", "they share two cores"))
     submit, answered = controller.by_ray()
-    row.measured.append(Figure("Ray, one actor", f"{submit:.0f} us to submit a call, {answered:.0f} us until it is answered",
+    value = f"{submit:.0f} us to submit a call, {answered:.0f} us until it is answered"
+    row.measured.append(Figure("Ray, one actor", value,
                                f"512 actors: {submit * 512 / 1e3:.0f} ms to submit"))  # fmt: skip
     row.assumes = ["a client has four runs in flight; each is one message to each host and one back"]
     row.short = ["512 timed hosts on two cores take a host's CPU time 512 times, which separate machines do at once"]

@@ -3,8 +3,8 @@
 
     python bench/paper/figure7.py
 
-Each stage is a computation of 0.3 ms on four devices of another host process. Sequential dispatch enqueues a computation
-when the one before it is done.
+Each stage is a computation of 0.3 ms on four devices of another host process. Sequential dispatch enqueues a
+computation when the one before it is done.
 """
 
 import time

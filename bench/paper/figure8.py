@@ -58,8 +58,8 @@ def main():
     seconds = parser.parse_args().seconds
     row, lines = Row(
         "figure8", "Many clients of one island (Figures 8 and 11)",
-        "one client does not saturate the devices with programs of 0.33 ms, many reach about 100 %; together they are at least "
-        "as fast as JAX; fewer clients are needed for larger computations",
+        "one client does not saturate the devices with programs of 0.33 ms, many reach about 100 %; together they "
+        "are at least as fast as JAX; fewer clients are needed for larger computations",
     ), {}  # fmt: skip
     for took in SIZES:
         with pw.cluster("islands=1,devices=8", timed={"add": took}):

@@ -1,7 +1,7 @@
 # pyright: basic
 """Measures proportional shares (paper, Figure 9): four clients with weights 1:1:1:1 and 1:2:4:8 compete for one device.
 
-    python bench/paper/figure9.py [--seconds 5]
+python bench/paper/figure9.py [--seconds 5]
 """
 
 import argparse

@@ -1,7 +1,7 @@
 # pyright: basic
 """Measures what the paper did not: the loss of an island, elastic changes, snapshots, resharding, the start of hosts.
 
-    python bench/paper/recovery.py
+python bench/paper/recovery.py
 """
 
 import tempfile
@@ -107,9 +107,13 @@ def main():
         saved, read, plain = snapshot(folder)
     row.measured.append(Figure(f"snapshot of {MIB} MiB written; read", f"{saved:.2f} s; {read:.2f} s",
                                f"{plain / saved:.2f} of the rate of np.save"))  # fmt: skip
-    row.measured.append(Figure(f"{MIB} MiB from rows to columns of four devices", f"{MIB / 1024 / reshard():.1f} GiB/s"))
+    row.measured.append(
+        Figure(f"{MIB} MiB from rows to columns of four devices", f"{MIB / 1024 / reshard():.1f} GiB/s")
+    )
     row.measured.append(Figure("start and end of 4 host processes", f"{start('islands=4,devices=1', False):.1f} s"))
-    row.measured.append(Figure("start and end of 512 timed hosts", f"{start('islands=1,hosts=512,devices=4', True):.1f} s"))
+    row.measured.append(
+        Figure("start and end of 512 timed hosts", f"{start('islands=1,hosts=512,devices=4', True):.1f} s")
+    )
     row.write()
 
 

@@ -37,8 +37,8 @@ def simulated(stages, microbatches, cores, topology):
         return sgd(params, gradients), value
 
     found = step.lower(*types_of(THREE_B, rows)).simulate(topology, schedule="gpipe")
-    print(f"{stages} stages, {microbatches} microbatches, {cores} cores: {found.seconds:.2f} s, bubble {found.bubble:.1%}, "
-          f"in {time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
+    print(f"{stages} stages, {microbatches} microbatches, {cores} cores: {found.seconds:.2f} s, "
+          f"bubble {found.bubble:.1%}, in {time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
     return rows * THREE_B.context / found.seconds, found.bubble
 
 
@@ -66,8 +66,8 @@ def main():
     s4, s8, s16, large = (rates[key] for key in PAPER)
     row = Row(
         "table2", "Pipelines of a 3B language model (Table 2, Figure 10)",
-        "pipelines are 1.045 to 1.064 times as fast as model-parallel SPMD; 16 stages are 1.7 % slower than 4; 4 times the "
-        "cores give 3.86 times the tokens; four islands are as fast as one",
+        "pipelines are 1.045 to 1.064 times as fast as model-parallel SPMD; 16 stages are 1.7 % slower than 4; 4 times "
+        "the cores give 3.86 times the tokens; four islands are as fast as one",
     )  # fmt: skip
     for (stages, microbatches, cores), tokens in rates.items():
         bubble = whole[stages, microbatches, cores][1]
@@ -83,7 +83,7 @@ def main():
         Figure("4 islands of 32 cores to 1 of 128 (Figure 10)", f"{split / s16:.3f}", "paper: 1.000"),
     ]
     row.assumes = [
-        f"{THREE_B.context} tokens an example, {THREE_B.heads} heads, a vocabulary of 32,000: the paper does not state them",
+        f"{THREE_B.context} tokens an example, {THREE_B.heads} heads, a vocabulary of 32,000 (the paper states none)",
         "4 examples of a microbatch on each core of a stage",
         "each layer is computed again in the backward pass",
         "computations reach 50 % of 61.5 Tflop/s, the peak of a core; collectives inside a stage take no time",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from generate.concept_pictures import controller, slices, transfer
 from generate.diagrams import layers, phases, states_table
+from generate.evaluation import evaluation
 from generate.schedule_picture import schedules
 from generate.states_picture import states_picture
 from pathways.runtime.states import ALL, States
@@ -28,6 +29,7 @@ _MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)
 def made() -> Mapping[Path, str]:
     """Returns the content of every file in `docs/` that is generated, or contains a generated table."""
     files = {DOCS / "pictures" / f"{name}.svg": draw() for name, draw in PICTURES.items()}
+    files[DOCS / "evaluation.md"] = evaluation()
     files |= {DOCS / "pictures" / f"{_file_of(states)}.svg": states_picture(states) for states in ALL}
     tables = {"states": "\n\n".join(_section(states) for states in ALL)}
     for page in sorted(DOCS.glob("*.md")):

@@ -64,9 +64,7 @@ class SimulatedProgram(abc.ABC):
         )
 
 
-def _changes(
-    slower: Mapping[tuple[str, int], float] | None, links: Mapping[tuple[str, str], float] | None
-) -> WhatIf:
+def _changes(slower: Mapping[tuple[str, int], float] | None, links: Mapping[tuple[str, str], float] | None) -> WhatIf:
     return WhatIf(dict(slower or {}), {frozenset(pair): factor for pair, factor in (links or {}).items()})
 
 
