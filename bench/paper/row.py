@@ -41,7 +41,7 @@ class Row:
         """Writes the row; `plot` has labels of both axes, and points by the name of a line."""
         machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, jax {jax.__version__}"
         RESULTS.mkdir(exist_ok=True)
-        found = {**asdict(self), "machine": machine, "plot": plot is not None}
+        found = {**asdict(self), "machine": machine, "plot": plot}
         (RESULTS / f"{self.name}.json").write_text(json.dumps(found, indent=1) + "\n")
         for kind in ("measured", "predicted"):
             for figure in getattr(self, kind):
@@ -54,7 +54,7 @@ def draw(name, title, x, y, lines, log=True):
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "pathways"
+    mpl.rcParams |= {"svg.hashsalt": "pathways", "svg.fonttype": "none"}
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")

@@ -6,7 +6,7 @@ questions of the kind "what if?" are answered at once.
 """
 
 import heapq
-from collections import deque
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -105,7 +105,9 @@ class _Engine:
         self.events: list[tuple[float, int, int, int]] = []
         self.order = 0
         self.busy: set[Hashable] = set()
-        self.pending: deque[int] = deque()
+        self.waiting: dict[Hashable, list[tuple[int, int]]] = defaultdict(list[tuple[int, int]])
+        """For each port, a heap of jobs that wait for it, each with its place in the order in which all came."""
+        self.came = 0
         self.played = Played([0.0] * count, [0.0] * count, [Waits.NOTHING] * count, [-1] * count)
 
     def run(self) -> Played:
@@ -177,7 +179,8 @@ class _Engine:
     def begin(self, number: int, now: float) -> None:
         job = self.jobs[number]
         if job.ports and not self.busy.isdisjoint(job.ports):
-            self.pending.append(number)
+            self.came += 1
+            self.wait_for_port(number, self.came)
             return
         self.busy.update(job.ports)
         self.played.starts[number] = now
@@ -197,15 +200,29 @@ class _Engine:
         job = self.jobs[number]
         if job.ports:
             self.busy.difference_update(job.ports)
-            waiting, self.pending = self.pending, deque[int]()
-            for each in waiting:
-                if self.busy.isdisjoint(self.jobs[each].ports):
-                    self.played.waits[each], self.played.causes[each] = Waits.NETWORK, number
-                self.begin(each, now)
+            self.begin_waiting(job.ports, number, now)
         if job.latency:
             self.push(now + job.latency, _ENDED, number)
         else:
             self.end(number, now)
+
+    def wait_for_port(self, number: int, came: int) -> None:
+        """Puts a job into the queue of one of its ports that is taken."""
+        port = next(port for port in self.jobs[number].ports if port in self.busy)
+        heapq.heappush(self.waiting[port], (came, number))
+
+    def begin_waiting(self, ports: Sequence[Hashable], cause: int, now: float) -> None:
+        """Starts the first jobs that wait for ports that have become free, until those are taken again.
+
+        A job whose other port is taken then waits for that one, and keeps its place in the order.
+        """
+        while queues := [self.waiting[port] for port in ports if port not in self.busy and self.waiting[port]]:
+            came, number = heapq.heappop(min(queues))
+            if self.busy.isdisjoint(self.jobs[number].ports):
+                self.played.waits[number], self.played.causes[number] = Waits.NETWORK, cause
+                self.begin(number, now)
+            else:
+                self.wait_for_port(number, came)
 
     def end(self, number: int, now: float) -> None:
         self.played.ends[number], self.is_over[number] = now, True
