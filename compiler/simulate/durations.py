@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pathways.compiler.placement.machines import Machines
-from pathways.compiler.simulate.work import CALL, RESHARD, TRANSFER, PlannedTask, Work, work_of
+from pathways.compiler.simulate.work import CALL, RESHARD, TRANSFER, PlannedTask, Work
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Island
@@ -54,19 +54,17 @@ def measured_seconds(task: PlannedTask, measured: Mapping[str, float]) -> float 
     return measured.get(time_key(task.name, str(task.where or "")), measured.get(task.name))
 
 
-def call_seconds(plan: Plan, machines: Machines, measured: Mapping[str, float]) -> dict[tuple[int, str], float]:
-    """Returns the seconds of a call of each computation (by number) on each island, also of those of branches.
+def estimate_calls(work: Work, machines: Machines, measured: Mapping[str, float]) -> dict[tuple[int, str], float]:
+    """Returns the seconds of a call of each computation (by number) on each island.
 
     `measured` has the seconds of computations by `time_key`, or by name.
     """
+    plan, estimate = work.plan, _Estimate(work.plan, machines, WhatIf())
+    runs = {(s, i.step): i for s, x in enumerate(plan.streams) for i in x.instructions if isinstance(i, Run)}
     found: dict[tuple[int, str], float] = {}
-    for part in (plan, *(plan.of_body(number) for number in range(len(plan.bodies)))):
-        runs = {(s, i.step): i for s, x in enumerate(part.streams) for i in x.instructions if isinstance(i, Run)}
-        work = work_of(part)
-        calls = [task for task in work.tasks if task.kind == CALL]
-        estimate = _Estimate(part, machines, WhatIf())
-        for task in calls:
-            key = runs[task.stream, task.step].computation, part.streams[task.stream].island
+    for task in work.tasks:
+        if task.kind == CALL:
+            key = runs[task.stream, task.step].computation, plan.streams[task.stream].island
             found[key] = estimate.of(task, measured_seconds(task, measured)).seconds
     return found
 

@@ -13,6 +13,7 @@ from pathways.compiler.simulate.durations import (
     Duration,
     WhatIf,
     durations,
+    estimate_calls,
     measured_seconds,
     ports_of,
     run_begins,
@@ -54,6 +55,19 @@ def simulate_step(
         if measured and (unknown := sum(task.kind == CALL and known[task.number] is None for task in work.tasks)):
             assumed.append(f"the time of {unknown:,} calls without a measured one")
         return _summed(work, machines, takes, played, max(begun, default=0.0), assumed)
+
+
+def call_seconds(plan: Plan, machines: Machines, measured: Mapping[str, float]) -> dict[tuple[int, str], float]:
+    """Returns the seconds of a call of each computation (by number) on each island, also of those of branches.
+
+    `measured` is as in `simulate_step`. Raises PWC0309 if the plan does not fit the machines, or for invalid numbers.
+    """
+    _check_machines(plan, machines.topology)
+    _check_numbers(plan, machines.topology, WhatIf(), measured)
+    found: dict[tuple[int, str], float] = {}
+    for part in (plan, *(plan.of_body(number) for number in range(len(plan.bodies)))):
+        found |= estimate_calls(work_of(part), machines, measured)
+    return found
 
 
 def _check_machines(plan: Plan, topology: Topology) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from pathways.api.process import Process, attach, attached_process, inside_of, process, process_policy
 from pathways.compiler.placement.machines import Machines
-from pathways.compiler.simulate.durations import call_seconds
+from pathways.compiler.simulate.step import call_seconds
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.errors import BadArguments
 from pathways.dialect.topology import Topology, parse_topology
+from pathways.dialect.user_line import caller
 from pathways.runtime.client.remote.attached import Attached
 from pathways.runtime.client.remote.cluster import Cluster
 from pathways.runtime.client.remote.timed_cluster import TimedCluster
@@ -41,7 +44,8 @@ def cluster(
     that hundreds of hosts fit on one machine (docs/simulation.md).
 
     Some faults are refused there, and so are host callbacks on islands of several hosts (PWC0912). Raises PWC0704 for
-    an invalid topology, PWC0910 if a process does not start.
+    an invalid topology, PWC0910 if a process does not start. With `timed`, raises PWC0104 for other values, and calls
+    raise PWC0309 for invalid seconds.
 
         with pw.cluster(islands=2, devices=4):
             loss = float(train_step(params, batch))
@@ -50,6 +54,12 @@ def cluster(
         topology = f"islands={islands},devices={devices}"
     chosen = parse_topology(topology) if isinstance(topology, str) else topology
     outer = process()
+    if not isinstance(timed, bool | Mapping):
+        rule, advice = "True, or seconds by the names of computations", 'timed={"train_step": 0.01}'
+        have = f"timed={timed!r}"
+        raise PathwaysError(
+            BadArguments(problem="invalid times of a cluster", have_=have, rule=rule, advice=advice, where=caller())
+        )
     if timed is False:
         machine = Cluster(chosen, outer.platform, process_policy())
     else:

@@ -93,6 +93,23 @@ def test_host_callbacks_are_refused() -> None:
         assert refused.value.code == "PWC0912"
 
 
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), "fast"])
+def test_invalid_seconds_are_refused_at_the_call(seconds: Any) -> None:
+    with pw.cluster("islands=1,devices=1", timed={"double": seconds}):
+        devices = pw.make_virtual_device_set().add_slice(devices=1)
+        program = pw.program(lambda x: jax.pmap(double, devices=devices.tpus)(x))
+        with pytest.raises(pw.PathwaysError) as refused:
+            program(np.ones(1, np.float32))
+        assert refused.value.code == "PWC0309"
+
+
+def test_times_that_are_no_mapping_are_refused() -> None:
+    wrong: Any = "fast"
+    with pytest.raises(pw.PathwaysError) as refused, pw.cluster(timed=wrong):
+        pass
+    assert refused.value.code == "PWC0104"
+
+
 def test_a_lost_island_is_started_again() -> None:
     with pw.cluster("islands=2,devices=1", timed=True):
         devices = pw.make_virtual_device_set().add_slice(devices=1)
