@@ -71,9 +71,7 @@ def serve() -> None:
     chosen = parser.parse_args()
     if chosen.connect and not chosen.keys:
         parser.error("--connect needs --keys")
-    # Ctrl-C in the terminal is for the controller, unless the controller runs elsewhere.
-    signal.signal(signal.SIGINT, signal.SIG_DFL if chosen.foreground else signal.SIG_IGN)
-    faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)  # writes the stacks of all threads to the log
+    set_signals(foreground=chosen.foreground)
     rank: int = chosen.rank
     ranks, machine, loop = RankTable(chosen.hosts), Machine(chosen.platform), Loop()
     island = Island(chosen.island, devices=chosen.devices, hosts=ranks.count(chosen.island))
@@ -101,12 +99,21 @@ def serve() -> None:
         if chosen.foreground:
             print(f"note: the connection to the controller has ended: {reason}", file=sys.stderr, flush=True)
         if chosen.remove_folder:
-            _remove_folder(Path(chosen.socket))
+            remove_folder(Path(chosen.socket))
         os._exit(0)  # other threads may be inside of XLA
 
     control.begin(lambda _, kind, payload: deliver(clients, decode(kind, payload)), at_end)
     loop.start()
     receive_all(host, todo, loop)
+
+
+def set_signals(*, foreground: bool) -> None:
+    """Ignores Ctrl-C in the terminal, which is for the controller, unless the controller runs elsewhere.
+
+    SIGUSR1 writes the stacks of all threads to the log.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL if foreground else signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR1, sys.__stderr__ or True)
 
 
 def receive_all(host: Host, todo: Todo, loop: Loop) -> NoReturn:
@@ -154,7 +161,7 @@ def _connected(chosen: argparse.Namespace) -> Connection:
     return join_as(address, read_keys(chosen.keys), "controller")[0]
 
 
-def _remove_folder(controller: Path) -> None:
+def remove_folder(controller: Path) -> None:
     """Removes the folder of a cluster if its controller, which would do so, has exited: its socket has no listener."""
     for _ in range(CONTROLLER_CHECKS):  # the system may close the socket later than the stream
         with socket.socket(socket.AF_UNIX) as sock:

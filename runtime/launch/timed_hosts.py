@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pathways.dialect.topology import Island
 from pathways.runtime.launch.host_start import log_of
-from pathways.runtime.launch.local_hosts import CONTROLLER, LocalHosts, LocalLauncher
+from pathways.runtime.launch.local_hosts import CONTROLLER, LocalHosts, LocalLauncher, sockets_of
 from pathways.runtime.launch.spawn import spawn
 from pathways.runtime.wire.credentials import TICKET
 
@@ -20,7 +20,7 @@ class TimedLauncher(LocalLauncher):
 
     def start(self, island: Island, epoch: int, tickets: Sequence[str]) -> LocalHosts:
         log = log_of(self._logs, island.name)
-        listen = [str(self._folder / f"{island.name}-{rank}-{epoch}") for rank in range(island.hosts)]
+        listen = [sockets_of(self._folder, island, epoch, rank)[-1] for rank in range(island.hosts)]
         arguments = ["--folder", str(self._folder), "--socket", str(self._folder / CONTROLLER), "--listen", *listen]
         arguments += ["--island", island.name, "--devices", str(island.devices)]
         arguments += ["--platform", self._platform, "--hosts", json.dumps(dict(self._ranks.hosts))]

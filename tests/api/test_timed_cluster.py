@@ -103,6 +103,13 @@ def test_invalid_seconds_are_refused_at_the_call(seconds: Any) -> None:
         assert refused.value.code == "PWC0309"
 
 
+def test_an_island_cannot_be_added() -> None:
+    with pw.cluster("islands=1,devices=1", timed=True):
+        with pytest.raises(pw.PathwaysError) as refused:
+            pw.add_island("devices=1")
+        assert refused.value.code == "PWC0912"
+
+
 def test_times_that_are_no_mapping_are_refused() -> None:
     wrong: Any = "fast"
     with pytest.raises(pw.PathwaysError) as refused, pw.cluster(timed=wrong):

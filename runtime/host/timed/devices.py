@@ -1,5 +1,5 @@
 """Timed devices: a call occupies them for its predicted time, and computes nothing. Arrays have a type, a sharding and
-the moment at which each shard is there, and no values.
+the time at which each shard is ready, and no values.
 
 They stand for devices of `jaxlib`, with the same methods, as far as `pjrt.py` (in this folder) and the host use them.
 """
@@ -19,7 +19,7 @@ from pathways.runtime.host.timed.figures import Figures
 from pathways.runtime.host.timed.moments import Moment, after_all, now
 
 NOW = Moment(0.0)
-"""The moment of what has always been there."""
+"""The time of values that are ready from the start."""
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class TimedSharding:
 
 
 class TimedArray:
-    """An array on timed devices: the shards of this host, each with the moment at which it is there."""
+    """An array on timed devices: the shards of this host, each with the time at which it is ready."""
 
     __slots__ = ("moments", "sharding", "type")
 

@@ -4,6 +4,7 @@ client that starts the hosts writes the file (`client/remote/timed_cluster.py`),
 
 import hashlib
 import json
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,13 @@ from pathways.dialect.files import write_whole
 
 NAME = "figures.json"
 """The file in the folder of a cluster."""
+
+
+def allow_many_files() -> None:
+    """Allows this process all file descriptors that it may have: each host of an island needs three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def module_key(module: bytes | str) -> str:

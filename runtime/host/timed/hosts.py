@@ -23,10 +23,10 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.host import Host
 from pathways.runtime.host.load.peer_hosts import PeerHosts
-from pathways.runtime.host.serve import deliver, islands_for, receive_all
+from pathways.runtime.host.serve import deliver, islands_for, receive_all, remove_folder, set_signals
 from pathways.runtime.host.timed import pjrt
 from pathways.runtime.host.timed.devices import TimedClient, TimedDevice
-from pathways.runtime.host.timed.figures import Figures
+from pathways.runtime.host.timed.figures import Figures, allow_many_files
 from pathways.runtime.host.timed.links import MAX_BYTES, NearServer, Network, TimedOutbound, TimedSource, near_inbox
 from pathways.runtime.host.timed.moments import Timer
 from pathways.runtime.host.timed.ports import Ports
@@ -109,14 +109,16 @@ def serve_island() -> None:
     chosen = parser.parse_args()
     ranks, loop = RankTable(chosen.hosts), Loop()
     island = Island(chosen.island, devices=chosen.devices, hosts=ranks.count(chosen.island))
+    set_signals(foreground=False)
+    allow_many_files()
     figures = Figures(chosen.folder, island.name)
-    figures.read()
-    pjrt.use(figures)
-    network = Network(figures, Ports(chosen.folder, len(figures.names)), Timer())
     tickets: list[str] = json.loads(os.environ.pop(TICKET))
     others = _devices(island, chosen.platform, TimedClient(-1), range(island.hosts))
     todos: list[tuple[Host, Todo]] = []
     try:
+        figures.read()
+        pjrt.use(figures)
+        network = Network(figures, Ports(chosen.folder, len(figures.names)), Timer())
         for rank, (ticket, listen) in enumerate(zip(tickets, chosen.listen, strict=True)):
             own = _devices(island, chosen.platform, TimedClient(rank), [rank])
             at = rank * island.devices
@@ -160,10 +162,11 @@ def _begun(
     connection.post(m.Hello(island.key, os.getpid(), VERSIONS, both(None, listen), ticket))
     control = connection.hand_over(loop)
     host.start(loop)
-    control.begin(lambda _, kind, payload: deliver(clients, decode(kind, payload)), _end)
+    control.begin(lambda _, kind, payload: deliver(clients, decode(kind, payload)), partial(_end, Path(controller)))
     return host, todo
 
 
-def _end(_: Peer, reason: str) -> None:
-    """Ends the process with its controller."""
+def _end(controller: Path, _: Peer, reason: str) -> None:
+    """Ends the process with its controller, and removes the folder of the cluster, since nothing else would."""
+    remove_folder(controller)
     os._exit(0)

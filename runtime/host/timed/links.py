@@ -49,12 +49,15 @@ class TimedParcel(Parcel):
     island: str
 
     def send(self) -> None:
-        for array in self.arrays:
-            array.block_until_ready()
-        shards = [shard for array in self.arrays for shard in array.shards]
-        count, devices = sum(shard.type.bytes for shard in shards), {shard.sharding.devices for shard in shards}
-        send = partial(self.outbox.send, self.number, b"", anew=self.anew)
-        self.network.send(self.island, count, len(devices), send)
+        try:
+            for array in self.arrays:
+                array.block_until_ready()
+            shards = [shard for array in self.arrays for shard in array.shards]
+            count, devices = sum(shard.type.bytes for shard in shards), {shard.sharding.devices for shard in shards}
+            send = partial(self.outbox.send, self.number, b"", anew=self.anew)
+            self.network.send(self.island, count, len(devices), send)
+        except Exception as error:  # the other end must be notified of any error
+            self.outbox.fail(self.number, str(error), anew=self.anew)
 
 
 class TimedPlane(EagerPlane):
@@ -120,12 +123,14 @@ class _NearOutbox(Outbox):
         self._inbox = inbox
 
     def send(self, number: int, data: bytes, kind: int = VALUE, *, anew: int = -1) -> None:
+        if self._is_over or anew not in (-1, self.anew):
+            return
         with self._inbox.lock:
             self._inbox.put(kind, number, memoryview(data))
 
 
 class NearInbox(Inbox):
-    """The inbox of such a host."""
+    """Receives the values of a host of the same process."""
 
     def __init__(self) -> None:
         super().__init__(_NOWHERE, MAX_BYTES)

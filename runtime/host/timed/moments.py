@@ -6,8 +6,11 @@ A moment is unknown only while a computation of several hosts waits for one of t
 
 import heapq
 import itertools
+import os
+import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -26,14 +29,14 @@ class Moment:
         self._then: list[Callable[[], None]] = []
 
     def know(self, time: float) -> None:
-        """Sets the time, and calls what waits to know it."""
+        """Sets the time, and calls the functions that wait for it."""
         with _CHANGING:
             self.time = time
             then, self._then = self._then, []
         _do(then)
 
     def then(self, work: Callable[[], None]) -> None:
-        """Calls `work` when the time is known, now if it is."""
+        """Calls `work` when the time is known, on this thread or on one that calls such functions already."""
         with _CHANGING:
             if self.time is None:
                 self._then.append(work)
@@ -117,4 +120,9 @@ class Timer:
                         return
                     self._changed.wait(left)
                 _, _, work = heapq.heappop(self._waiting)
-            work()
+            try:
+                work()
+            except BaseException:  # values would never arrive
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)

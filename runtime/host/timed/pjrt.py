@@ -57,12 +57,12 @@ def compile_module(
     if callbacks:
         have, rule = "a computation with host callbacks", "computations without, since timed devices have no values"
         raise PathwaysError(NotOverProcesses(what="this computation", have_=have, rule=rule))
+    if isinstance(module, str):
+        return TimedExecutable(None, _results_of(module), tuple(devices))
     seconds = _figures[0].seconds(module)
-    if seconds is not None:
-        return TimedExecutable(seconds, (), tuple(devices))
-    if isinstance(module, bytes):
+    if seconds is None:
         raise InternalError("the client has stated no time of a computation")
-    return TimedExecutable(None, _results_of(module), tuple(devices))
+    return TimedExecutable(seconds, (), tuple(devices))
 
 
 def _results_of(module: str) -> tuple[ArrayType, ...]:
