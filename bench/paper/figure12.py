@@ -19,10 +19,10 @@ from row import Figure, Row
 import pathways as pw
 from pathways.dialect.topology import PRESETS
 
-MODELS = {
-    "64B": (Size(80, 8192, 32768, 64, 32768, 512), "paper-2x512", "97.2 %, 457 GB"),
-    "136B": (Size(75, 12288, 49152, 96, 32768, 512), "paper-2x1024", "about 97 %, 1,030 GB"),
-}
+MODELS = (
+    (Size(80, 8192, 32768, 64, 32768, 512), "paper-2x512", "97.2 %, 457 GB"),
+    (Size(75, 12288, 49152, 96, 32768, 512), "paper-2x1024", "about 97 %, 1,030 GB"),
+)
 TOKENS = (1 << 20, 1 << 21, 1 << 22)
 """Tokens of a step."""
 
@@ -75,14 +75,14 @@ def main():
         "island of 1,024; 136 billion on two of 1,024 cores, with 1,030 GB, about 97 %",
     )  # fmt: skip
     lines = {}
-    for name, (size, preset, paper) in MODELS.items():
+    for size, preset, paper in MODELS:
         for tokens in TOKENS:
             one, both, moved = simulated(size, preset, tokens // size.context)
             what = f"{size.parameters() / 1e9:.0f}B parameters, {tokens / 1e6:.1f}M tokens a step"
             value = f"{one / both:.1%} of one island, {moved / 1e9:,.0f} GB a step, {both:.1f} s"
             print(what, value, flush=True)
             row.predicted.append(Figure(what, value, f"paper: {paper}"))
-            lines.setdefault(f"{name} parameters", []).append((tokens / 1e6, 100 * one / both))
+            lines.setdefault(f"{size.parameters() / 1e9:.0f}B parameters", []).append((tokens / 1e6, 100 * one / both))
     row.assumes = [
         "gradients cross as float32, all at the end of the backward pass, without overlap",
         "a link of 100 Gbit/s for each host, used in both directions at once",

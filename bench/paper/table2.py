@@ -84,7 +84,7 @@ def main():
     ]
     row.assumes = [
         f"{THREE_B.context} tokens an example, {THREE_B.heads} heads, a vocabulary of 32,000 (the paper states none)",
-        "4 examples of a microbatch on each core of a stage",
+        "4 examples of a microbatch on each core of a stage, since the paper's batches close only so",
         "each layer is computed again in the backward pass",
         "computations reach 50 % of 61.5 Tflop/s, the peak of a core; collectives inside a stage take no time",
         "SPMD: layers split over 8 cores, with four ring all-reduces of activations a layer at 70 GB/s",

@@ -30,7 +30,7 @@ class Job(NamedTuple):
     and the jobs of its own host that make operands are enqueued. Of several such jobs it takes the first. The devices
     of its `gang` (-1: none) run their jobs in the order in which they are enqueued. A job starts when all of its
     `ports` are free. It occupies them for `seconds`, and ends `latency` later. It uses `cores` of the shared cores.
-    Another host that reads its result asks for it when the result of the job `after` has arrived there.
+    Another host that reads its result requests it when the result of the job `after` has arrived there.
     """
 
     seconds: float
@@ -96,10 +96,10 @@ class _Engine:
         for number, job in enumerate(jobs):
             for before in job.data:
                 self.users[before].append((number, Waits.DATA))
-        self.is_over = [False] * count
+        self.has_ended = [False] * count
         self.has_arrived = [False] * count
-        self.unasked: dict[int, list[int]] = {}
-        """Results that are asked for when that of another job has arrived."""
+        self.unrequested: dict[int, list[int]] = {}
+        """Results that are requested when that of another job has arrived."""
         self.last: dict[int, int] = {}
         """The last job that was enqueued on each gang."""
         self.events: list[tuple[float, int, int, int]] = []
@@ -164,7 +164,7 @@ class _Engine:
         if job.gang >= 0:
             for gang in self.sharing[job.gang]:
                 before = self.last.get(gang)
-                if before is not None and not self.is_over[before] and before not in job.data:
+                if before is not None and not self.has_ended[before] and before not in job.data:
                     self.left[number] += 1
                     self.users[before].append((number, Waits.DEVICES))
             self.last[job.gang] = number
@@ -225,7 +225,7 @@ class _Engine:
                 self.wait_for_port(number, came)
 
     def end(self, number: int, now: float) -> None:
-        self.played.ends[number], self.is_over[number] = now, True
+        self.played.ends[number], self.has_ended[number] = now, True
         for user, why in self.users[number]:
             self.left[user] -= 1
             if not self.left[user]:
@@ -236,10 +236,10 @@ class _Engine:
             each = arriving.pop()
             after = self.jobs[each].after
             if after >= 0 and not self.has_arrived[after]:
-                self.unasked.setdefault(after, []).append(each)
+                self.unrequested.setdefault(after, []).append(each)
                 continue
             self.has_arrived[each] = True
-            arriving += self.unasked.pop(each, [])
+            arriving += self.unrequested.pop(each, [])
             for user, why in self.users[each]:
                 if why == Waits.DATA and self.jobs[user].host != self.jobs[each].host:
                     self.make_ready(user, now, number)

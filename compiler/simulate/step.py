@@ -128,7 +128,7 @@ def _jobs(
 ) -> tuple[list[Job], list[list[int]]]:
     """Makes the jobs of the tasks, and lists for each gang those that have a device of it.
 
-    The host of an island enqueues its tasks, and sends its values. It asks for PREFETCH values of others at a time. One
+    The host of an island enqueues its tasks, and sends its values. It requests PREFETCH values of others at a time. One
     process is a single host.
     """
     overheads = [(machines.topology.island(s.island).host_us or 0.0) * 1e-6 for s in work.plan.streams]

@@ -13,16 +13,16 @@ ORDER = (
 _INTRODUCTION = """# The paper's evaluation, repeated
 
 Each section repeats an experiment of the paper (Barham et al., *Pathways: Asynchronous Distributed Dataflow for ML*,
-MLSys 2022). *Measured* figures are from one machine, which each section names, as ratios to what stands beside them.
-*Predicted* figures are simulated for machines of the paper ([simulation](simulation.md)), with plans that run. No
-constant is fitted to the figures of the paper. `make bench` measures and simulates everything again, and writes this
-page.
+MLSys 2022). *Measured* figures are from one machine, which each section names. Only ratios within a
+section mean something on another. *Predicted* figures are simulated for machines of the paper
+([simulation](simulation.md)), from compiled plans. No constant is fitted to the paper's results. `make bench` measures
+and simulates everything again, and writes this page.
 """
 _RAY = "https://docs.ray.io/en/latest/ray-core/compiled-graph/ray-compiled-graph.html"
 _ORBAX = "https://orbax.readthedocs.io/en/latest/guides/checkpoint/v1/async_checkpointing.html"
 _OTHERS = (
     ("overhead of a call to an actor", f"Ray: about 1 ms; compiled graphs: under 50 us ([documentation]({_RAY}))",
-     "*Dispatch of small computations*: all of them on this machine"),
+     "*Dispatch of small computations*: calls and chains, without compiled graphs"),
     ("time lost with a slice", "Gemini 2.5: tens of seconds, before 10 minutes or more (report, s. 2.3; TPU v5p)",
      "*Loss, elasticity and data*: processes of one machine"),
     ("two islands to one, weak scaling", "PaLM: 1.95 times, two pods of 3,072 TPU v4 (arXiv 2204.02311)",
@@ -57,7 +57,7 @@ def _section(row: dict[str, Any]) -> str:
     lines = [f"## {row['title']}", "", f"**The paper:** {row['paper']}.", ""]
     for kind, title in (("measured", f"measured on {row['machine']}"), ("predicted", "predicted")):
         if row[kind]:
-            lines += [f"| {title} | | beside it |", "|---|---|---|"]
+            lines += [f"| {title} | | compared with |", "|---|---|---|"]
             lines += [f"| {each['what']} | {each['value']} | {each['beside']} |" for each in row[kind]]
             lines.append("")
     if row["plot"]:

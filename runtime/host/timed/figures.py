@@ -12,7 +12,7 @@ from typing import Any
 
 from pathways.dialect.files import write_whole
 
-NAME = "figures.json"
+FIGURES_FILE = "figures.json"
 """The file in the folder of a cluster."""
 
 
@@ -40,7 +40,7 @@ def write_figures(
     between islands. `calls` has the seconds of computations, by island and `module_key`.
     """
     text = json.dumps({"islands": dict(islands), "network": network, "calls": {i: dict(c) for i, c in calls.items()}})
-    write_whole(folder / NAME, text)
+    write_whole(folder / FIGURES_FILE, text)
 
 
 @dataclass(eq=False)
@@ -66,7 +66,7 @@ class Figures:
 
     def read(self) -> None:
         """Reads the file again. Raises OSError."""
-        found: dict[str, Any] = json.loads((self.folder / NAME).read_text())
+        found: dict[str, Any] = json.loads((self.folder / FIGURES_FILE).read_text())
         self.names = list(found["islands"])
         self.ici_rate, self.ici_seconds = found["islands"][self.island]
         self.network_rate, self.network_seconds = found["network"]

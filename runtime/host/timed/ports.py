@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 _TIME = struct.Struct("<d")
-NAME = "ports"
+PORTS_FILE = "ports"
 """The file in the folder of a cluster: two times for each island."""
 
 
@@ -19,7 +19,7 @@ class Ports:
     def __init__(self, folder: Path, islands: int) -> None:
         """Raises OSError."""
         size = max(1, 2 * islands * _TIME.size)
-        self._file = (folder / NAME).open("a+b")
+        self._file = (folder / PORTS_FILE).open("a+b")
         self._lock = threading.Lock()
         """A lock of a file holds only between processes."""
         with self._lock:
@@ -37,14 +37,14 @@ class Ports:
         """Takes the port out of an island and that into another, from the first time after `ready` at which both are
         free, for `seconds`. Returns the time at which the transfer ends.
         """
-        places = 2 * source * _TIME.size, (2 * target + 1) * _TIME.size
+        offsets = 2 * source * _TIME.size, (2 * target + 1) * _TIME.size
         with self._lock:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
-                free = (_TIME.unpack_from(self._times, place)[0] for place in places)
+                free = (_TIME.unpack_from(self._times, offset)[0] for offset in offsets)
                 end = max(ready, *free) + seconds
-                for place in places:
-                    _TIME.pack_into(self._times, place, end)
+                for offset in offsets:
+                    _TIME.pack_into(self._times, offset, end)
             finally:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
         return end

@@ -64,8 +64,8 @@ def test_a_host_first_enqueues_what_waits_for_no_other_host() -> None:
     assert played.waits[2] == Waits.DEVICES and played.causes[2] == 4
 
 
-def test_a_value_that_was_not_asked_for_does_not_arrive() -> None:
-    """The third value is there first. Its host asks for it after the first value has arrived."""
+def test_a_value_that_was_not_requested_does_not_arrive() -> None:
+    """The third value is there first. Its host requests it after the first value has arrived."""
     jobs = [
         job(5.0, host=0),
         job(1.0, host=2, after=0),
