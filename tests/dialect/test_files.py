@@ -292,6 +292,7 @@ ALLOWED_WRITES = {
     "dialect/plan/modules/vet.py": {"TemporaryFile"},  # unnamed files for the child's request and reply
     "cli/run.py": {"savez"},  # inside `whole_file`
     "pathways/api/snapshots.py": {"savez"},  # inside `whole_file`
+    "runtime/host/timed/ports.py": {"open"},  # times that the hosts of a cluster share, in its own folder
     "runtime/launch/spawn.py": {"open"},  # the log that a spawned process writes
 }
 """How modules other than dialect/files.py write files. Each comment says why that is allowed."""
