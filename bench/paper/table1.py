@@ -87,7 +87,7 @@ def main():
         row.measured.append(Figure(f"{name}'s shape", value, beside))
     row.short = [
         "the models are a sixteenth as wide and a quarter as deep as the paper's",
-        "steps are up to 14 % slower than JAX's, where the paper's are equal; the models are decoders, T5 is not",
+        "small steps are up to a tenth slower than JAX's (the paper: equal); the models are decoders, T5 is not",
         "four CPU devices share two cores, and our devices are others than JAX's",
     ]
     row.write()
