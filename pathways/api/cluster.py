@@ -54,12 +54,7 @@ def cluster(
         topology = f"islands={islands},devices={devices}"
     chosen = parse_topology(topology) if isinstance(topology, str) else topology
     outer = process()
-    if not isinstance(timed, bool | Mapping):
-        rule, advice = "True, or seconds by the names of computations", 'timed={"train_step": 0.01}'
-        have = f"timed={timed!r}"
-        raise PathwaysError(
-            BadArguments(problem="invalid times of a cluster", have_=have, rule=rule, advice=advice, where=caller())
-        )
+    _check_times(timed)
     if timed is False:
         machine = Cluster(chosen, outer.platform, process_policy())
     else:
@@ -69,6 +64,15 @@ def cluster(
     inner.controller.fetch_limit = outer.controller.fetch_limit
     with _inside(inner, machine):
         yield chosen
+
+
+def _check_times(timed: object) -> None:
+    """Raises PWC0104 for times that are neither a flag nor a mapping."""
+    if not isinstance(timed, bool | Mapping):
+        rule, advice = "True, or seconds by the names of computations", 'timed={"train_step": 0.01}'
+        problem, have = "invalid times of a cluster", f"timed={timed!r}"
+        error = BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller())
+        raise PathwaysError(error)
 
 
 @contextlib.contextmanager
