@@ -51,8 +51,8 @@ ENCODED_TESTS := tests/api/test_{arguments,arrays,stages}.py tests/runtime/clien
 
 # The paper's evaluation, measured and simulated: docs/evaluation.md. About 12 minutes on 2 cores.
 bench: $(VENV)/.ready
-	@for name in figure5 figure6 figure7 figure8 figure9 table1 table2 figure12 compact recovery predictions; do \
-	  echo "== $$name"; $(BIN)/python bench/paper/$$name.py || exit; done
+	@names=$$(cd docs && ../$(BIN)/python -c 'from generate.evaluation import ORDER; print(*ORDER)') && \
+	  for name in $$names; do echo "== $$name"; $(BIN)/python bench/paper/$$name.py || exit; done
 	cd docs && ../$(BIN)/python -m generate.pictures
 
 # What needs a GPU, as a table; without one it says so. JAX with its GPU plugin must be in .venv (docs/gpu.md).

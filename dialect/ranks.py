@@ -45,6 +45,11 @@ class RankTable:
         return edge * self.pairs + source * max(self.hosts.values(), default=1) + target
 
 
+def island_of_host(host: str) -> str:
+    """Returns the island of a host by the name of the host."""
+    return host.partition("/")[0]
+
+
 def ranks_in(topology: Topology) -> RankTable:
     """Makes the rank table of a topology."""
     return RankTable({island.name: island.hosts for island in topology.islands if island.hosts > 1})

@@ -32,6 +32,7 @@ from pathways.runtime.launch.ray_api import connect_to_ray
 from pathways.runtime.launch.ray_trial import trial_cluster
 
 CHAIN = 128
+"""Computations of a chain."""
 DEVICES = (2, 4, 8)
 IN_FLIGHT = 16
 """Calls of native JAX before the next wait: more than 32 collectives in flight hang XLA's CPU devices."""

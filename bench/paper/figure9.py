@@ -19,6 +19,7 @@ import shares
 
 WEIGHTS = ((1, 1, 1, 1), (1, 2, 4, 8))
 SIZE = 256
+"""Rows and columns of the matrix of a program."""
 
 
 def main():

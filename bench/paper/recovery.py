@@ -18,6 +18,7 @@ from row import Figure, Row
 import pathways as pw
 
 MIB = 64
+"""Size of the arrays that are saved and resharded."""
 ROUNDS = 3
 
 

@@ -20,7 +20,6 @@ ROWS_A_CORE = 4
 """Examples of a microbatch on each core of a stage: only with this number do the paper's batches close."""
 PAPER = {(4, 16, 128): 133.7, (8, 32, 128): 132.7, (16, 64, 128): 131.4, (16, 64, 512): 507.8}
 """Thousands of tokens a second by stages, microbatches and cores."""
-SPMD = 125.7
 
 
 def simulated(stages, microbatches, cores, topology):

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from pathways.compiler.placement.machines import Machines
 from pathways.compiler.simulate.work import CALL, RESHARD, TRANSFER, PlannedTask, Work
-from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Island
 
@@ -52,21 +51,6 @@ def time_key(name: str, line: str) -> str:
 def measured_seconds(task: PlannedTask, measured: Mapping[str, float]) -> float | None:
     """Returns the measured seconds of a call by its name and line, or by its name alone; None if there are none."""
     return measured.get(time_key(task.name, str(task.where or "")), measured.get(task.name))
-
-
-def estimate_calls(work: Work, machines: Machines, measured: Mapping[str, float]) -> dict[tuple[int, str], float]:
-    """Returns the seconds of a call of each computation (by number) on each island.
-
-    `measured` has the seconds of computations by `time_key`, or by name.
-    """
-    plan, estimate = work.plan, _Estimate(work.plan, machines, WhatIf())
-    runs = {(s, i.step): i for s, x in enumerate(plan.streams) for i in x.instructions if isinstance(i, Run)}
-    found: dict[tuple[int, str], float] = {}
-    for task in work.tasks:
-        if task.kind == CALL:
-            key = runs[task.stream, task.step].computation, plan.streams[task.stream].island
-            found[key] = estimate.of(task, measured_seconds(task, measured)).seconds
-    return found
 
 
 class _Estimate:

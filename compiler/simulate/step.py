@@ -13,7 +13,6 @@ from pathways.compiler.simulate.durations import (
     Duration,
     WhatIf,
     durations,
-    estimate_calls,
     measured_seconds,
     ports_of,
     run_begins,
@@ -66,7 +65,12 @@ def call_seconds(plan: Plan, machines: Machines, measured: Mapping[str, float]) 
     _check_numbers(plan, machines.topology, WhatIf(), measured)
     found: dict[tuple[int, str], float] = {}
     for part in (plan, *(plan.of_body(number) for number in range(len(plan.bodies)))):
-        found |= estimate_calls(work_of(part), machines, measured)
+        work = work_of(part)
+        takes = durations(work, machines, WhatIf(), [measured_seconds(task, measured) for task in work.tasks])
+        for task, took in zip(work.tasks, takes, strict=True):
+            if task.kind == CALL:
+                run = work.runs[task.stream, task.step]
+                found[run.computation, part.streams[task.stream].island] = took.seconds
     return found
 
 

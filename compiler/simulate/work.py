@@ -68,6 +68,16 @@ class Work:
     """The task that produces the value of a slot; arguments and constants have none."""
 
     @cached_property
+    def runs(self) -> dict[tuple[int, int], Run]:
+        """The instruction of each call, by stream and step."""
+        return {
+            (number, i.step): i
+            for number, stream in enumerate(self.plan.streams)
+            for i in stream.instructions
+            if isinstance(i, Run)
+        }
+
+    @cached_property
     def users(self) -> dict[Slot, list[int]]:
         """For each slot, the tasks that read it, in order."""
         found: dict[Slot, list[int]] = {}

@@ -19,7 +19,6 @@ from pathways.compiler.simulate.durations import WhatIf, time_key
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.step import simulate_step
 from pathways.compiler.simulate.work import BRANCH, CALL, RESHARD
-from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology, parse_topology
 from pathways.runtime.host.observe.perfetto import DeviceSpan, LaunchSpan, Moved, Recording, RunSpan, write
@@ -97,8 +96,7 @@ class SimulatedPlan:
 
 def trace_of(found: Simulated) -> str:
     """Writes a simulated step as the JSON of a trace."""
-    plan, played = found.work.plan, found.played
-    runs = {(s, i.step): i for s, x in enumerate(plan.streams) for i in x.instructions if isinstance(i, Run)}
+    plan, played, runs = found.work.plan, found.played, found.work.runs
     launches: list[LaunchSpan] = []
     spans: list[DeviceSpan] = []
     moves: list[Moved] = []

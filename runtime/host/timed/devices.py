@@ -126,8 +126,8 @@ class TimedArray:
 
 
 @dataclass(eq=False)
-class Meetings:
-    """The computations that several hosts of an island run together: each begins when all hosts have begun it."""
+class GangLaunches:
+    """The launches of an island. One that several hosts run together begins when all of them have begun it."""
 
     _waiting: dict[int, tuple[list[Moment], Moment]] = field(default_factory=dict[int, "tuple[list[Moment], Moment]"])
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -144,8 +144,8 @@ class Meetings:
         return end
 
 
-MEETINGS = Meetings()
-"""Those of the island of this process: all hosts of one island are in one process."""
+GANG_LAUNCHES = GangLaunches()
+"""Matches the launches of all hosts of the island, which are in this process."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,20 +180,13 @@ class TimedExecutable:
             end = Moment()
             after_all(moments, end.know)
             return TimedResults(self, end)
-        begun, end, seconds, called = Moment(), Moment(), self.seconds, now()
-        if self.hosts > 1:
-            end = MEETINGS.join(launch_id, begun, self.hosts, seconds)
+        begun, called = Moment(), now()
+        end = GANG_LAUNCHES.join(launch_id, begun, self.hosts, self.seconds)
         with _ENQUEUING:
             moments += [device.last for device in self.here]
             for device in self.here:
                 device.last = end
-
-        def begin(latest: float) -> None:
-            begun.know(max(latest, called))
-            if self.hosts == 1:
-                end.know(max(latest, called) + seconds)
-
-        after_all(moments, begin)
+        after_all(moments, lambda latest: begun.know(max(latest, called)))
         for spans in SESSIONS:
             _note(spans, self, launch_id, end)
         return TimedResults(self, end)

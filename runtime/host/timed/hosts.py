@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ranks import RankTable
+from pathways.dialect.ranks import RankTable, island_of_host
 from pathways.dialect.topology import Island
 from pathways.runtime.host.between.link import Inbound, Outbound
 from pathways.runtime.host.clients import Clients, Todo
@@ -61,10 +61,10 @@ class TimedPeerHosts(PeerHosts):
         return self.ranks.names(self.island)[self.rank]
 
     def _is_near(self, host: str) -> bool:
-        return host.partition("/")[0] == self.island
+        return island_of_host(host) == self.island
 
     def make_outbound(self, host: str) -> Outbound:
-        near, island = self._is_near(host), host.partition("/")[0]
+        near, island = self._is_near(host), island_of_host(host)
         server = NearServer(self.name, host) if near else self.sends
         made = TimedOutbound(self.network, island, self.device, self.ip, server, MAX_BYTES, self.sender)
         if near:

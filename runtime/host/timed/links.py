@@ -65,13 +65,13 @@ class TimedPlane(EagerPlane):
 
     def __init__(self, sender: Callable[[Sequence[Any]], Sender], network: Network, island: str) -> None:
         super().__init__(sender)
-        self._network, self._island, self._senders = network, island, sender
+        self._network, self._island = network, island
 
     def offer(self, number: int, arrays: Sequence[Any], devices: Sequence[Any]) -> EagerOffer:
         outbox = self._outbox
         assert outbox is not None
         parcel = TimedParcel(outbox, outbox.anew, number, arrays, self._network, self._island)
-        return EagerOffer(self._senders(devices), parcel)
+        return EagerOffer(self._sender(devices), parcel)
 
 
 class TimedGroup(ArrayGroup):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathways.runtime.host.timed.devices import Meetings
+from pathways.runtime.host.timed.devices import GangLaunches
 from pathways.runtime.host.timed.moments import Moment, Timer, after_all, now
 from pathways.runtime.host.timed.ports import Ports
 
@@ -55,9 +55,9 @@ def test_a_timer_calls_what_is_due_in_the_order_of_times() -> None:
 
 @given(st.permutations(range(3)))
 def test_a_launch_of_several_hosts_begins_with_the_last_of_them(order: list[int]) -> None:
-    meetings, begins = Meetings(), [Moment() for _ in range(3)]
-    ends = [meetings.join(7, begin, 3, 10.0) for begin in begins]
-    assert meetings.join(8, Moment(1.0), 1, 2.0).time == 3.0
+    launches, begins = GangLaunches(), [Moment() for _ in range(3)]
+    ends = [launches.join(7, begin, 3, 10.0) for begin in begins]
+    assert launches.join(8, Moment(1.0), 1, 2.0).time == 3.0
     for number in order:
         assert ends[0].time is None
         begins[number].know(float(number))
