@@ -1,5 +1,5 @@
-"""Formats the table that `pwc compile --compare-schedules` prints: step time, pipeline bubble and memory of each
-schedule. It adds a remark if a schedule is faster in spite of a larger bubble.
+"""Formats the table that `pwc compile --compare-schedules` prints: simulated step time, pipeline bubble and memory of
+each schedule. It adds a remark if a schedule is faster in spite of a larger bubble.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,17 @@ _UNITS = "(B counts 2 units, its parts I and W 1 each; a stage whose input needs
 
 
 def comparison(outcomes: Sequence[Alternative]) -> str:
-    """Formats a row for each schedule. The estimated step time decides and comes first; bubbles assume equal work."""
-    rows = [
-        ["compared", "step (estimated)", "bubble", "at least", "estimated", "at least", "memory, the fullest island"]
-    ]
+    """Formats a row for each schedule. The simulated step time decides and comes first; bubbles assume equal work."""
+    rows = [["compared", "step (simulated)", "devices wait", "bubble", "at least", "memory, the fullest island"]]
     for found in outcomes:
         schedule = found.schedule
         if schedule is None or not schedule.microbatches:
-            rows.append([found.name, *["-"] * 5, found.refused or (schedule.note if schedule else "")])
+            rows.append([found.name, *["-"] * 4, found.refused or (schedule.note if schedule else "")])
             continue
         island = max(found.peaks, key=lambda i: found.peaks[i])
-        figures = (schedule.bubble, schedule.bound, schedule.estimated_bubble, schedule.estimated_bound)
+        figures = (found.waits, schedule.bubble, schedule.bound)
         shown = f"{size(found.peaks[island])} on {island}"
-        rows.append([found.name, seconds(schedule.estimated_seconds), *(f"{f:.1%}" for f in figures), shown])
+        rows.append([found.name, seconds(found.seconds), *(f"{f:.1%}" for f in figures), shown])
     return "\n".join([table(rows), *(f"  {line}" for line in _excuses(outcomes))])
 
 

@@ -15,10 +15,10 @@ from pathways.cli.json_output import json_option, print_json
 from pathways.cli.source_spec import read_spec
 from pathways.compiler.driver import Compilation
 from pathways.compiler.frontends.jax.pipeline.planning import Target
+from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
-from pathways.compiler.placement.machines import Machines
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.simulate.durations import WhatIf
 from pathways.compiler.simulate.figures import Simulated

@@ -2,17 +2,20 @@
 driver calls it for `--compare-schedules`, and for advice in out-of-memory errors.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pathways.compiler.errors import OutOfMemory, UnsuitableSchedule
+from pathways.compiler.export import extract_plan
 from pathways.compiler.instruments import Instrument
+from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import NO_REMAT, Options, default_passes, run_passes
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import OrderCalls
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import is_file, order_by_waits
 from pathways.compiler.schedule.attribute import read_schedule
+from pathways.compiler.simulate.step import simulate_step
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import parse
@@ -33,18 +36,31 @@ class Alternative:
     refused: str = ""
     units: float = 0.0
     """Duration of the pipeline for equal stages: F takes one unit, B two, I and W one."""
+    seconds: float = 0.0
+    """Of one run, simulated, if schedules are compared. `waits` is the fraction of them in which devices wait."""
+    waits: float = 0.0
 
 
-def compare_schedules(source: bytes, context: object, session: Session, options: Options) -> list[Alternative]:
-    """Compiles under every schedule, and under the chosen one if it is a file.
+def compare_schedules(
+    source: bytes, context: object, session: Session, options: Options, constants: Mapping[str, bytes]
+) -> list[Alternative]:
+    """Compiles under every schedule, and under the chosen one if it is a file, and simulates each.
 
     `source` is the program as bytecode, of phase `trace`.
     """
     names = [PROGRAM, *SCHEDULES, *([options.schedule] if is_file(options.schedule) else [])]
-    return [outcome(source, context, session, replace(options, schedule=name), name) for name in names]
+    return [outcome(source, context, session, replace(options, schedule=name), name, constants) for name in names]
 
 
-def outcome(source: bytes, context: object, session: Session, options: Options, name: str) -> Alternative:
+def outcome(
+    source: bytes,
+    context: object,
+    session: Session,
+    options: Options,
+    name: str,
+    constants: Mapping[str, bytes] | None = None,
+) -> Alternative:
+    """Compiles with other options. With the constants of the program, it also simulates the plan."""
     program = ProgramIR(parse(source, context))
     own = Session(session.topology, session.bindings, session.analyzer)
     length = _Length()
@@ -57,7 +73,12 @@ def outcome(source: bytes, context: object, session: Session, options: Options, 
             raise
         return Alternative(name, None, {}, f"{error.code}: {problem.text(problem.title)}")
     peaks = {island: op.peak_bytes for island, op in program.plans.items()}
-    return Alternative(name, read_schedule(program), peaks, units=length.units)
+    found = Alternative(name, read_schedule(program), peaks, units=length.units)
+    if constants is None:
+        return found
+    plan = extract_plan(program, constants)
+    step = simulate_step(plan, Machines(plan.topology))
+    return replace(found, seconds=step.seconds, waits=step.bubble)
 
 
 @dataclass

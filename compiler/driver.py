@@ -100,7 +100,8 @@ class Compilation:
     def compare(self, options: Options) -> list[Alternative]:
         """Compiles the program under every schedule and returns the results for comparison. Requires phase `trace`."""
         check_reaches(default_passes(options), options.without, self.program.phase, Phase.PLAN)
-        return compare_schedules(bytecode(self.program.module.operation), self.program.context, self.session, options)
+        source = bytecode(self.program.module.operation)
+        return compare_schedules(source, self.program.context, self.session, options, self.constants)
 
     def plan(self, *, with_phases: bool = False) -> Plan:
         """Extracts the plan. Requires phase `plan`."""

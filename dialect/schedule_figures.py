@@ -1,4 +1,4 @@
-"""Defines the figures of a pipeline schedule: its name, its idle time (bubble) and its estimated duration. The compiler
+"""Defines the figures of a pipeline schedule: its name, and its idle time (bubble) for equal stages. The compiler
 stores them in IR and plans; `pwc inspect` and viz show them.
 """
 
@@ -10,7 +10,7 @@ class Schedule:
     """Name and cost of a schedule. `note` says why it is not the requested one.
 
     A bubble is the fraction of the time in which the slices of a pipeline wait. `bound` is the smallest bubble of any
-    order of the same work. Both assume equal stages (F 1, B 2, I 1, W 1); `estimated_*` use the flops of each call.
+    order of the same work. Both assume equal stages (F 1, B 2, I 1, W 1). A simulation has the times of real stages.
     """
 
     name: str
@@ -20,6 +20,3 @@ class Schedule:
     microbatches: int = 0
     bubble: float = 0.0
     bound: float = 0.0
-    estimated_bubble: float = 0.0
-    estimated_bound: float = 0.0
-    estimated_seconds: float = 0.0

@@ -49,7 +49,7 @@ def equal_lengths(work: Work) -> list[float]:
     largest: dict[Action, int] = {}
     for task in work.tasks:
         for part in task.parts:
-            if part not in largest or work.tasks[largest[part]].seconds < task.seconds:
+            if part not in largest or work.tasks[largest[part]].flops < task.flops:
                 largest[part] = task.number
     lengths = [0.0] * len(work.tasks)
     for part, number in largest.items():

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pathways.compiler.collector import collector_paused
+from pathways.compiler.machines import Machines
+from pathways.compiler.simulate.durations import WhatIf, durations
 from pathways.compiler.simulate.work import Work, work_of
 from pathways.dialect.plan.nouns import Plan
 from pathways.viz.actual import Recorded
@@ -45,17 +47,23 @@ class Scene:
         """The times of each task: estimated by the cost model, for equal stages, and measured if a run is recorded."""
         if self.work is None:
             return {}
-        estimated = planned(self.work, [t.seconds for t in self.work.tasks], "s")
+        estimated = planned(self.work, self._estimated(), "s")
         equal = planned(self.work, equal_lengths(self.work), "units")
         found = {"equal": equal, "estimated": estimated}
         if self.runs and (measured := self._measured()) is not None:
             found = {"measured": measured, **found}
         return found
 
+    def _estimated(self) -> list[float]:
+        """Returns the seconds of each task by the cost model."""
+        assert self.work is not None
+        machines = Machines(self.work.plan.topology)
+        return [took.seconds for took in durations(self.work, machines, WhatIf(), [None] * len(self.work.tasks))]
+
     def _measured(self) -> Times | None:
         """Simulates the plan with the computation times of the last recorded run."""
         assert self.work is not None
-        lengths = [t.seconds for t in self.work.tasks]
+        lengths = self._estimated()
         took: dict[tuple[str, int, str], float] = {}
         for row in self.runs[-1].rows:
             for cell in row.cells:

@@ -11,7 +11,7 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.schedule.arrange import Arranged, arrange, columns
 from pathways.compiler.schedule.attribute import write_schedule
-from pathways.compiler.schedule.estimate import describe_schedule
+from pathways.compiler.schedule.describe import describe_schedule
 from pathways.compiler.schedule.table_csv import write_table
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.declare import STRING
@@ -47,7 +47,7 @@ class OrderCalls(Pass):
         arranged = arrange(program, self.schedule)
         if self.emit:
             _emit(Path(self.emit), arranged)
-        write_schedule(program, describe_schedule(program, Path(self.schedule).name, arranged))
+        write_schedule(program, describe_schedule(Path(self.schedule).name, arranged))
         with program.context:
             number_nodes(program, arranged.order)
             for body in program.bodies.values():

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from pathways.compiler.machines import Machines
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.placement import PlacementPolicy, find_placement, run_policy
-from pathways.compiler.placement.cost import ASSUMED_FLOPS, CostModel, Estimate
+from pathways.compiler.placement.cost import CostModel, Estimate
 from pathways.compiler.placement.default import default_topology
 from pathways.compiler.placement.problem import Placement, build_graph, check_placement
 from pathways.compiler.placement.runner_up import LIMIT, runners_up, seconds
@@ -79,8 +80,8 @@ def _stored(name: str) -> str:
 
 def _write_summary(program: ProgramIR, policy: str, estimate: Estimate, topology: Topology, reproducible: bool) -> None:
     """Writes the policy and its estimate as attributes of the module."""
-    assumed = [i.name for i in topology.islands if i.flops is None]
-    note = f"; {ASSUMED_FLOPS:.0e} flop/s assumed where none are stated" if assumed else ""
+    assumed = Machines(topology).assumed_rates()
+    note = f"; assumed: {', '.join(assumed)}" if assumed else ""
     text = f"{policy}: about {seconds(estimate.seconds)} a run, {estimate.dcn_bytes:,} bytes between islands{note}"
     attributes = program.module.operation.attributes
     attributes["pw.placement"] = ir.StringAttr.get(text, program.context)

@@ -12,7 +12,7 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
 from pathways.compiler.schedule.arrange import order_by_waits
 from pathways.compiler.schedule.attribute import read_schedule, write_schedule
-from pathways.compiler.schedule.estimate import describe_schedule
+from pathways.compiler.schedule.describe import describe_schedule
 from pathways.compiler.schedule.table import Pipeline, read_pipeline
 from pathways.dialect.call_labels import Action
 from pathways.dialect.host_callbacks import read_callbacks
@@ -189,4 +189,4 @@ def _note(program: ProgramIR, stages: list[int]) -> None:
     old = read_schedule(program)
     many = "stages" if len(stages) > 1 else "stage"
     note = f"activations of {many} {', '.join(map(str, stages))} are computed again before backward, to save memory"
-    write_schedule(program, describe_schedule(program, old.name, replace(order_by_waits(program), note=note)))
+    write_schedule(program, describe_schedule(old.name, replace(order_by_waits(program), note=note)))

@@ -89,7 +89,7 @@ def islands_of_split(split: _Split, order: Sequence[SliceRequest]) -> dict[str, 
 
 def contiguous_splits(order: Sequence[SliceRequest], model: CostModel) -> list[_Split]:
     """Returns the Pareto front of complete splits; empty if devices, kinds, memory, pins or bindings allow none."""
-    classes = _classes(model.topology.islands, order)
+    classes = _classes(model, order)
     states: dict[tuple[int, tuple[int, ...]], _Front] = {(0, (0,) * len(classes)): _Front([_Split()])}
     done = _Front()
     for placed in range(len(order) + 1):
@@ -116,12 +116,12 @@ def _extend(split: _Split, step: tuple[float, float, float], stop: int, island: 
     return _Split(split.path + path, max(split.load, load), max(split.fill, fill), cuts, islands)
 
 
-def _classes(islands: Sequence[Island], order: Sequence[SliceRequest]) -> list[list[Island]]:
+def _classes(model: CostModel, order: Sequence[SliceRequest]) -> list[list[Island]]:
     """Groups islands that are alike. Within a group only the number of used islands matters."""
     named = {r.pin for r in order} | {r.bound.island for r in order if r.bound}
     groups: dict[Any, list[Island]] = {}
-    for island in islands:
-        alike = (island.size, island.kind, island.memory, island.flops)
+    for island in model.topology.islands:
+        alike = (island.size, island.kind, island.memory, model.rate(island))
         groups.setdefault(island.name if island.name in named else alike, []).append(island)
     return list(groups.values())
 
@@ -153,7 +153,7 @@ def _runs(
                 earlier = b in members if place[a] < start else a in members and place[b] < start
                 moved += model.between(traffic) if earlier else 0.0
             elif a in members:
-                moved += model.inside(a, b, traffic)
+                moved += model.inside(b, traffic)
         if all((s in members) == (n in members) for s, n in near.items() if s in members or n in members):
             found.append((stop, (path + moved, max(load, link), size / island.size)))
     return found

@@ -5,9 +5,9 @@ model. The estimate is a lower bound, simple enough for a linear program.
 slice, whose devices do one thing at a time; and the traffic of the busiest island's link to the others. `cost` adds a
 thousandth of all traffic between islands: of two equally fast placements, the one with less traffic wins.
 
-A call takes flops / (devices x flop/s). A transfer takes bytes / rate. Between islands the rate is that of the network.
-Inside an island it is that of the slowest interconnect, times the devices of the smaller slice. Figures that a topology
-does not state are assumed, and the summary says so.
+Seconds are those of `compiler/machines.py`, as in a simulation. Left out is what later passes reduce: the overhead of
+calls, and the traffic of device memory. The rate inside islands is that of the slowest interconnect, wherever a slice
+goes. Figures that a topology does not state are assumed, and the summary says so.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,10 @@ from typing import Any
 
 import networkx as nx
 
+from pathways.compiler.machines import Machines
 from pathways.compiler.placement.problem import SliceRequest
 from pathways.dialect.topology import Island, Topology
 
-ASSUMED_FLOPS = 1e12
-"""Flop/s of a device if the topology states none."""
 DCN_TIEBREAK_WEIGHT = 1e-3
 """Cost of a second of traffic between islands, relative to a second of run time."""
 
@@ -50,6 +49,7 @@ class CostModel:
 
     def __init__(self, graph: "nx.DiGraph[Any]", topology: Topology) -> None:
         self.topology = topology
+        self.machines = Machines(topology)
         self.slices: tuple[SliceRequest, ...] = graph.graph["slices"]
         self.devices = {r.symbol: r.devices for r in self.slices}
         self.calls: list[tuple[str, float]] = []
@@ -64,8 +64,7 @@ class CostModel:
             numbers[node] = len(self.calls)
             self.calls.append((here["slice"], share))
         self.traffic = traffic_of(graph)
-        self.dcn = topology.dcn_gbps * 1e9
-        self.ici = min(i.ici_gbps for i in topology.islands) * 1e9
+        self._slowest = min(topology.islands, key=lambda i: i.ici_gbps)
 
     @cached_property
     def work(self) -> dict[str, float]:
@@ -75,17 +74,17 @@ class CostModel:
             work[symbol] += flops
         return work
 
-    @staticmethod
-    def rate(island: Island) -> float:
-        return island.flops or ASSUMED_FLOPS
+    def rate(self, island: Island) -> float:
+        """Returns the flop/s that a device of an island reaches."""
+        return self.machines.rate(island)
 
-    def inside(self, here: str, there: str, size: int) -> float:
-        """Returns the seconds to move bytes between two slices of one island."""
-        return size / (self.ici * min(self.devices[here], self.devices[there]))
+    def inside(self, there: str, size: int) -> float:
+        """Returns the seconds to move bytes to a slice of the same island."""
+        return self.machines.inside(self._slowest, size, self.devices[there])
 
     def between(self, size: int) -> float:
         """Returns the seconds to move bytes between islands."""
-        return size / self.dcn
+        return self.machines.between(size)
 
     def estimate(self, where: Mapping[str, str]) -> Estimate:
         """Estimates a run with each slice on the island that `where` gives."""
@@ -98,7 +97,7 @@ class CostModel:
                 arrives = ends[producer]
                 if other != symbol:
                     same = where[other] == where[symbol]
-                    arrives += self.inside(other, symbol, size) if same else self.between(size)
+                    arrives += self.inside(symbol, size) if same else self.between(size)
                 start = max(start, arrives)
             ends.append(start + flops / rates[where[symbol]])
         links = dict.fromkeys(rates, 0.0)

@@ -173,7 +173,7 @@ class _Milp:
         alike: dict[Any, list[str]] = {}
         for island in self.islands:
             if island.name not in named:
-                key = (island.size, island.kind, island.memory, island.flops)
+                key = (island.size, island.kind, island.memory, self.model.rate(island))
                 alike.setdefault(key, []).append(island.name)
         for names in alike.values():
             for before, name in itertools.pairwise(names):
@@ -196,7 +196,7 @@ class _Milp:
                 row = {self.start + number: 1.0, self.start + producer: -1.0} | self._seconds(other, -work)
                 inside = 0.0
                 if other != symbol:
-                    inside = scale * model.inside(other, symbol, size)
+                    inside = scale * model.inside(symbol, size)
                     row[self.z[frozenset((other, symbol))]] = -(scale * model.between(size) - inside)
                 self.row(row, lower=inside)
         for symbol, work in model.work.items():

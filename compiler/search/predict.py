@@ -137,7 +137,7 @@ def _graph(costs: Sequence[StageCost], choice: SplitChoice, table: Table) -> tup
             cost = costs[k]
             first = "W" if split and k == 0 else "I" if split else "B"
             whole = cost.backward
-            later = cost.work + cost.accumulated if split and k else 0.0  # the first stage's backward is one action
+            later = cost.of_weights if split and k else 0.0  # the first stage's backward is one action
             made = node(Action(k, first, m), [*arrives, numbers[Action(k, "F", m)]], k % choice.stages, whole - later)
             if split and k:
                 node(Action(k, "W", m), [made], k % choice.stages, later)

@@ -9,7 +9,7 @@ one row: its best number of microbatches, schedule and remat.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pathways.compiler.placement.machines import Machines
+from pathways.compiler.machines import Machines
 from pathways.compiler.search.cuts import CutCache
 from pathways.compiler.search.predict import Prediction, again_where_full, least_seconds, memory_of_slices, predict
 from pathways.compiler.search.profile import Profile, Profiles

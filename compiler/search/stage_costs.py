@@ -1,13 +1,15 @@
 """Estimates the cost of each pipeline stage of a split: seconds of forward, backward and communication, and bytes of
 memory. `rank.py` calls it for `pw.search`.
 
-* Work: flops / (devices x flop/s x efficiency), and a fixed time for each call.
+Times are those of `compiler/machines.py`, as in a simulation of the compiled plan.
+
+* Work: flops, or the passes over memory below if they take longer; and a fixed time for each call.
 * Model axis: a ring adds up products over it: 2 (n - 1) / n of the bytes on each device. Backward adds up as much
   once more.
 * Data axis: each backward adds up the gradients of the stage's parameters over the rows' devices. That happens for
   every microbatch, since a stage is a jit whose results are whole.
 * Parameters: each forward reads all of the stage's: one pass over that much memory. Each backward reads them and
-  writes as many gradients: two passes. Except for the first, these are added to the sums: three more passes.
+  writes as many gradients: two passes. Except for the first, these are then added to the sums: three more passes.
   Therefore, many small microbatches are slow.
 * Memory: states of the parameters, and the values kept of each microbatch in flight.
 """
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pathways.compiler.placement.machines import Machines
+from pathways.compiler.machines import Machines
 from pathways.compiler.search.profile import Profile
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.topology import Island, Topology
@@ -41,8 +43,10 @@ class StageCost:
     added_back: float
     read: float
     """Seconds to read its parameters once."""
+    written: float
+    """Seconds to write the gradients of its parameters."""
     accumulated: float
-    """Seconds to write the gradients of its parameters, and to add them up."""
+    """Seconds to add them up."""
     call: float
     sends: float
     crosses: float
@@ -54,14 +58,12 @@ class StageCost:
 
     @property
     def forward(self) -> float:
-        return self.work + self.read + self.added + self.call
+        return max(self.work, self.read) + self.added + self.call
 
     @property
     def backward(self) -> float:
         return (
-            2 * self.work
-            + self.checkpointed
-            + self.read
+            max(2 * self.work + self.checkpointed, self.read + self.written)
             + self.added_back
             + self.accumulated
             + self.call
@@ -69,13 +71,18 @@ class StageCost:
         )
 
     @property
+    def of_weights(self) -> float:
+        """The part of the backward pass that makes the gradients of parameters."""
+        return max(self.work, self.written) + self.accumulated
+
+    @property
     def both(self) -> float:
         return self.forward + self.backward
 
     @property
     def bare(self) -> "StageCost":
-        """The same cost without items that a plan does not count: collectives, memory passes, and call overhead."""
-        return replace(self, added=0.0, added_back=0.0, read=0.0, accumulated=0.0, call=0.0)
+        """The same cost without collectives, which the simulation of a plan does not count."""
+        return replace(self, added=0.0, added_back=0.0)
 
 
 def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, machine: Machines) -> list[StageCost]:
@@ -101,9 +108,10 @@ def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, ma
                 added=added,
                 added_back=added + _ring(parameters, choice.data, link),
                 read=_READ_PASSES * once,
-                accumulated=(_WRITE_PASSES + added_up) * once,
+                written=_WRITE_PASSES * once,
+                accumulated=added_up * once,
                 call=machine.call(island),
-                sends=after / (island.ici_gbps * 1e9 * width if near else topology.dcn_gbps * 1e9),
+                sends=machine.inside(island, after, width) if near else machine.between(after),
                 crosses=0.0 if near else after,
                 parameters=parameters,
                 kept=float(spine.kept[b] - spine.kept[a]) / choice.data,

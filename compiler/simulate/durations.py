@@ -1,10 +1,7 @@
-"""Estimates the seconds of each task of a plan on given machines. The simulator uses it. Pure functions.
+"""Estimates the seconds of each task of a plan on given machines, by the cost model of `compiler/machines.py`. The
+simulator and timed devices use it. Pure functions.
 
-* A computation: its flops at the rate of its devices, or the bytes that it reads and writes at the rate of their
-  memory, whichever takes longer (a roofline); and the overhead of a call. A slower device delays its whole gang.
-* A transfer between islands: its bytes at the rate of the network, and then the latency.
-* A reshard: its bytes over the links of all devices that it reaches, and then the latency.
-* A branch: nothing, since data decides what it runs.
+A slower device delays its whole gang. A branch takes no time, since data decides what it runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from pathways.compiler.placement.machines import Machines
+from pathways.compiler.machines import Machines
 from pathways.compiler.simulate.work import CALL, RESHARD, TRANSFER, PlannedTask, Work
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Island
@@ -67,20 +64,20 @@ class _Estimate:
         if task.kind == TRANSFER:
             here, there = self._island(task.source).name, self._island(task.stream).name
             topology = self.machines.topology
-            rate = topology.dcn_gbps * 1e9 * self.changes.links.get(frozenset((here, there)), 1.0)
-            return Duration(task.bytes / rate, (topology.dcn_us or 0.0) * 1e-6)
+            share = self.changes.links.get(frozenset((here, there)), 1.0)
+            return Duration(self.machines.between(task.bytes) / share, (topology.dcn_us or 0.0) * 1e-6)
         if task.kind == RESHARD:
             island = self._island(task.stream)
             links = len(self.plan.meshes[task.mesh].devices) if task.mesh >= 0 else 1
-            return Duration(task.bytes / (island.ici_gbps * 1e9 * links), (island.ici_us or 0.0) * 1e-6)
+            return Duration(self.machines.inside(island, task.bytes, links), (island.ici_us or 0.0) * 1e-6)
         return Duration(0.0)
 
     def _island(self, stream: int) -> Island:
         return self.islands[self.plan.streams[stream].island]
 
     def _call(self, task: PlannedTask, island: Island) -> float:
-        flops = task.flops / (len(task.devices) * self.machines.rate(island))
-        return max(flops, task.touched / self.machines.memory(island)) + self.machines.call(island)
+        flops = task.flops / len(task.devices)
+        return self.machines.computing(island, flops, task.touched) + self.machines.call(island)
 
     def _slowdown(self, mesh: int, island: str) -> float:
         """Returns the factor of the slowest device of a mesh."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.errors import OtherMachines
-from pathways.compiler.placement.machines import Machines
+from pathways.compiler.machines import Machines
 from pathways.compiler.simulate.durations import (
     Duration,
     WhatIf,

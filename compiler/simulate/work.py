@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from pathways.compiler.computations.flops import flops_of
-from pathways.compiler.placement.cost import ASSUMED_FLOPS
 from pathways.dialect.call_labels import Action, actions_of, read_action
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.mlir import from_portable
@@ -29,8 +28,8 @@ class PlannedTask(NamedTuple):
     """One call, transfer, reshard or branch (`kind`). `waits` are the tasks that produce the values it reads.
 
     A transfer runs on no devices. `bytes` is the amount that changes device; for a call, the size of its results on a
-    device. `seconds` is an estimate. `mesh` is the location of a call or the target of a value; -1 means several.
-    `decision` belongs to a transfer or reshard.
+    device. `mesh` is the location of a call or the target of a value; -1 means several. `decision` belongs to a
+    transfer or reshard.
     """
 
     kind: str
@@ -42,7 +41,6 @@ class PlannedTask(NamedTuple):
     number: int = -1
     waits: tuple[int, ...] = ()
     devices: tuple[Device, ...] = ()
-    seconds: float = 0.0
     bytes: int = 0
     where: Where | None = None
     parts: tuple[Action, ...] = ()
@@ -109,10 +107,6 @@ class _Reader:
         self.work, self.plan, self.flops = work, work.plan, flops
         self.sent: dict[int, tuple[Send, int]] = {}
         """For each channel, its send and the sending stream."""
-        topology = self.plan.topology
-        self.rates = {i.name: i.flops or ASSUMED_FLOPS for i in topology.islands}
-        self.dcn = topology.dcn_gbps * 1e9
-        self.ici = {i.name: i.ici_gbps * 1e9 for i in topology.islands}
         self.decided = {
             step: d for d in reversed(self.plan.decisions) if d.kind in ("transfer", "reshard") for step in d.steps
         }
@@ -144,7 +138,6 @@ class _Reader:
             reads=tuple((stream, s) for s in run.inputs),
             writes=tuple((stream, s) for s in run.outputs),
             devices=tuple((stream, d) for d in mesh.devices),
-            seconds=self.flops[run.computation] / (len(mesh.devices) * self.rates[mesh.island]),
             bytes=sum(kinds[s].bytes for s in run.outputs),
             where=run.where,
             parts=tuple(map(read_action, actions_of(run.action, run.parts))),
@@ -160,7 +153,6 @@ class _Reader:
         decision = self.decided.get(what.step)
         stream = self.plan.streams[target[0]]
         moved = decision.bytes if decision is not None else 0
-        rate = self.dcn if kind == TRANSFER else self.ici[stream.island]
         task = PlannedTask(
             kind,
             decision.name if decision is not None else stream.buffers[target[1]].name,
@@ -168,7 +160,6 @@ class _Reader:
             target[0],
             reads=(source,),
             writes=(target,),
-            seconds=moved / rate,
             bytes=moved,
             where=where,
             mesh=stream.kind_of[target[1]].layout.mesh,

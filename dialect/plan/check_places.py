@@ -40,8 +40,8 @@ def _topology(plan: Plan) -> _Problems:
         rates = {name: figure for name, figure in stated.items() if figure is not None}
         if not all(is_figure(name, figure) for name, figure in rates.items()):
             yield f"{island.name} with rates {tuple(rates.values())}", "positive numbers"
-    figures = [getattr(plan.schedule, f) for f in ("bubble", "bound", "estimated_bubble", "estimated_bound")]
-    if not all(map(math.isfinite, (*figures, plan.schedule.estimated_seconds))):
+    figures = [getattr(plan.schedule, f) for f in ("bubble", "bound")]
+    if not all(map(math.isfinite, figures)):
         yield f"a schedule with a bubble of {figures}", "numbers"
 
 

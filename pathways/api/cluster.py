@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from pathways.api.process import Process, attach, attached_process, inside_of, process, process_policy
-from pathways.compiler.placement.machines import Machines
+from pathways.compiler.machines import Machines
 from pathways.compiler.simulate.step import call_seconds
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments

@@ -15,8 +15,7 @@ from pathways.api.program import Program
 from pathways.api.search_plans import CompiledStep, figures_of
 from pathways.compiler.frontends.jax.pipeline.chosen import choosing, noting_calls
 from pathways.compiler.frontends.jax.pipeline.pipeline import Pipelined, pipeline
-from pathways.compiler.placement.cost import ASSUMED_FLOPS
-from pathways.compiler.placement.machines import Machines
+from pathways.compiler.machines import ASSUMED_FLOPS, Machines
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.search.candidates import MAX_STAGES, Space, candidates
 from pathways.compiler.search.cuts import layers_of

@@ -11,9 +11,9 @@ from typing import Any
 
 from pathways.compiler.driver import Compilation
 from pathways.compiler.frontends.jax.pipeline.planning import Target
+from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.placement import PlacementPolicy
-from pathways.compiler.placement.machines import Machines
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.simulate.durations import WhatIf, time_key
 from pathways.compiler.simulate.figures import Simulated

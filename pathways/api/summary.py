@@ -109,20 +109,14 @@ def _schedule(schedule: Schedule) -> list[str]:
 
 
 def schedule_text(schedule: Schedule) -> str:
-    """Describes the pipeline schedule, its bubble, and the note on it."""
+    """Describes the pipeline schedule, its bubble with the lower bound over all orders, and the note on it."""
     parts: list[str] = []
     if schedule.microbatches:
         parts.append(
             f"{schedule.stages} stages on {schedule.slices} slices, {schedule.microbatches} microbatches; "
-            f"bubble {bubble_text(schedule)}"
+            f"bubble {schedule.bubble:.1%} (at least {schedule.bound:.1%}) for equal stages"
         )
     return "; ".join([*parts, *([schedule.note] if schedule.note else [])]) or "calls as the program has them"
-
-
-def bubble_text(schedule: Schedule) -> str:
-    """Describes the bubble for equal stages and as estimated, each with its lower bound over all orders."""
-    equal = f"{schedule.bubble:.1%} (at least {schedule.bound:.1%}) for equal stages"
-    return f"{equal}, {schedule.estimated_bubble:.1%} (at least {schedule.estimated_bound:.1%}) by the cost model"
 
 
 def _memory(plan: Plan, island: str) -> list[str]:

@@ -64,7 +64,7 @@ DIFFERENCES = {
     "what a computation does": with_other_module,
     "what it does on one device": lambda p: with_other_module(p, "local"),
     "a decision": lambda p: replace(p, decisions=p.decisions[:-1]),
-    "a schedule's time": lambda p: replace(p, schedule=replace(p.schedule, estimated_seconds=1.0)),
+    "a schedule's bubble": lambda p: replace(p, schedule=replace(p.schedule, bubble=0.75)),
     "the placement": lambda p: replace(p, placement=f"{p.placement}, or so"),
     "whether it is reproducible": lambda p: replace(p, reproducible=False),
     "a computation that nothing calls": with_spare_computation,

@@ -24,7 +24,7 @@ module attributes {pw.phase = "trace", pw.platform = "cpu",
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "\22leaf\22", pw.phase = "plan", pw.placement = "spread: about 5.12 ns a run, 64 bytes between islands; 1e+12 flop/s assumed where none are stated", pw.platform = "cpu", pw.schedule = {bound = 0.000000e+00 : f64, bubble = 0.000000e+00 : f64, estimated_bound = 0.000000e+00 : f64, estimated_bubble = 0.000000e+00 : f64, estimated_seconds = 0.000000e+00 : f64, microbatches = 0 : i64, name = "program", note = "", slices = 0 : i64, stages = 0 : i64}, pw.temporaries = "estimated"} {
+module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "\22leaf\22", pw.phase = "plan", pw.placement = "spread: about 5.12 ns a run, 64 bytes between islands; assumed: 1e+12 flop/s a device, 50% of the flop/s", pw.platform = "cpu", pw.schedule = {bound = 0.000000e+00 : f64, bubble = 0.000000e+00 : f64, microbatches = 0 : i64, name = "program", note = "", slices = 0 : i64, stages = 0 : i64}, pw.temporaries = "estimated"} {
   "pw.island"() {devices = 2 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island0"} : () -> ()
   "pw.island"() {devices = 2 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island1"} : () -> ()
   "pw.slice"() {device_ids = "0:2", devices = 2 : i64, island = @island0, reason = "least loaded of 2 islands (0%)", runner_up = "island1, in exchange for s1: 5.13 ns a run (the same)", sym_name = "s0"} : () -> ()

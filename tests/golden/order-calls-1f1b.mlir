@@ -43,7 +43,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.phase = "transfer", pw.platform = "cpu"
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "schedule", pw.platform = "cpu", pw.schedule = {bound = 0.33333333333333337 : f64, bubble = 0.33333333333333337 : f64, estimated_bound = 0.9990012484394507 : f64, estimated_bubble = 0.9995003747189608 : f64, estimated_seconds = 8.006000e-09 : f64, microbatches = 2 : i64, name = "1f1b", note = "", slices = 2 : i64, stages = 2 : i64}} {
+module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "schedule", pw.platform = "cpu", pw.schedule = {bound = 0.33333333333333337 : f64, bubble = 0.33333333333333337 : f64, microbatches = 2 : i64, name = "1f1b", note = "", slices = 2 : i64, stages = 2 : i64}} {
   "pw.island"() {devices = 1 : i64, hosts = 1 : i64, kind = "any", name = "i0"} : () -> ()
   "pw.island"() {devices = 1 : i64, hosts = 1 : i64, kind = "any", name = "i1"} : () -> ()
   "pw.slice"() {device_ids = "0", devices = 1 : i64, island = @i0, sym_name = "s0"} : () -> ()

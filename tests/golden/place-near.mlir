@@ -28,7 +28,7 @@ module attributes {pw.phase = "shard", pw.platform = "cpu",
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[]}", pw.phase = "place", pw.placement = "spread: about 0.16 ns a run, 0 bytes between islands; 1e+12 flop/s assumed where none are stated", pw.platform = "cpu"} {
+module attributes {pw.dcn_gbps = 1.250000e+01 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[]}", pw.phase = "place", pw.placement = "spread: about 0.16 ns a run, 0 bytes between islands; assumed: 1e+12 flop/s a device, 50% of the flop/s", pw.platform = "cpu"} {
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island0"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island1"} : () -> ()
   "pw.island"() {devices = 4 : i64, hosts = 1 : i64, ici_gbps = 1.000000e+02 : f64, kind = "any", name = "island2"} : () -> ()

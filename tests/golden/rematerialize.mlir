@@ -43,7 +43,7 @@ module attributes {pw.dcn_gbps = 1.0, pw.phase = "schedule", pw.platform = "cpu"
   }
 }
 // EXPECTED exit 0
-module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "schedule", pw.platform = "cpu", pw.schedule = {bound = 0.22222222222222221 : f64, bubble = 0.36363636363636365 : f64, estimated_bound = 0.99875218367856255 : f64, estimated_bubble = 0.99937562437562432 : f64, estimated_seconds = 8.0080000000000013E-9 : f64, microbatches = 2 : i64, name = "program", note = "activations of stage 1 are computed again before backward, to save memory", slices = 2 : i64, stages = 2 : i64}} {
+module attributes {pw.dcn_gbps = 1.000000e+00 : f64, pw.in_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.out_tree = "{\22kind\22:\22list\22,\22children\22:[\22leaf\22,\22leaf\22]}", pw.phase = "schedule", pw.platform = "cpu", pw.schedule = {bound = 0.22222222222222221 : f64, bubble = 0.36363636363636365 : f64, microbatches = 2 : i64, name = "program", note = "activations of stage 1 are computed again before backward, to save memory", slices = 2 : i64, stages = 2 : i64}} {
   "pw.island"() {devices = 1 : i64, hosts = 1 : i64, kind = "any", name = "i0"} : () -> ()
   "pw.island"() {devices = 1 : i64, hosts = 1 : i64, kind = "any", name = "i1"} : () -> ()
   "pw.slice"() {device_ids = "0", devices = 1 : i64, island = @i0, sym_name = "s0"} : () -> ()

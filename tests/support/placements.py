@@ -10,7 +10,13 @@ from pathways.dialect.topology import Island, Topology
 from support.random_graphs import make_graph
 
 GB = 10**9
-PAIR = Topology((Island("a", 2, flops=1e9, ici_gbps=10.0), Island("b", 2, flops=1e9, ici_gbps=10.0)), dcn_gbps=1.0)
+PAIR = Topology(
+    (
+        Island("a", 2, flops=1e9, efficiency=1.0, ici_gbps=10.0),
+        Island("b", 2, flops=1e9, efficiency=1.0, ici_gbps=10.0),
+    ),
+    dcn_gbps=1.0,
+)
 LINE = Where("model.py", 7)
 
 

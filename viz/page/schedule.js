@@ -102,9 +102,7 @@
       return "Drag to move, shift and wheel to zoom; click a cell for its line, point at a gap for its cause.";
     }
     const equal = `bubble ${pw.percent(found.bubble)} (at least ${pw.percent(found.bound)}) for equal stages`;
-    const bound = pw.percent(found.estimated_bound);
-    const estimated = `${pw.percent(found.estimated_bubble)} (at least ${bound}) by the cost model`;
-    return `${found.name}: ${equal}, ${estimated}${found.note ? `; ${found.note}` : ""}`;
+    return `${found.name}: ${equal}${found.note ? `; ${found.note}` : ""}`;
   }
 
   // Rows: what was planned and what was measured of each lane, or of each of its devices where it is opened.

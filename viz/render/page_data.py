@@ -138,8 +138,6 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
         "microbatches": schedule.microbatches,
         "bubble": schedule.bubble,
         "bound": schedule.bound,
-        "estimated_bubble": schedule.estimated_bubble,
-        "estimated_bound": schedule.estimated_bound,
     }
 
 

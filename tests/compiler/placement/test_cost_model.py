@@ -21,7 +21,13 @@ from pathways.dialect.phases import Phase
 from pathways.dialect.topology import Island, Topology, parse_topology
 
 GB = 10**9
-PAIR = Topology((Island("a", 8, flops=1e12, ici_gbps=10.0), Island("b", 8, flops=1e12, ici_gbps=40.0)), dcn_gbps=1.0)
+PAIR = Topology(
+    (
+        Island("a", 8, flops=1e12, efficiency=1.0, ici_gbps=10.0),
+        Island("b", 8, flops=1e12, efficiency=1.0, ici_gbps=40.0),
+    ),
+    dcn_gbps=1.0,
+)
 
 
 def pair(first: int, second: int, size: int = GB) -> CostModel:
@@ -30,8 +36,8 @@ def pair(first: int, second: int, size: int = GB) -> CostModel:
     return CostModel(make_graph(slices, [("s0", 0.0), ("s1", 0.0)], {(0, 1): size}), PAIR)
 
 
-@pytest.mark.parametrize(("first", "second", "lanes"), [(1, 1, 1), (2, 4, 2), (4, 2, 2), (1, 8, 1), (4, 4, 4)])
-def test_a_transfer_inside_an_island_has_as_many_lanes_as_its_smaller_side(first: int, second: int, lanes: int) -> None:
+@pytest.mark.parametrize(("first", "second", "lanes"), [(1, 1, 1), (2, 4, 4), (4, 2, 2), (1, 8, 8), (4, 4, 4)])
+def test_a_transfer_inside_an_island_takes_all_links_that_it_reaches(first: int, second: int, lanes: int) -> None:
     """Its rate is that of the slowest interconnect of all islands."""
     for island in "ab":
         found = pair(first, second).estimate({"s0": island, "s1": island})
@@ -130,7 +136,10 @@ def test_balanced_compares_the_busiest_slices_of_splits() -> None:
     slices = [SliceRequest(f"s{i}", 1) for i in range(5)]
     calls = [("s0", 4e9), *((f"s{i}", 1e9) for i in range(1, 5))]
     graph = make_graph(slices, calls, {(0, 1): GB, (0, 2): 2 * GB, (1, 2): 4 * GB, (1, 3): 2 * GB})
-    islands = Island("fast", 2, flops=2e9, ici_gbps=10.0), Island("roomy", 4, flops=1e9, ici_gbps=10.0)
+    islands = (
+        Island("fast", 2, flops=2e9, efficiency=1.0, ici_gbps=10.0),
+        Island("roomy", 4, flops=1e9, efficiency=1.0, ici_gbps=10.0),
+    )
     found = POLICIES["balanced"](graph, Topology(islands, dcn_gbps=1.0))
     assert [found.bindings[s.symbol].island for s in slices] == ["fast", *["roomy"] * 4]
 
@@ -140,7 +149,7 @@ def test_balanced_counts_transfers_of_backward_calls() -> None:
     slices = [SliceRequest(f"s{i}", 1) for i in range(3)]
     forward = [("s0", 1e9), ("s1", 2e9), ("s2", 4e9)]
     graph = make_graph(slices, [*forward, ("s2", 4e9), ("s1", 4e9), ("s0", 4e9)], {(3, 4): 4 * GB})
-    islands = tuple(Island(f"i{n}", 3, flops=2e9, ici_gbps=10.0) for n in range(2))
+    islands = tuple(Island(f"i{n}", 3, flops=2e9, efficiency=1.0, ici_gbps=10.0) for n in range(2))
     found = POLICIES["balanced"](graph, Topology(islands, dcn_gbps=1.0))
     assert [found.bindings[s.symbol].island for s in slices] == ["i0", "i1", "i1"]
 

@@ -74,7 +74,10 @@ def test_estimates_of_two_stages_equal_values_computed_by_hand() -> None:
     """Two stages of one second each exchange a gigabyte: on two islands, and on one."""
     slices = [SliceRequest("s0", 1), SliceRequest("s1", 1)]
     graph = make_graph(slices, [("s0", 1e12), ("s1", 1e12)], {(0, 1): 10**9})
-    topology = Topology((Island("a", 2, flops=1e12, ici_gbps=10.0), Island("b", 2, flops=1e12)), dcn_gbps=1.0)
+    topology = Topology(
+        (Island("a", 2, flops=1e12, efficiency=1.0, ici_gbps=10.0), Island("b", 2, flops=1e12, efficiency=1.0)),
+        dcn_gbps=1.0,
+    )
     model = CostModel(graph, topology)
     apart, together = model.estimate({"s0": "a", "s1": "b"}), model.estimate({"s0": "a", "s1": "a"})
     assert (apart.critical_path, apart.busiest_slice, apart.busiest_link, apart.dcn_bytes) == (3.0, 1.0, 1.0, 10**9)
@@ -115,7 +118,9 @@ def test_a_slice_is_kept_on_one_host() -> None:
 
 def test_runners_up_name_the_next_best_island_and_its_cost() -> None:
     graph = make_graph([SliceRequest("s0", 1), SliceRequest("s1", 1)], [("s0", 1e9), ("s1", 1e9)], {(0, 1): 10**9})
-    topology = Topology((Island("a", 2, flops=1e12), Island("b", 2, flops=1e12)), dcn_gbps=1.0)
+    topology = Topology(
+        (Island("a", 2, flops=1e12, efficiency=1.0), Island("b", 2, flops=1e12, efficiency=1.0)), dcn_gbps=1.0
+    )
     found = runners_up(graph, topology, placed("optimal", graph, topology))
     assert found["s0"].startswith("b: 1") and "%)" in found["s0"]
     lone = runners_up(graph, Topology(topology.islands[:1]), placed("spread", graph, Topology(topology.islands[:1])))

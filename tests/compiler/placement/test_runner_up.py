@@ -19,7 +19,13 @@ def test_a_time_is_shown_in_its_largest_whole_unit(value: float, shown: str) -> 
 
 def test_a_runner_up_is_the_cheapest_other_island() -> None:
     """Alone on the slow island a call takes ten times as long; the middle one doubles its time."""
-    topology = Topology((Island("fast", 1, flops=1e9), Island("slow", 1, flops=1e8), Island("middle", 1, flops=5e8)))
+    topology = Topology(
+        (
+            Island("fast", 1, flops=1e9, efficiency=1.0),
+            Island("slow", 1, flops=1e8, efficiency=1.0),
+            Island("middle", 1, flops=5e8, efficiency=1.0),
+        )
+    )
     placement = Placement({"s0": Binding("fast", (0,))}, {})
     assert runners_up(graph(slices(1)), topology, placement) == {"s0": "middle: 2 s a run (+100%)"}
     worse = Placement({"s0": Binding("slow", (0,))}, {})
@@ -31,12 +37,12 @@ def test_a_runner_up_as_fast_is_called_the_same_and_none_is_compared_with_no_tim
     assert runners_up(graph(slices(1)), PAIR, placement) == {"s0": "b: 1 s a run (the same)"}
     assert runners_up(graph(slices(1), flops=0.0), PAIR, placement) == {"s0": "b: 0 ns a run"}
     for flops, said in ((0.996e9, "(the same)"), (0.99e9, "(+1%)")):
-        topology = Topology((Island("a", 1, flops=1e9), Island("b", 1, flops=flops)))
+        topology = Topology((Island("a", 1, flops=1e9, efficiency=1.0), Island("b", 1, flops=flops, efficiency=1.0)))
         assert runners_up(graph(slices(1)), topology, placement)["s0"].endswith(said)
 
 
 def test_a_full_island_takes_a_slice_in_exchange_for_another() -> None:
-    topology = Topology((Island("a", 1, flops=1e9), Island("b", 1, flops=5e8)))
+    topology = Topology((Island("a", 1, flops=1e9, efficiency=1.0), Island("b", 1, flops=5e8, efficiency=1.0)))
     placement = Placement({"s0": Binding("a", (0,)), "s1": Binding("b", (0,))}, {})
     found = runners_up(graph(slices(1, 1)), topology, placement)
     assert found == {
@@ -57,7 +63,9 @@ def test_a_full_island_takes_a_slice_in_exchange_for_another() -> None:
     [((2, 1), (2, 2), True), ((2, 1), (2, 1), False), ((1, 2), (2, 2), True), ((1, 2), (1, 2), False)],
 )
 def test_an_exchange_needs_room_on_both_islands(sizes: tuple[int, int], room: tuple[int, int], exchanged: bool) -> None:
-    topology = Topology((Island("a", room[0], flops=1e9), Island("b", room[1], flops=1e9)))
+    topology = Topology(
+        (Island("a", room[0], flops=1e9, efficiency=1.0), Island("b", room[1], flops=1e9, efficiency=1.0))
+    )
     placement = Placement({"s0": Binding("a", tuple(range(sizes[0]))), "s1": Binding("b", tuple(range(sizes[1])))}, {})
     found = runners_up(graph(slices(*sizes)), topology, placement)
     larger = "s0" if sizes[0] == 2 else "s1"

@@ -72,17 +72,18 @@ def test_every_action_is_printed_once_in_the_order_of_the_table(
 
 
 def outcome(name: str, units: float, bubble: float, seconds: float) -> Alternative:
-    schedule = Schedule(name, "", 2, 2, 4, bubble, 0.1, 0.3, 0.05, seconds)
-    return Alternative(name, schedule, {"island0": 2048, "island1": 1024}, units=units)
+    schedule = Schedule(name, "", 2, 2, 4, bubble, 0.1)
+    return Alternative(name, schedule, {"island0": 2048, "island1": 1024}, "", units, seconds, waits=0.3)
 
 
 def test_the_comparison_starts_with_step_times_and_explains_shorter_runs() -> None:
     known = [outcome("1f1b", 15, 0.2, 273e-6), outcome("zero-bubble", 13, 0.231, 0.00244)]
     refused = Alternative("interleaved", None, {}, "PWC0404: it does not suit")
     lines = comparison([*known, refused]).splitlines()
-    assert re.split(r"  +", lines[0])[:3] == ["compared", "step (estimated)", "bubble"]
-    assert re.split(r"  +", lines[1])[:3] == ["1f1b", "273 us", "20.0%"] and lines[1].endswith("2.0 KiB on island0")
-    assert re.split(r"  +", lines[2])[:3] == ["zero-bubble", "2.44 ms", "23.1%"]
+    assert re.split(r"  +", lines[0])[:4] == ["compared", "step (simulated)", "devices wait", "bubble"]
+    assert re.split(r"  +", lines[1])[:4] == ["1f1b", "273 us", "30.0%", "20.0%"]
+    assert lines[1].endswith("2.0 KiB on island0")
+    assert re.split(r"  +", lines[2])[:4] == ["zero-bubble", "2.44 ms", "30.0%", "23.1%"]
     assert lines[3].split()[:2] == ["interleaved", "-"] and lines[3].endswith("it does not suit")
     assert "zero-bubble: 23.1% of 13 units of time is less than 20.0% of 15 (1f1b)" in lines[4]
     assert lines[5].strip().startswith("(B counts 2 units")
@@ -113,7 +114,8 @@ def test_units_of_time_equal_those_of_textbooks() -> None:
 
     lowered = step.lower([jnp.ones((4, 4))] * 2, jnp.ones((4, 2, 4)))
     session = Session(parse_topology("islands=2,devices=1"))
-    found = compare_schedules(bytecode(lowered.module.operation), lowered.module.context, session, Options())
+    source = bytecode(lowered.module.operation)
+    found = compare_schedules(source, lowered.module.context, session, Options(), lowered.constants)
     units = {o.name: o.units for o in found}
     assert units["gpipe"] == units["1f1b"] == units["interleaved"] == 15 and units["zero-bubble"] == 13
 
@@ -121,4 +123,4 @@ def test_units_of_time_equal_those_of_textbooks() -> None:
 def test_pwc_compile_prints_the_comparison(tied: Path) -> None:
     exit_code, stdout, stderr = pwc_here("compile", str(tied), "--compare-schedules")
     assert exit_code == 0, stderr
-    assert "compared     step (estimated)" in stdout and "zero-bubble: " in stdout and "(B counts 2 units" in stdout
+    assert "compared     step (simulated)" in stdout and "zero-bubble: " in stdout and "(B counts 2 units" in stdout

@@ -169,7 +169,6 @@ def test_the_bubbles_of_a_transformer_equal_those_of_textbooks(transformer: Pipe
     assert chunked.bubble == pytest.approx((S - 1) / (2 * M + S - 1))
     for schedule in (*bubbles.values(), chunked):
         assert schedule.bound == pytest.approx(schedule.bubble)  # no order is better
-        assert 0 < schedule.estimated_bound <= schedule.estimated_bubble < 1
 
 
 @pytest.mark.long("more schedules of the same kind", keep=("False",))

@@ -14,6 +14,7 @@ UNIT = StageCost(
     added=0.0,
     added_back=0.0,
     read=0.0,
+    written=0.0,
     accumulated=0.0,
     call=0.0,
     sends=0.0,
@@ -26,8 +27,8 @@ UNIT = StageCost(
 
 def test_forward_and_backward_read_the_parameters() -> None:
     """So many small microbatches take longer than few large ones with the same total work."""
-    reads = replace(UNIT, read=0.5)
-    assert (reads.forward, reads.backward) == (1.5, 2.5) and reads.bare == UNIT
+    reads = replace(UNIT, read=3.0, written=3.0)
+    assert (reads.forward, reads.backward) == (3.0, 6.0)
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.searched import LAYERS, ROWS, batch, init, loss
 
-from pathways.compiler.placement.machines import Machines
+from pathways.compiler.machines import Machines
 from pathways.compiler.search.candidates import Space, candidates
 from pathways.compiler.search.predict import Prediction, least_seconds, memory_of_slices
 from pathways.compiler.search.profile import Profiles

@@ -11,7 +11,7 @@ from support.codes import code_of
 from support.pipelines import linear, pipe
 
 import pathways as pw
-from pathways.compiler.placement.machines import Machines
+from pathways.compiler.machines import Machines
 from pathways.compiler.simulate.durations import WhatIf, time_key
 from pathways.compiler.simulate.engine import Waits
 from pathways.compiler.simulate.figures import Simulated

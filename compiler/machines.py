@@ -1,14 +1,21 @@
-"""Estimates rates and overheads of machines for predictions of times, with assumptions for what a topology does not
-state. `pw.search` and the simulator share it.
+"""The cost model: estimates how long computations and transfers take on given machines. Placement, search, timed
+devices and the simulator all call it. It assumes figures that a topology does not state, and lists them.
+
+* A computation takes its flops at the rate of its devices, or the bytes that it reads and writes at the rate of their
+  memory, whichever takes longer (a roofline). Each call adds an overhead.
+* A transfer between islands takes its bytes at the rate of the network, and then the latency.
+* A transfer inside an island takes its bytes over the links of all devices that it reaches, and then the latency.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pathways.compiler.placement.cost import ASSUMED_FLOPS
 from pathways.dialect.topology import Island, Topology
 
+ASSUMED_FLOPS = 1e12
+"""Flop/s of a device if the topology states none."""
 ASSUMED_EFFICIENCY = 0.5
+"""Fraction of the flop/s that computations reach."""
 ASSUMED_CALL_US = 20.0
 ASSUMED_MEMORY_GBPS = 800.0
 
@@ -43,6 +50,19 @@ class Machines:
         stated = island.memory_gbps if self.memory_gbps is None else self.memory_gbps
         return (ASSUMED_MEMORY_GBPS if stated is None else stated) * 1e9
 
+    def computing(self, island: Island, flops: float, touched: float = 0.0) -> float:
+        """Returns the seconds of a computation with these flops and bytes on each device, without the call."""
+        return max(flops / self.rate(island), touched / self.memory(island))
+
+    def between(self, size: float) -> float:
+        """Returns the seconds in which bytes occupy the network between islands, without the latency."""
+        return size / (self.topology.dcn_gbps * 1e9)
+
+    @staticmethod
+    def inside(island: Island, size: float, devices: int) -> float:
+        """Returns the seconds in which bytes occupy the links of the devices that they reach, without the latency."""
+        return size / (island.ici_gbps * 1e9 * devices)
+
     def figures(self) -> tuple[str, str, str]:
         """Formats the efficiency, the overhead of a call and the rate of memory, or the range of each over islands."""
         islands = self.topology.islands
@@ -54,14 +74,19 @@ class Machines:
             _range([f"{rate / 1e9:g}" for rate in sorted(memories)], " GB/s of a device's memory"),
         )
 
-    def assumptions(self) -> list[str]:
-        """Lists the figures that are assumed because the topology does not state them, as text."""
+    def assumed_rates(self) -> list[str]:
+        """Lists the assumptions about flop/s, as text."""
         islands = self.topology.islands
         found: list[str] = []
         if any(i.flops is None for i in islands):
             found.append(f"{ASSUMED_FLOPS:.0e} flop/s a device")
         if self.efficiency is None and any(i.efficiency is None for i in islands):
             found.append(f"{ASSUMED_EFFICIENCY:.0%} of the flop/s")
+        return found
+
+    def assumptions(self) -> list[str]:
+        """Lists the figures that are assumed because the topology does not state them, as text."""
+        islands, found = self.topology.islands, self.assumed_rates()
         if self.call_seconds is None and any(i.call_us is None for i in islands):
             found.append(f"{ASSUMED_CALL_US:g} us a call")
         if self.memory_gbps is None and any(i.memory_gbps is None for i in islands):
