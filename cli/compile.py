@@ -207,8 +207,13 @@ def check_phase(
         raise _too_late(path, here, "--compare-schedules")
 
 
-def start(source: str, topology: Topology | None, platform: str | None, schedule: str) -> Compilation:
-    """Reads a dump, or traces a source and cuts its losses into stages for this topology and schedule."""
+def start(
+    source: str, topology: Topology | None, platform: str | None, schedule: str, microbatches: int = 0
+) -> Compilation:
+    """Reads a dump, or traces a source and cuts its losses into stages for this topology and schedule.
+
+    `microbatches` replaces the number that the losses state; 0 keeps it.
+    """
     given = read_spec(source)
     if given.is_dump:
         dump = read_dump(given.path, platform or process().platform)
@@ -218,7 +223,7 @@ def start(source: str, topology: Topology | None, platform: str | None, schedule
     function = load_program(given)
     chosen = platform or process().platform
     machines = _machines(topology, chosen)
-    with compiling(Target.of(machines, schedule)):
+    with compiling(Target.of(machines, schedule, microbatches)):
         lowered = lower_program(function, given, chosen)
     begin = time.perf_counter()
     module = parse(bytecode(lowered.module.operation), lowered.module.context)

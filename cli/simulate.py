@@ -2,42 +2,36 @@
 it: another schedule or placement, a slower device or link.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pathways.api.simulation import times_of, trace_of
-from pathways.cli.compile import check_phase, start
 from pathways.cli.json_output import json_option, print_json
+from pathways.cli.simulate_variants import Compared, Variant, compiler_of, simulate_others, variants_table
 from pathways.cli.source_spec import read_spec
-from pathways.compiler.driver import Compilation
-from pathways.compiler.frontends.jax.pipeline.planning import Target
 from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import Options
-from pathways.compiler.passes.base import Session
-from pathways.compiler.placement import POLICIES
-from pathways.compiler.schedule import PROGRAM, SCHEDULES
+from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.simulate.durations import WhatIf
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.lost_host import LostHost
 from pathways.compiler.simulate.step import simulate_step
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.files import write_whole
-from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import bytecode, parse
-from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.open_plan import open_plan
-from pathways.dialect.topology import PRESETS, Topology, parse_topology, readable
+from pathways.dialect.topology import PRESETS, parse_topology
+from pathways.viz.sweep import sweep_svg
 
 _EXAMPLE = """
 \b
 Examples:
   pwc simulate plan.bin --topology machines.toml
   pwc simulate model.py:step --topology paper-c --schedule 1f1b --compare-schedules
+  pwc simulate model.py --compare-schedules --compare-microbatches 4,8,16 --sweep --picture sweep.svg
   pwc simulate plan.bin --slower island0:3=1.2 --link island0:island1=0.5
   pwc simulate plan.bin --trace predicted.json && pwc viz plan.bin --trace predicted.json -o page.html
 """
@@ -71,6 +65,14 @@ def _links(_: Any, __: Any, given: Sequence[str]) -> dict[frozenset[str], float]
     return {frozenset((first, second)): factor for first, second, factor in parsed}
 
 
+def _counts(_: Any, __: Any, given: str | None) -> tuple[int, ...]:
+    """Parses N,N,... Raises click's error for anything else."""
+    parts = [] if given is None else [part.strip() for part in given.split(",")]
+    if not all(part.isascii() and part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
+        raise click.BadParameter(f"{given!r} is not a list of numbers, as 4,8,16", param_hint="--compare-microbatches")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
 @click.command("simulate", epilog=_EXAMPLE)
 @click.argument("source", metavar="PLAN | SRC.py[:PROGRAM]")
 @click.option("--topology", help=f"islands=2,devices=4[,flops=1e12], a TOML file, or one of {', '.join(PRESETS)}.")
@@ -78,6 +80,15 @@ def _links(_: Any, __: Any, given: Sequence[str]) -> dict[frozenset[str], float]
 @click.option("--schedule", default=PROGRAM, show_default=True, help="Pipeline schedule, for a source.")
 @click.option("--compare-schedules", is_flag=True, help="Also simulate a source under every schedule.")
 @click.option("--compare-placements", is_flag=True, help="Also simulate a source under every placement policy.")
+@click.option(
+    "--microbatches", type=click.IntRange(min=1), help="Replace the microbatches of the source's pw.pipeline."
+)
+@click.option(
+    "--compare-microbatches", callback=_counts, metavar="N,N,...", help="Also simulate these numbers of them."
+)
+@click.option("--sweep", is_flag=True, help="Simulate every combination of what is compared, and rank them.")
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.svg",
+              help="Draw the combinations of --sweep.")  # fmt: skip
 @click.option("--slower", multiple=True, callback=_slower, metavar="ISLAND:DEVICE=FACTOR",
               help="A device that takes FACTOR times as long.")  # fmt: skip
 @click.option("--link", multiple=True, callback=_links, metavar="ISLAND:ISLAND=FACTOR",
@@ -102,6 +113,10 @@ def simulate_(
     schedule: str,
     compare_schedules: bool,
     compare_placements: bool,
+    microbatches: int | None,
+    compare_microbatches: tuple[int, ...],
+    sweep: bool,
+    picture: Path | None,
     slower: Mapping[tuple[str, int], float],
     link: Mapping[frozenset[str], float],
     host_lost: int | None,
@@ -116,6 +131,10 @@ def simulate_(
 
     A plan is simulated on the topology that it was compiled for, or on another one that has its islands.
     """
+    if picture is not None and not sweep:
+        raise click.UsageError("--picture draws the combinations of --sweep: give both")
+    if sweep and not (compare_schedules or compare_placements or compare_microbatches):
+        raise click.UsageError("--sweep needs --compare-schedules, --compare-placements or --compare-microbatches")
     machines = None if topology is None else parse_topology(topology)
     measured = None if times is None else times_of(times)
 
@@ -125,19 +144,24 @@ def simulate_(
 
     given, others = read_spec(source), dict[str, Simulated | str]()
     if not (given.is_python or given.is_dump):
-        if compare_schedules or compare_placements or placement != "spread" or schedule != PROGRAM:
-            raise click.UsageError("a plan has its schedule and placement: give the source in place of the plan")
+        comparing = compare_schedules or compare_placements or compare_microbatches or microbatches or sweep
+        if comparing or placement != "spread" or schedule != PROGRAM:
+            need = "a plan has its schedule, placement and microbatches: give the source in place of the plan"
+            raise click.UsageError(need)
         found = simulated(open_plan(Path(source)))
     else:
-        options = Options(placement=placement, schedule=schedule)
-        compiled = _compiler(source, machines, options, topology, compare_schedules, compare_placements)
-        others = dict(_others(compiled, simulated, options, compare_schedules, compare_placements))
+        base = Variant(Options(placement=placement, schedule=schedule), microbatches or 0)
+        space = Compared(compare_schedules, compare_placements, compare_microbatches, sweep)
+        compiled = compiler_of(source, machines, topology, base, space)
+        others = dict(simulate_others(compiled, simulated, base, space))
         try:
-            found = simulated(compiled(options))
+            found = simulated(compiled(base))
         except PathwaysError:
             if any(isinstance(other, Simulated) for other in others.values()) and not as_json:
-                click.echo("\n".join(_table(None, others)))
+                click.echo("\n".join(variants_table(None, others, sweep=sweep)))
             raise
+        if picture is not None:
+            write_whole(picture, sweep_svg(found.name, {space.name(base, base): found} | others))
     lost = None if host_lost is None else LostHost(host_lost, snapshot_every, restart_seconds)
     if trace is not None:
         write_whole(trace, trace_of(found))
@@ -152,74 +176,11 @@ def simulate_(
     if lost is not None:
         click.echo(lost.text(found.seconds))
     if others:
-        click.echo("\n".join(_table(found, others)))
+        click.echo("\n".join(variants_table(found, others, sweep=sweep)))
+    if picture is not None:
+        click.echo(f"wrote    {picture}")
     if trace is not None:
         click.echo(f"wrote    {trace}   next: pwc viz {source} --trace {trace} -o page.html, or ui.perfetto.dev")
-
-
-def _compiler(
-    source: str, machines: Topology | None, options: Options, topology: str | None, schedules: bool, placements: bool
-) -> Callable[[Options], Plan]:
-    """Returns a function that compiles a source with options. It traces again only if a schedule may change the cut.
-
-    Raises PWC0801 for options that a dump does not take: its phase has made the choice already.
-    """
-    traced: dict[Target, tuple[Compilation, bytes]] = {}
-
-    def trace_for(schedule: str) -> tuple[Compilation, bytes]:
-        target = Target.of(machines, schedule)
-        if target not in traced:
-            begun = start(source, machines, None, schedule)
-            traced[target] = begun, bytecode(begun.program.module.operation)
-        return traced[target]
-
-    phase = trace_for(options.schedule)[0].program.phase
-    chosen = str(options.placement) if placements or options.placement != "spread" else None
-    check_phase(Path(source), phase, topology, chosen, None, options, schedules)
-
-    def compiled(options: Options) -> Plan:
-        begun, raw = trace_for(options.schedule)
-        program = ProgramIR(parse(raw, begun.program.context))
-        compilation = Compilation(program, begun.constants, Session(begun.session.topology))
-        compilation.advance(Phase.PLAN, options=options)
-        return compilation.plan()
-
-    return compiled
-
-
-def _others(
-    compiled: Callable[[Options], Plan],
-    simulated: Callable[[Plan], Simulated],
-    options: Options,
-    schedules: bool,
-    placements: bool,
-) -> Iterator[tuple[str, Simulated | str]]:
-    """Simulates other schedules and placements, each with its name; a refusal is the text of its error."""
-    wanted = [replace(options, schedule=name) for name in (PROGRAM, *SCHEDULES) if schedules]
-    wanted += [replace(options, placement=name) for name in sorted(POLICIES) if placements]
-    for each in dict.fromkeys(wanted):
-        if each == options:
-            continue
-        name = f"schedule {each.schedule}" if each.schedule != options.schedule else f"placement {each.placement}"
-        try:
-            yield name, simulated(compiled(each))
-        except PathwaysError as error:
-            yield name, f"{error.code}: {error.diagnostic.text(error.diagnostic.title)}"
-
-
-def _table(found: Simulated | None, others: Mapping[str, Simulated | str]) -> list[str]:
-    rows = ["compared with" if found is not None else "in comparison"]
-    fastest = min((other.seconds for other in others.values() if isinstance(other, Simulated)), default=0.0)
-    base = fastest if found is None else found.seconds
-    for name, other in others.items():
-        if isinstance(other, str):
-            rows.append(f"  {name:<24} refused ({other})")
-            continue
-        peak = max((island.peak_bytes for island in other.islands), default=0)
-        ratio = other.seconds / base if base else 1.0
-        time = f"{other.seconds * 1e3:10.4g} ms  {ratio:6.3f}x  waits {other.bubble:6.1%}"
-        rows.append(f"  {name:<24} {time}  {readable(peak)} on the fullest")
-    return rows
 
 
 def _row(found: Simulated) -> dict[str, Any]:

@@ -92,6 +92,8 @@ class _Engine:
         """The number of jobs that a job waits for to start, and 1 more until it is enqueued."""
         self.unready = [len(job.data) for job in jobs]
         """The number of its operands that keep its host from enqueuing it."""
+        self.arrivals = [-1] * count
+        """The job whose result arrived from another host before its host could enqueue it; -1: none."""
         self.users: list[list[tuple[int, Waits]]] = [[] for _ in jobs]
         for number, job in enumerate(jobs):
             for before in job.data:
@@ -145,15 +147,16 @@ class _Engine:
             self.push(now + self.jobs[number].overhead, _ENQUEUED, number)
 
     def make_ready(self, number: int, now: float, cause: int) -> None:
-        """Counts an operand that no longer keeps a job from being enqueued: a `cause` that has arrived, or -1."""
+        """Counts an operand that no longer delays a job's host. Its maker `cause` has arrived, or is enqueued there."""
         self.unready[number] -= 1
         if self.unready[number]:
             return
         host = self.jobs[number].host
-        if cause >= 0 and not self.hosts[host].is_busy:
-            self.played.waits[number], self.played.causes[number] = Waits.DATA, cause
-        else:
-            self.played.waits[number], self.played.causes[number] = Waits.HOST, -1
+        has_arrived = self.jobs[cause].host != host
+        self.arrivals[number] = cause if has_arrived else self.arrivals[cause]
+        at_once = has_arrived and not self.hosts[host].is_busy
+        self.played.waits[number] = Waits.DATA if at_once else Waits.HOST
+        self.played.causes[number] = self.arrivals[number]
         heapq.heappush(self.hosts[host].ready, number)
         if not self.hosts[host].is_busy:
             self.next_of(host, now)
@@ -170,7 +173,7 @@ class _Engine:
             self.last[job.gang] = number
         for user, why in self.users[number]:
             if why == Waits.DATA and self.jobs[user].host == job.host:
-                self.make_ready(user, now, -1)
+                self.make_ready(user, now, number)
         self.left[number] -= 1
         if not self.left[number]:
             self.begin(number, now)

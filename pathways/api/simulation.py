@@ -3,14 +3,16 @@ times of computations from a trace. `Compiled`, `pwc simulate` and `pwc calibrat
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
 from pathways.compiler.driver import Compilation
+from pathways.compiler.frontends.jax.pipeline.microbatches import bad_pipeline
 from pathways.compiler.frontends.jax.pipeline.planning import Target
+from pathways.compiler.frontends.jax.pipeline.table import StageTable
 from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.placement import PlacementPolicy
@@ -30,6 +32,8 @@ _NS = 1_000_000_000
 class SimulatedProgram(abc.ABC):
     """The method `simulate` of a lowered program."""
 
+    pipelines: tuple[StageTable, ...]
+
     @abc.abstractmethod
     def cut_for(self, target: Target) -> "SimulatedProgram":
         """Returns the program with its losses cut into stages for a target."""
@@ -46,6 +50,7 @@ class SimulatedProgram(abc.ABC):
         schedule: str = PROGRAM,
         merge: bool = True,
         remat: str = "no",
+        microbatches: int = 0,
         slower: Mapping[tuple[str, int], float] | None = None,
         links: Mapping[tuple[str, str], float] | None = None,
         measured: Mapping[str, float] | None = None,
@@ -54,13 +59,25 @@ class SimulatedProgram(abc.ABC):
         """Compiles for a topology, and predicts one run there. It needs no devices, so the topology may have any size.
 
         The first options are those of `compile`, the others those of `Compiled.simulate`. Raises the errors of both.
+        `microbatches` replaces the number in each `pw.pipeline` of the program. Raises PWC0112 if there is none.
         """
         machines = parse_topology(topology) if isinstance(topology, str) else topology
         options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
-        plan = self.cut_for(Target.of(machines, schedule)).compiled(machines, options).plan()
+        if microbatches:
+            check_replaceable(microbatches, self.pipelines)
+        plan = self.cut_for(Target.of(machines, schedule, microbatches)).compiled(machines, options).plan()
         return simulate_step(
             plan, Machines(machines), changes=_changes(slower, links), measured=measured, one_process=one_process
         )
+
+
+def check_replaceable(microbatches: object, pipelines: Sequence[StageTable]) -> None:
+    """Raises PWC0112 unless this number can replace the microbatches of a program with these pipelines."""
+    problem, advice = "the number of microbatches cannot be replaced", "pw.pipeline(loss, slices, microbatches=4)"
+    if not isinstance(microbatches, int) or microbatches < 1:
+        raise bad_pipeline(problem, repr(microbatches), "a whole number from 1", "microbatches=8")
+    if not pipelines:
+        raise bad_pipeline(problem, "a program without pw.pipeline", "a program with a pw.pipeline", advice)
 
 
 def _changes(slower: Mapping[tuple[str, int], float] | None, links: Mapping[tuple[str, str], float] | None) -> WhatIf:

@@ -42,7 +42,14 @@ def test_a_job_starts_when_the_last_job_before_it_ends() -> None:
 def test_a_job_that_is_enqueued_late_waits_for_its_host() -> None:
     played = run([job(1.0), job(1.0, data=[0], host=1), job(1.0, data=[1], host=1)], begins=[0.0, 4.0])
     assert played.starts == [0.0, 4.0, 5.0]
-    assert played.waits[1:] == [Waits.HOST, Waits.DATA] and played.causes[1:] == [-1, 1]
+    assert played.waits[1:] == [Waits.HOST, Waits.DATA] and played.causes[1:] == [0, 1]
+
+
+def test_jobs_that_a_host_enqueues_since_a_value_arrived_wait_for_that_value() -> None:
+    """The last job is enqueued behind the one that makes its operand, and starts after the longest of its device."""
+    jobs = [job(2.0), job(1.0, data=[0], host=1, gang=0), job(1.0, data=[0], host=1, gang=1)]
+    played = run([*jobs, job(1.0, data=[2], host=1, gang=2)], begins=[0.0, 0.0])
+    assert played.starts == [0.0, 2.0, 2.0, 3.0] and played.causes == [-1, 0, 0, 2]
 
 
 def test_a_host_takes_time_for_each_job_and_enqueues_them_in_order() -> None:

@@ -28,6 +28,7 @@ from pathways.compiler.frontends.jax.pipeline.graph import PARAMETER, Value
 from pathways.compiler.frontends.jax.pipeline.microbatches import AUX, REDUCE, Microbatches, bad_pipeline
 from pathways.compiler.frontends.jax.pipeline.mixing.semantics import BatchSemantics, semantics_of
 from pathways.compiler.frontends.jax.pipeline.plan_stages import Planned, Subject, plan_stages, result_values
+from pathways.compiler.frontends.jax.pipeline.planning import compiling_for
 from pathways.compiler.frontends.jax.pipeline.shardings import ParamSpecs, Specs, axes_of, stage_meshes
 from pathways.compiler.frontends.jax.pipeline.stage_function import stage_function
 from pathways.compiler.frontends.jax.pipeline.table import StageTable, noted, table_of
@@ -84,6 +85,8 @@ class Pipelined:
             noted_calls.append((self, args, kwargs))
         if not self._meshes:
             return self._chosen()(*args, **kwargs)
+        if (count := self._wanted_microbatches()) != self.options.microbatches.count:
+            return self._with_microbatches(count)(*args, **kwargs)
         self._check_inside()
         call = self._read(args, kwargs)
         arrays = [call.leaves[i] for i in call.arrays]
@@ -214,6 +217,15 @@ class Pipelined:
         cuts = self.options.cuts if self.options.cuts is not None else choice.cuts or None
         options = replace(self.options, microbatches=many, param_specs=specs, cuts=cuts)
         return Pipelined(self.loss, meshes_of_choice(choice), options, self._subject.where)
+
+    def _wanted_microbatches(self) -> int:
+        target = compiling_for.get()
+        return target.microbatches if target is not None and target.microbatches else self.options.microbatches.count
+
+    def _with_microbatches(self, count: int) -> "Pipelined":
+        """Returns the same loss on the same slices with another number of microbatches."""
+        options = replace(self.options, microbatches=replace(self.options.microbatches, count=count))
+        return Pipelined(self.loss, self._meshes, options, self._subject.where)
 
     def _chosen(self) -> "Pipelined":
         """Returns the pipeline for the program's choice. Raises PWC0116 if there is no choice."""

@@ -22,20 +22,24 @@ _FEW_IN_FLIGHT = frozenset({"1f1b", "interleaved", "zero-bubble"})
 
 @dataclass(frozen=True)
 class Target:
-    """The topology, None if it is not known yet, and the name of the schedule."""
+    """The topology, None if it is not known yet, and the name of the schedule.
+
+    `microbatches` replaces the number that losses state; 0 keeps it.
+    """
 
     topology: Topology | None = None
     schedule: str = ""
+    microbatches: int = 0
 
     @staticmethod
-    def of(topology: Topology | None, schedule: str) -> "Target":
+    def of(topology: Topology | None, schedule: str, microbatches: int = 0) -> "Target":
         """Returns the target without the properties that cuts do not depend on. Equal targets give equal cuts."""
         islands = topology.islands if topology is not None else ()
         if all(i.memory is None for i in islands):
             schedule = ""
             if any(i.flops is None for i in islands):
                 topology = None
-        return Target(topology, schedule)
+        return Target(topology, schedule, microbatches)
 
 
 compiling_for: ContextVar[Target | None] = ContextVar("pathways_compiling_for", default=None)

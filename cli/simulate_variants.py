@@ -1,0 +1,166 @@
+"""Compiles and simulates a source with other schedules, placements or numbers of microbatches, and formats the
+comparison. `pwc simulate` calls it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pathways.api.simulation import check_replaceable
+from pathways.cli.compile import check_phase, start
+from pathways.compiler.driver import Compilation
+from pathways.compiler.frontends.jax.pipeline.planning import Target
+from pathways.compiler.pass_manager import Options
+from pathways.compiler.passes.base import Session
+from pathways.compiler.placement import POLICIES
+from pathways.compiler.schedule import PROGRAM, SCHEDULES
+from pathways.compiler.schedule.arrange import splits_backward
+from pathways.compiler.simulate.figures import Simulated
+from pathways.dialect.activities import Activity
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.mlir import bytecode, parse
+from pathways.dialect.phases import Phase
+from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.topology import Topology, readable
+
+MAX_ROWS = 20
+"""Combinations that a sweep prints, the fastest first. Its picture and --json have all."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The options of one compilation. `microbatches` replaces the number in the source; 0 keeps it."""
+
+    options: Options
+    microbatches: int = 0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The choices to compare: each for itself, or with `sweep` all of their combinations."""
+
+    schedules: bool
+    placements: bool
+    microbatches: tuple[int, ...]
+    sweep: bool
+
+    def variants(self, base: Variant) -> list[Variant]:
+        """Returns the variants to simulate beside `base`."""
+        schedules = [PROGRAM, *SCHEDULES] if self.schedules else []
+        placements = sorted(POLICIES) if self.placements else []
+        if self.sweep:
+            made = [
+                Variant(replace(base.options, schedule=schedule, placement=placement), count)
+                for count in (base.microbatches, *self.microbatches)
+                for placement in (base.options.placement, *placements)
+                for schedule in (base.options.schedule, *schedules)
+            ]
+        else:
+            made = [replace(base, options=replace(base.options, schedule=name)) for name in schedules]
+            made += [replace(base, options=replace(base.options, placement=name)) for name in placements]
+            made += [replace(base, microbatches=count) for count in self.microbatches]
+        return [variant for variant in dict.fromkeys(made) if variant != base]
+
+    def name(self, variant: Variant, base: Variant) -> str:
+        """Names a variant by its choices: in a sweep all that are compared, otherwise the one that differs."""
+        options, mine = variant.options, base.options
+        parts: list[str] = []
+        if self.schedules if self.sweep else options.schedule != mine.schedule:
+            parts.append(f"schedule {options.schedule}")
+        if self.placements if self.sweep else options.placement != mine.placement:
+            parts.append(f"placement {options.placement}")
+        if self.microbatches if self.sweep else variant.microbatches != base.microbatches:
+            parts.append(f"{variant.microbatches or 'stated'} microbatches")
+        return ", ".join(parts)
+
+
+def compiler_of(
+    source: str, machines: Topology | None, topology: str | None, base: Variant, space: Compared
+) -> Callable[[Variant], Plan]:
+    """Returns a function that compiles a variant of a source. It traces and places again only if that may change them.
+
+    Raises PWC0801 for options that a dump does not take: its phase has made the choice already. Raises PWC0112 for
+    microbatches of a program that has no `pw.pipeline`.
+    """
+    traced: dict[Target, tuple[Compilation, bytes]] = {}
+    placed: dict[tuple[Target, object, bool], bytes] = {}
+
+    def trace_for(variant: Variant) -> tuple[Compilation, bytes]:
+        target = Target.of(machines, variant.options.schedule, variant.microbatches)
+        if target not in traced:
+            begun = start(source, machines, None, variant.options.schedule, variant.microbatches)
+            traced[target] = begun, bytecode(begun.program.module.operation)
+        return traced[target]
+
+    begun, _ = trace_for(base)
+    chosen = str(base.options.placement) if space.placements or base.options.placement != "spread" else None
+    check_phase(Path(source), begun.program.phase, topology, chosen, None, base.options, space.schedules)
+    for count in filter(None, (base.microbatches, *space.microbatches)):
+        check_replaceable(count, begun.pipelines)
+
+    def compile_up_to(phase: Phase, variant: Variant, raw: bytes) -> Compilation:
+        begun, _ = trace_for(variant)
+        program = ProgramIR(parse(raw, begun.program.context))
+        compilation = Compilation(program, begun.constants, Session(begun.session.topology))
+        if not program.phase.reached(phase):
+            compilation.advance(phase, options=variant.options)
+        return compilation
+
+    def compiled(variant: Variant) -> Plan:
+        """Compiles from the placed program, which most schedules share."""
+        options = variant.options
+        target = Target.of(machines, options.schedule, variant.microbatches)
+        key = target, options.placement, splits_backward(options.schedule)
+        if key not in placed:
+            program = compile_up_to(Phase.PLACE, variant, trace_for(variant)[1]).program
+            placed[key] = bytecode(program.module.operation)
+        return compile_up_to(Phase.PLAN, variant, placed[key]).plan()
+
+    return compiled
+
+
+def simulate_others(
+    compiled: Callable[[Variant], Plan], simulated: Callable[[Plan], Simulated], base: Variant, space: Compared
+) -> Iterator[tuple[str, Simulated | str]]:
+    """Simulates the other variants, each with its name; a refusal is the text of its error."""
+    wanted = space.variants(base)
+    with Activity("simulating", len(wanted), "variants") as simulating:
+        for simulating.done, variant in enumerate(wanted):
+            name = space.name(variant, base)
+            try:
+                yield name, simulated(compiled(variant))
+            except PathwaysError as error:
+                yield name, f"{error.code}: {error.diagnostic.text(error.diagnostic.title)}"
+
+
+def variants_table(found: Simulated | None, others: Mapping[str, Simulated | str], *, sweep: bool) -> list[str]:
+    """Formats the variants beside the one that was asked for; those of a sweep the fastest first."""
+    fastest = min((other.seconds for other in others.values() if isinstance(other, Simulated)), default=0.0)
+    base = fastest if found is None else found.seconds
+    width = max(24, *map(len, others)) if sweep else 24
+    done = [(name, other) for name, other in others.items() if isinstance(other, Simulated)]
+    if not sweep:
+        rows = ["compared with" if found is not None else "in comparison"]
+        for name, other in others.items():
+            refused = f"  {name:<{width}} refused ({other})"
+            rows.append(refused if isinstance(other, str) else _row(name, other, base, width))
+        return rows
+    done.sort(key=lambda one: one[1].seconds)
+    refusals = [other for other in others.values() if isinstance(other, str)]
+    rows = [f"{len(others)} other combinations, the fastest first"]
+    rows += [_row(name, other, base, width) for name, other in done[:MAX_ROWS]]
+    if len(done) > MAX_ROWS:
+        rows.append(f"  ... and {len(done) - MAX_ROWS} slower ones: --json, --picture")
+    return rows + _refused(refusals)
+
+
+def _refused(refusals: Sequence[str]) -> list[str]:
+    return [f"  {refusals.count(why)} refused ({why})" for why in dict.fromkeys(refusals)]
+
+
+def _row(name: str, other: Simulated, base: float, width: int) -> str:
+    peak = max((island.peak_bytes for island in other.islands), default=0)
+    ratio = other.seconds / base if base else 1.0
+    time = f"{other.seconds * 1e3:10.4g} ms  {ratio:6.3f}x  waits {other.bubble:6.1%}"
+    return f"  {name:<{width}} {time}  {readable(peak)} on the fullest"

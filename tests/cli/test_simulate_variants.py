@@ -1,0 +1,148 @@
+"""Tests how `pwc simulate` varies the microbatches of a source, and sweeps over its schedules and placements."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jax
+import jax.numpy as jnp
+import pytest
+from support.codes import code_of
+from support.processes import pwc_here
+
+import pathways as pw
+
+SPEC = ("--topology", "islands=2,devices=2,flops=1e8,call_us=100")
+MODEL = """
+import jax
+import jax.numpy as jnp
+import pathways as pw
+
+made = pw.make_virtual_device_set()
+slices = [made.add_slice(devices=1) for _ in range(4)]
+
+
+def loss(ws, x):
+    for w in ws:
+        x = jnp.tanh(x @ w)
+    return (x**2).mean()
+
+
+staged = pw.pipeline(loss, slices, batch_argnums=(1,), microbatches=MICROBATCHES)
+rows = jax.ShapeDtypeStruct((16, 16), "float32")
+
+
+@pw.program(example_args=([rows] * 8, rows))
+def step(ws, x):
+    return jax.value_and_grad(staged)(ws, x)
+"""
+ALONE = """
+import jax
+import pathways as pw
+
+
+@pw.program(example_args=(jax.ShapeDtypeStruct((8, 4), "float32"),))
+def step(x):
+    return x * 2
+"""
+
+
+def write(folder: Path, microbatches: int) -> str:
+    path = folder / f"of_{microbatches}.py"
+    path.write_text(MODEL.replace("MICROBATCHES", str(microbatches)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(tmp_path_factory.mktemp("variants"), 2)
+
+
+def seconds(*arguments: str) -> float:
+    code, printed, stderr = pwc_here("simulate", *arguments, *SPEC, "--json")
+    assert code == 0, stderr
+    return json.loads(printed)["seconds"]
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_replaced_number_of_microbatches_equals_a_stated_one(model: str, tmp_path: Path, count: int) -> None:
+    assert seconds(model, "--microbatches", str(count)) == seconds(write(tmp_path, count))
+    assert seconds(model, "--microbatches", "2") == seconds(model) != seconds(model, "--microbatches", "8")
+
+
+def test_other_numbers_are_compared_with_what_refuses_them(model: str) -> None:
+    code, printed, stderr = pwc_here("simulate", model, *SPEC, "--compare-microbatches", "4,3,8")
+    assert code == 0, stderr
+    rows = [line.split()[:3] for line in printed.partition("compared with")[2].splitlines() if line.strip()]
+    assert [row[:2] for row in rows] == [["4", "microbatches"], ["3", "microbatches"], ["8", "microbatches"]]
+    assert rows[1][2] == "refused" and "PWC0112" in printed
+
+
+def test_a_sweep_ranks_and_draws_all_combinations(model: str, tmp_path: Path) -> None:
+    picture = tmp_path / "sweep.svg"
+    compared = ("--compare-schedules", "--compare-placements", "--compare-microbatches", "4,8")
+    options = (model, *SPEC, *compared, "--sweep", "--picture", str(picture))
+    code, printed, stderr = pwc_here("simulate", *options, "--json")
+    assert code == 0, stderr
+    others = json.loads(printed)["others"]
+    assert len(others) == 5 * 5 * 3 - 1
+    assert others["schedule 1f1b, placement optimal, 8 microbatches"]["seconds"] == seconds(
+        model, "--schedule", "1f1b", "--placement", "optimal", "--microbatches", "8"
+    )
+    drawn = ElementTree.parse(picture).getroot()
+    texts = [element.text for element in drawn.iter() if element.text]
+    assert {"stated microbatches", "8 microbatches", "schedule 1f1b, placement optimal"} <= set(texts)
+    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}rect"))) == 5 * 5 * 3
+    assert texts.count("refused") == sum(isinstance(other, str) for other in others.values()) > 0
+    code, printed, _ = pwc_here("simulate", *options)
+    table = printed.partition("74 other combinations, the fastest first\n")[2].splitlines()
+    times = [float(line.partition(" ms ")[0].split()[-1]) for line in table if " ms " in line]
+    assert len(times) == 20 and times == sorted(times)
+    assert "slower ones" in printed and "15 refused (PWC0306" in printed and f"wrote    {picture}" in printed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--compare-microbatches", "4,"),
+        ("--compare-microbatches", "0"),
+        ("--compare-microbatches", "four"),
+        ("--microbatches", "0"),
+        ("--sweep",),
+        ("--compare-schedules", "--picture", "out.svg"),
+    ],
+)
+def test_wrong_options_are_refused(model: str, options: tuple[str, ...]) -> None:
+    code, _, stderr = pwc_here("simulate", model, *SPEC, *options)
+    assert code == 2, stderr
+
+
+def test_microbatches_are_refused_for_plans_and_for_programs_without_a_pipeline(moe_plan: Path, tmp_path: Path) -> None:
+    for options in (("--microbatches", "4"), ("--compare-microbatches", "4"), ("--compare-schedules", "--sweep")):
+        code, _, stderr = pwc_here("simulate", str(moe_plan), *options)
+        assert code == 2 and "give the source in place of the plan" in stderr
+    alone = tmp_path / "alone.py"
+    alone.write_text(ALONE)
+    for option in ("--microbatches", "--compare-microbatches"):
+        code, _, stderr = pwc_here("simulate", str(alone), option, "4")
+        assert code == 2 and "PWC0112" in stderr and "a program without pw.pipeline" in stderr
+
+
+def test_a_lowered_program_is_simulated_with_other_microbatches() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return (jnp.tanh(x @ w[0]) @ w[1]).mean()
+
+    def lowered(count: int) -> Any:
+        made = pw.make_virtual_device_set()
+        slices = [made.add_slice(devices=1) for _ in range(2)]
+        staged: Any = pw.pipeline(loss, slices, batch_argnums=(1,), microbatches=count)
+        step: Any = pw.program(jax.value_and_grad(staged))
+        return step.lower([jnp.ones((8, 8))] * 2, jnp.ones((8, 8)))
+
+    two = lowered(2)
+    assert two.simulate(SPEC[1], microbatches=4).seconds == lowered(4).simulate(SPEC[1]).seconds
+    assert two.simulate(SPEC[1]).seconds == lowered(2).simulate(SPEC[1]).seconds
+    assert code_of(lambda: two.simulate(SPEC[1], microbatches=-1)) == "PWC0112"
+    plain: Any = pw.program(lambda x: x + 1)
+    assert code_of(lambda: plain.lower(jnp.ones(4)).simulate(SPEC[1], microbatches=4)) == "PWC0112"

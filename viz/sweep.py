@@ -1,0 +1,59 @@
+"""Draws the simulated variants of a program as an SVG: a row of each schedule and placement, a column of each number of
+microbatches, and the time of a step in each cell. `pwc simulate --sweep --picture` writes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from pathways.compiler.placement.runner_up import seconds
+from pathways.compiler.simulate.figures import Simulated
+
+_CELL, _ROW, _LETTER = 96, 26, 7.5
+_FAST, _SLOW, _NONE = (46, 125, 50), (250, 235, 215), "#dddddd"
+
+
+def sweep_svg(title: str, variants: Mapping[str, Simulated | str]) -> str:
+    """Draws variants by their names, parts of which commas separate. The last part is the column. Gray is refused."""
+    names = {name: _row_and_column(name) for name in variants}
+    rows = list(dict.fromkeys(row for row, _ in names.values()))
+    columns = list(dict.fromkeys(column for _, column in names.values()))
+    times = [found.seconds for found in variants.values() if isinstance(found, Simulated)]
+    least, most = min(times, default=0.0), max(times, default=0.0)
+    left = 12 + _LETTER * max((len(row) for row in rows), default=0)
+    width, height = left + _CELL * len(columns) + 12, 60 + _ROW * len(rows)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" font-family="sans-serif" '
+        'font-size="12">',
+        _text(12, 20, f"{title}: time of a step, simulated"),
+    ]
+    parts += [_text(left + _CELL * n, 44, column) for n, column in enumerate(columns)]
+    parts += [_text(12, 52 + _ROW * n + 17, row) for n, row in enumerate(rows)]
+    for name, found in variants.items():
+        row, column = names[name]
+        x, y = left + _CELL * columns.index(column), 52 + _ROW * rows.index(row)
+        parts += _cell(x, y, found, least, most)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _row_and_column(name: str) -> tuple[str, str]:
+    row, _, column = name.rpartition(", ")
+    return (row, column) if column.endswith("microbatches") else (name, "")
+
+
+def _cell(x: float, y: float, found: Simulated | str, least: float, most: float) -> Sequence[str]:
+    if isinstance(found, str):
+        text, color, why = "refused", _NONE, found
+    else:
+        share = (found.seconds - least) / (most - least) if most > least else 0.0
+        mixed = [round(a + (b - a) * share) for a, b in zip(_FAST, _SLOW, strict=True)]
+        text, color, why = seconds(found.seconds), f"rgb({','.join(map(str, mixed))})", f"waits {found.bubble:.1%}"
+    dark = not isinstance(found, str) and (most <= least or (found.seconds - least) / (most - least) < 0.5)
+    return (
+        f'<rect x="{x:.0f}" y="{y}" width="{_CELL - 2}" height="{_ROW - 2}" fill="{color}"><title>{escape(why)}</title>'
+        "</rect>",
+        _text(x + 6, y + 16, text, "white" if dark else "black"),
+    )
+
+
+def _text(x: float, y: float, text: str, color: str = "black") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" fill="{color}">{escape(text)}</text>'
