@@ -5,6 +5,7 @@ comparison. `pwc simulate` calls it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 
 from pathways.api.simulation import check_replaceable
 from pathways.cli.compile import check_phase, start
@@ -156,7 +157,7 @@ def variants_table(found: Simulated | None, others: Mapping[str, Simulated | str
 
 
 def _refused(refusals: Sequence[str]) -> list[str]:
-    return [f"  {refusals.count(why)} refused ({why})" for why in dict.fromkeys(refusals)]
+    return [f"  {refusals.count(why)} refused ({shorten(why, 160)})" for why in dict.fromkeys(refusals)]
 
 
 def _row(name: str, other: Simulated, base: float, width: int) -> str:

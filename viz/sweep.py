@@ -8,7 +8,7 @@ from html import escape
 from pathways.compiler.placement.runner_up import seconds
 from pathways.compiler.simulate.figures import Simulated
 
-_CELL, _ROW, _LETTER = 96, 26, 7.5
+_CELL, _ROW, _LETTER = 136, 26, 6.8
 _FAST, _SLOW, _NONE = (46, 125, 50), (250, 235, 215), "#dddddd"
 
 

@@ -81,25 +81,36 @@ def test_other_numbers_are_compared_with_what_refuses_them(model: str) -> None:
 
 def test_a_sweep_ranks_and_draws_all_combinations(model: str, tmp_path: Path) -> None:
     picture = tmp_path / "sweep.svg"
-    compared = ("--compare-schedules", "--compare-placements", "--compare-microbatches", "4,8")
+    compared = ("--compare-placements", "--compare-microbatches", "4,8", "--schedule", "1f1b")
     options = (model, *SPEC, *compared, "--sweep", "--picture", str(picture))
     code, printed, stderr = pwc_here("simulate", *options, "--json")
     assert code == 0, stderr
     others = json.loads(printed)["others"]
-    assert len(others) == 5 * 5 * 3 - 1
-    assert others["schedule 1f1b, placement optimal, 8 microbatches"]["seconds"] == seconds(
-        model, "--schedule", "1f1b", "--placement", "optimal", "--microbatches", "8"
+    assert len(others) == 5 * 3 - 1
+    assert others["placement balanced, 8 microbatches"]["seconds"] == seconds(
+        model, "--schedule", "1f1b", "--placement", "balanced", "--microbatches", "8"
     )
     drawn = ElementTree.parse(picture).getroot()
     texts = [element.text for element in drawn.iter() if element.text]
-    assert {"stated microbatches", "8 microbatches", "schedule 1f1b, placement optimal"} <= set(texts)
-    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}rect"))) == 5 * 5 * 3
-    assert texts.count("refused") == sum(isinstance(other, str) for other in others.values()) > 0
-    code, printed, _ = pwc_here("simulate", *options)
-    table = printed.partition("74 other combinations, the fastest first\n")[2].splitlines()
+    assert {"stated microbatches", "8 microbatches", "placement balanced"} <= set(texts)
+    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}rect"))) == 5 * 3
+    assert texts.count("refused") == sum(isinstance(other, str) for other in others.values()) == 3
+
+
+def test_a_sweep_prints_the_fastest_first(model: str) -> None:
+    options = ("--compare-schedules", "--compare-microbatches", "1,4,8,16", "--sweep")
+    code, printed, stderr = pwc_here("simulate", model, *SPEC, *options)
+    assert code == 0, stderr
+    table = printed.partition("24 other combinations, the fastest first\n")[2].splitlines()
     times = [float(line.partition(" ms ")[0].split()[-1]) for line in table if " ms " in line]
-    assert len(times) == 20 and times == sorted(times)
-    assert "slower ones" in printed and "15 refused (PWC0306" in printed and f"wrote    {picture}" in printed
+    assert len(times) == 20 and times == sorted(times) and "slower ones" in printed
+
+
+def test_a_sweep_counts_what_is_refused(model: str, tmp_path: Path) -> None:
+    picture = tmp_path / "sweep.svg"
+    options = ("--compare-schedules", "--compare-microbatches", "3", "--sweep", "--picture", str(picture))
+    _, printed, _ = pwc_here("simulate", model, *SPEC, *options)
+    assert "  5 refused (PWC0112" in printed and f"wrote    {picture}" in printed
 
 
 @pytest.mark.parametrize(
