@@ -33,11 +33,16 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Loads a command and its imports. Other commands are not loaded, because loading all takes a second."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            module, _, name = COMMANDS[cmd_name].partition(":")
+            module, _, name = COMMANDS[cmd_name][0].partition(":")
             command: click.Command = getattr(import_module(f"pathways.cli.{module}"), name)
             command.params += [error_format_option(), quiet_option()]
             self.add_command(command, cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the lines of all commands without loading one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -64,26 +69,26 @@ def main() -> None:
 
 
 COMMANDS = {
-    "compile": "compile:compile_",
-    "search": "search:search_",
-    "simulate": "simulate:simulate_",
-    "calibrate": "calibrate:calibrate_",
-    "run": "run:run",
-    "check": "check:check",
-    "inspect": "inspect:inspect_",
-    "viz": "viz:viz",
-    "why": "why:why",
-    "diff": "diff:diff",
-    "opt": "opt:opt",
-    "passes": "passes:passes_",
-    "explain": "explain:explain",
-    "doctor": "doctor:doctor",
-    "cluster": "cluster:cluster_",
-    "proxy": "proxy:proxy_",
-    "status": "cluster:status_",
-    "top": "cluster:top_",
-    "stack": "cluster:stack_",
+    "compile": ("compile:compile_", "Compile a program, or a dump of IR, to a plan."),
+    "search": ("search:search_", "Find how to split a loss over machines."),
+    "simulate": ("simulate:simulate_", "Predict the time of one step on the machines of a topology."),
+    "calibrate": ("calibrate:calibrate_", "Measure this machine, or a cluster on it, for predictions."),
+    "run": ("run:run", "Run a plan, or compile and run a source."),
+    "check": ("check:check", "Check shapes, shardings, placement and memory without devices."),
+    "inspect": ("inspect:inspect_", "Show a plan on one screen."),
+    "viz": ("viz:viz", "Draw a plan, a source or a trace."),
+    "why": ("why:why", "Explain the decision about a slice, a call, a transfer or a line."),
+    "diff": ("diff:diff", "Compare two plans."),
+    "opt": ("opt:opt", "Run passes on a dump and print the result."),
+    "passes": ("passes:passes_", "List the passes with the phases that they require and ensure."),
+    "explain": ("explain:explain", "Explain an error code, or the stability of a public name."),
+    "doctor": ("doctor:doctor", "Check Python, JAX and the devices."),
+    "cluster": ("cluster:cluster_", "Start, inspect and stop a cluster that several processes share."),
+    "proxy": ("proxy:proxy_", "Serve devices to unmodified JAX programs."),
+    "status": ("cluster:status_", "Show islands, devices, and the programs that run and wait."),
+    "top": ("cluster:top_", "Show a running cluster, live."),
+    "stack": ("cluster:stack_", "Show the current calls of all threads of each host."),
 }
-"""Each command as module and name. A new command is a row here and a file beside this one. Commands of clusters get
-their options in cluster.py."""
+"""Each command as module and name, and its line in `pwc --help`, which loads none of them. A new command is a row here
+and a file beside this one. Commands of clusters get their options in cluster.py."""
 main.params += [error_format_option(), quiet_option()]

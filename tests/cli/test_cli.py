@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.processes import ROOT, load_file, pwc, pwc_here
 
+from pathways.cli.main import COMMANDS
 from pathways.dialect.phases import Phase
 
 SMALL_SOURCE = """
@@ -167,3 +168,14 @@ def test_a_mismatch_with_the_reference_exits_with_1(small: Path, monkeypatch: py
     )
     exit_code, _, stderr = pwc_here("run", f"{small}:step", "--reference")
     assert exit_code == 1 and "PWC0804" in stderr
+
+
+def test_help_lists_every_command_without_loading_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise AssertionError(f"{name} is loaded")
+
+    monkeypatch.setattr("pathways.cli.main.import_module", load)
+    exit_code, stdout, _ = pwc_here("--help")
+    assert exit_code == 0
+    shown = {name: line for name, _, line in (row.strip().partition(" ") for row in stdout.splitlines())}
+    assert all(shown[name].strip() == line for name, (_, line) in COMMANDS.items())
