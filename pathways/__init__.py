@@ -85,17 +85,16 @@ _WHERE = {
     "testing": "pathways.api.testing",
     "trace": "pathways.api.tracing",
 }
-"""The module of each public name. The first use of any name imports all of them: a process without devices needs none.
-"""
+"""The module of each public name. The first use of a name imports it."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with collector_paused():  # JAX's garbage-collector callback drops a Ctrl-C that arrives in it
-        modules = {one: import_module(module) for one, module in _WHERE.items()}
-    globals().update({one: getattr(modules[one], one, modules[one]) for one in _WHERE})
-    return globals()[name]
+        module = import_module(_WHERE[name])
+    globals()[name] = found = getattr(module, name, module)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -9,14 +9,15 @@ Of equal splits, the one that fills islands least wins.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from pathways.compiler.placement.cost import CostModel
 from pathways.compiler.placement.problem import FreeDevices, Placement, SliceRequest
 from pathways.compiler.placement.runner_up import seconds
 from pathways.dialect.topology import Island, Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ next island of the topology. Slices are taken in the order of their first calls.
 
 import re
 from dataclasses import dataclass
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from pathways.compiler.errors import BadLayout
 from pathways.compiler.placement.balanced import chain_order
@@ -18,6 +16,9 @@ from pathways.compiler.placement.cost import CostModel
 from pathways.compiler.placement.problem import FreeDevices, Placement
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 _ITEM = re.compile(r"([\w.<>-]+?)(?:\*(\d+))?$")
 

@@ -8,15 +8,16 @@ traffic. An island may hold a quarter more than its share of all requested devic
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from pathways.compiler.placement.balanced import chain_order, contiguous_splits, islands_of_split
 from pathways.compiler.placement.cost import CostModel
 from pathways.compiler.placement.problem import FreeDevices, Placement
 from pathways.compiler.placement.spread import spread
 from pathways.dialect.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 SLACK = 1.25
 

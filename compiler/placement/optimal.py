@@ -11,9 +11,8 @@ import itertools
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from pathways.compiler.placement.balanced import balanced
@@ -24,6 +23,9 @@ from pathways.compiler.placement.runner_up import seconds as shown
 from pathways.compiler.placement.spread import spread
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,16 @@
 the slice gets the first free devices there.
 """
 
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from pathways.compiler.errors import NotPinned
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.problem import FreeDevices, Placement, SliceRequest
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def pinned(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:

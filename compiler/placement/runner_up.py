@@ -3,14 +3,15 @@
 """
 
 from collections.abc import Iterator
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.cost import CostModel
 from pathways.compiler.placement.problem import Placement, SliceRequest
 from pathways.dialect.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 LIMIT = 200_000
 """Maximum slices x islands x calls to estimate. Beyond it, estimating takes longer than compiling."""

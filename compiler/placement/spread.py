@@ -5,13 +5,14 @@ Each virtual device becomes one physical device.
 """
 
 from collections.abc import Sequence
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.problem import FreeDevices, Placement, SliceRequest
 from pathways.dialect.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def spread(graph: "nx.DiGraph[Any]", topology: Topology) -> Placement:
