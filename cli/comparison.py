@@ -35,7 +35,7 @@ def _excuses(outcomes: Sequence[Alternative]) -> list[str]:
             theirs = other.schedule
             if mine is None or theirs is None or not theirs.microbatches:
                 continue
-            if mine.bubble > theirs.bubble and found.units < other.units:
+            if mine.bubble > theirs.bubble and found.units < other.units and found.seconds < other.seconds:
                 lines.append(
                     f"{found.name}: {mine.bubble:.1%} of {found.units:g} units of time is less than "
                     f"{theirs.bubble:.1%} of {other.units:g} ({other.name}): it has less work, and completes sooner"

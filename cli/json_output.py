@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-JSON_VERSION = 1
+JSON_VERSION = 2
 """The version of the schema of all commands, raised when a field changes its meaning or goes; not for a new field."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, with the version of its schema.")

@@ -3,6 +3,7 @@ it: another schedule or placement, a slower device or link.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 
 from pathways.api.simulation import times_of, trace_of
 from pathways.cli.json_output import json_option, print_json
-from pathways.cli.simulate_variants import Compared, Variant, compiler_of, simulate_others, variants_table
+from pathways.cli.simulate_variants import Compared, Variant, compiler_of, refused_row, simulate_others, variants_table
 from pathways.cli.source_spec import read_spec
 from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import Options
@@ -69,7 +70,9 @@ def _counts(_: Any, __: Any, given: str | None) -> tuple[int, ...]:
     """Parses N,N,... Raises click's error for anything else."""
     parts = [] if given is None else [part.strip() for part in given.split(",")]
     if not all(part.isascii() and part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
-        raise click.BadParameter(f"{given!r} is not a list of numbers, as 4,8,16", param_hint="--compare-microbatches")
+        raise click.BadParameter(
+            f"{given!r} is not a list of numbers from 1 to 999,999, as 4,8,16", param_hint="--compare-microbatches"
+        )
     return tuple(dict.fromkeys(map(int, parts)))
 
 
@@ -84,7 +87,7 @@ def _counts(_: Any, __: Any, given: str | None) -> tuple[int, ...]:
     "--microbatches", type=click.IntRange(min=1), help="Replace the microbatches of the source's pw.pipeline."
 )
 @click.option(
-    "--compare-microbatches", callback=_counts, metavar="N,N,...", help="Also simulate these numbers of them."
+    "--compare-microbatches", callback=_counts, metavar="N,N,...", help="Also simulate these numbers of microbatches."
 )
 @click.option("--sweep", is_flag=True, help="Simulate every combination of what is compared, and rank them.")
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.svg",
@@ -143,6 +146,7 @@ def simulate_(
         return simulate_step(plan, here, changes=WhatIf(slower, link), measured=measured, one_process=one_process)
 
     given, others = read_spec(source), dict[str, Simulated | str]()
+    drawn = partial(_draw, None, source, "", others)
     if not (given.is_python or given.is_dump):
         comparing = compare_schedules or compare_placements or compare_microbatches or microbatches or sweep
         if comparing or placement != "spread" or schedule != PROGRAM:
@@ -152,35 +156,45 @@ def simulate_(
     else:
         base = Variant(Options(placement=placement, schedule=schedule), microbatches or 0)
         space = Compared(compare_schedules, compare_placements, compare_microbatches, sweep)
-        compiled = compiler_of(source, machines, topology, base, space)
+        compiled, base = compiler_of(source, machines, topology, base, space)
         others = dict(simulate_others(compiled, simulated, base, space))
+        drawn = partial(_draw, picture, source, space.name(base, base), others)
         try:
             found = simulated(compiled(base))
-        except PathwaysError:
-            if any(isinstance(other, Simulated) for other in others.values()) and not as_json:
-                click.echo("\n".join(variants_table(None, others, sweep=sweep)))
+        except PathwaysError as error:
+            if any(isinstance(other, Simulated) for other in others.values()):
+                rows = variants_table(None, others, sweep=sweep)
+                print_json({"others": _rows(others)}) if as_json else click.echo("\n".join(rows))
+                drawn(refused_row(error))
             raise
-        if picture is not None:
-            write_whole(picture, sweep_svg(found.name, {space.name(base, base): found} | others))
     lost = None if host_lost is None else LostHost(host_lost, snapshot_every, restart_seconds)
-    if trace is not None:
-        write_whole(trace, trace_of(found))
     if as_json:
         loss = {} if lost is None else {"repeated": lost.repeated, "seconds": lost.seconds(found.seconds)}
-        print_json(
-            _row(found)
-            | {"host_lost": loss, "others": {k: v if isinstance(v, str) else _row(v) for k, v in others.items()}}
-        )
-        return
-    click.echo(str(found))
-    if lost is not None:
-        click.echo(lost.text(found.seconds))
-    if others:
-        click.echo("\n".join(variants_table(found, others, sweep=sweep)))
-    if picture is not None:
-        click.echo(f"wrote    {picture}")
+        print_json(_row(found) | {"host_lost": loss, "others": _rows(others)})
+    else:
+        click.echo(str(found))
+        if lost is not None:
+            click.echo(lost.text(found.seconds))
+        if others:
+            click.echo("\n".join(variants_table(found, others, sweep=sweep)))
+    drawn(found)
     if trace is not None:
-        click.echo(f"wrote    {trace}   next: pwc viz {source} --trace {trace} -o page.html, or ui.perfetto.dev")
+        write_whole(trace, trace_of(found))
+        hint = f"next: pwc viz {source} --trace {trace} -o page.html, or ui.perfetto.dev"
+        click.echo(f"wrote    {trace}   {hint}", err=as_json)
+
+
+def _draw(
+    picture: Path | None, source: str, base: str, others: Mapping[str, Simulated | str], found: Simulated | str
+) -> None:
+    """Writes the picture of a sweep, if one is wanted. `base` is the name of the combination that was asked for."""
+    if picture is not None:
+        write_whole(picture, sweep_svg(Path(source).name, {base: found, **others}))
+        click.echo(f"wrote    {picture}", err=True)
+
+
+def _rows(others: Mapping[str, Simulated | str]) -> dict[str, Any]:
+    return {name: other if isinstance(other, str) else _row(other) for name, other in others.items()}
 
 
 def _row(found: Simulated) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from textwrap import shorten
 
 from pathways.api.simulation import check_replaceable
 from pathways.cli.compile import check_phase, start
+from pathways.cli.errors import BadSource
+from pathways.cli.source_spec import read_spec
 from pathways.compiler.driver import Compilation
 from pathways.compiler.frontends.jax.pipeline.planning import Target
 from pathways.compiler.pass_manager import Options
@@ -39,7 +41,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Compared:
-    """The choices to compare: each for itself, or with `sweep` all of their combinations."""
+    """The choices to compare: each separately, or with `sweep` all of their combinations."""
 
     schedules: bool
     placements: bool
@@ -78,12 +80,17 @@ class Compared:
 
 def compiler_of(
     source: str, machines: Topology | None, topology: str | None, base: Variant, space: Compared
-) -> Callable[[Variant], Plan]:
-    """Returns a function that compiles a variant of a source. It traces and places again only if that may change them.
+) -> tuple[Callable[[Variant], Plan], Variant]:
+    """Returns a function that compiles a variant of a source, and `base` with the microbatches that the source states.
 
-    Raises PWC0801 for options that a dump does not take: its phase has made the choice already. Raises PWC0112 for
-    microbatches of a program that has no `pw.pipeline`.
+    The function traces and places again only if that may change the result. Raises PWC0801 for options that a dump does
+    not take: its phase has made the choice already. Raises PWC0112 for microbatches of a program that has no
+    `pw.pipeline`.
     """
+    replacing = base.microbatches or space.microbatches
+    if replacing and read_spec(source).is_dump:
+        have, advice = "other microbatches, but a dump has its microbatches", "give the source in place of the dump"
+        raise PathwaysError(BadSource(path=source, have_=have, rule="a source", advice=advice))
     traced: dict[Target, tuple[Compilation, bytes]] = {}
     placed: dict[tuple[Target, object, bool], bytes] = {}
 
@@ -94,11 +101,14 @@ def compiler_of(
             traced[target] = begun, bytecode(begun.program.module.operation)
         return traced[target]
 
-    begun, _ = trace_for(base)
+    first, begun = _first_traced(trace_for, [base, *space.variants(base)])
     chosen = str(base.options.placement) if space.placements or base.options.placement != "spread" else None
     check_phase(Path(source), begun.program.phase, topology, chosen, None, base.options, space.schedules)
     for count in filter(None, (base.microbatches, *space.microbatches)):
         check_replaceable(count, begun.pipelines)
+    stated = {table.microbatches for table in begun.pipelines}
+    if space.microbatches and not base.microbatches and len(stated) == 1 and first is base:
+        base = replace(base, microbatches=stated.pop())
 
     def compile_up_to(phase: Phase, variant: Variant, raw: bytes) -> Compilation:
         begun, _ = trace_for(variant)
@@ -118,13 +128,32 @@ def compiler_of(
             placed[key] = bytecode(program.module.operation)
         return compile_up_to(Phase.PLAN, variant, placed[key]).plan()
 
-    return compiled
+    return compiled, base
+
+
+def _first_traced(
+    trace_for: Callable[[Variant], tuple[Compilation, bytes]], variants: Sequence[Variant]
+) -> tuple[Variant, Compilation]:
+    """Traces variants until one is not refused. Raises the refused_row of the first one if all are."""
+    refused: PathwaysError | None = None
+    for variant in variants:
+        try:
+            return variant, trace_for(variant)[0]
+        except PathwaysError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def refused_row(error: PathwaysError) -> str:
+    """Formats the error of a variant for a row of the comparison."""
+    return f"{error.code}: {error.diagnostic.text(error.diagnostic.title)}"
 
 
 def simulate_others(
     compiled: Callable[[Variant], Plan], simulated: Callable[[Plan], Simulated], base: Variant, space: Compared
 ) -> Iterator[tuple[str, Simulated | str]]:
-    """Simulates the other variants, each with its name; a refusal is the text of its error."""
+    """Simulates the other variants, each with its name; a refused_row is the text of its error."""
     wanted = space.variants(base)
     with Activity("simulating", len(wanted), "variants") as simulating:
         for simulating.done, variant in enumerate(wanted):
@@ -132,11 +161,11 @@ def simulate_others(
             try:
                 yield name, simulated(compiled(variant))
             except PathwaysError as error:
-                yield name, f"{error.code}: {error.diagnostic.text(error.diagnostic.title)}"
+                yield name, refused_row(error)
 
 
 def variants_table(found: Simulated | None, others: Mapping[str, Simulated | str], *, sweep: bool) -> list[str]:
-    """Formats the variants beside the one that was asked for; those of a sweep the fastest first."""
+    """Formats the variants beside the one that was asked for. A sweep begins with the fastest."""
     fastest = min((other.seconds for other in others.values() if isinstance(other, Simulated)), default=0.0)
     base = fastest if found is None else found.seconds
     width = max(24, *map(len, others)) if sweep else 24

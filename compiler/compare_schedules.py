@@ -37,8 +37,9 @@ class Alternative:
     units: float = 0.0
     """Duration of the pipeline for equal stages: F takes one unit, B two, I and W one."""
     seconds: float = 0.0
-    """Of one run, simulated, if schedules are compared. `waits` is the fraction of them in which devices wait."""
+    """The simulated time of a run; 0 unless schedules are compared."""
     waits: float = 0.0
+    """The fraction of the run in which devices wait."""
 
 
 def compare_schedules(

@@ -58,7 +58,8 @@ class Scene:
         """Returns the seconds of each task by the cost model."""
         assert self.work is not None
         machines = Machines(self.work.plan.topology)
-        return [took.seconds for took in durations(self.work, machines, WhatIf(), [None] * len(self.work.tasks))]
+        found = durations(self.work, machines, WhatIf(), [None] * len(self.work.tasks))
+        return [took.seconds + took.latency for took in found]
 
     def _measured(self) -> Times | None:
         """Simulates the plan with the computation times of the last recorded run."""

@@ -1,5 +1,5 @@
-"""Draws the simulated variants of a program as an SVG: a row of each schedule and placement, a column of each number of
-microbatches, and the time of a step in each cell. `pwc simulate --sweep --picture` writes it.
+"""Draws the simulated variants of a program as an SVG: a row for each schedule and placement, a column for each number
+of microbatches, and the time of a step in each cell. `pwc simulate --sweep --picture` writes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,12 @@ from pathways.compiler.placement.runner_up import seconds
 from pathways.compiler.simulate.figures import Simulated
 
 _CELL, _ROW, _LETTER = 136, 26, 6.8
+"""Width of a column, height of a row and width of a letter, in pixels."""
 _FAST, _SLOW, _NONE = (46, 125, 50), (250, 235, 215), "#dddddd"
 
 
 def sweep_svg(title: str, variants: Mapping[str, Simulated | str]) -> str:
-    """Draws variants by their names, parts of which commas separate. The last part is the column. Gray is refused."""
+    """Draws variants. Commas separate the parts of a name, of which the last is the column. Gray means refused."""
     names = {name: _row_and_column(name) for name in variants}
     rows = list(dict.fromkeys(row for row, _ in names.values()))
     columns = list(dict.fromkeys(column for _, column in names.values()))

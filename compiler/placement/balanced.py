@@ -3,7 +3,7 @@ Dynamic programming over the cut positions minimizes the estimated time of a run
 
 A state is the number of placed slices and the set of islands used. For each state the Pareto front of (path, load,
 fill) is kept. `path` is all work and all transfers one after the other. `load` is the busiest slice or link. `fill` is
-the used fraction of the fullest island. The shared cost model compares complete splits; it also models concurrent work.
+the used fraction of the fullest island. The shared lower bound compares complete splits; it counts work that overlaps.
 Of equal splits, the one that fills islands least wins.
 """
 

@@ -1,13 +1,13 @@
-"""Estimates the time of one run for a given placement, from flops and bytes. All placement policies share this cost
-model. The estimate is a lower bound, simple enough for a linear program.
+"""Estimates the time of one run for a given placement, from flops and bytes. All placement policies share it. The
+estimate is a lower bound, simple enough for a linear program.
 
 `seconds` is the largest of three bounds. They are the critical path of calls and transfers; the work of the busiest
 slice, whose devices do one thing at a time; and the traffic of the busiest island's link to the others. `cost` adds a
 thousandth of all traffic between islands: of two equally fast placements, the one with less traffic wins.
 
-Seconds are those of `compiler/machines.py`, as in a simulation. Left out is what later passes reduce: the overhead of
-calls, and the traffic of device memory. The rate inside islands is that of the slowest interconnect, wherever a slice
-goes. Figures that a topology does not state are assumed, and the summary says so.
+Seconds are those of `compiler/machines.py`, as in a simulation. Left out are latencies, the time of hosts and of the
+controller, and what later passes reduce: the overhead of calls, and the traffic of device memory. Figures that a
+topology does not state are assumed, and the summary says so.
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ class CostModel:
             numbers[node] = len(self.calls)
             self.calls.append((here["slice"], share))
         self.traffic = traffic_of(graph)
-        self._slowest = min(topology.islands, key=lambda i: i.ici_gbps)
+        self._fastest = max(topology.islands, key=lambda i: i.ici_gbps)
 
     @cached_property
     def work(self) -> dict[str, float]:
@@ -80,9 +80,9 @@ class CostModel:
         """Returns the flop/s that a device of an island reaches."""
         return self.machines.rate(island)
 
-    def inside(self, there: str, size: int) -> float:
-        """Returns the seconds to move bytes to a slice of the same island."""
-        return self.machines.inside(self._slowest, size, self.devices[there])
+    def inside(self, there: str, size: int, island: Island | None = None) -> float:
+        """Returns the seconds to move bytes to a slice of the same island; without it, those on the fastest island."""
+        return self.machines.inside(island or self._fastest, size, self.devices[there])
 
     def between(self, size: int) -> float:
         """Returns the seconds to move bytes between islands."""
@@ -90,7 +90,8 @@ class CostModel:
 
     def estimate(self, where: Mapping[str, str]) -> Estimate:
         """Estimates a run with each slice on the island that `where` gives."""
-        rates = {i.name: self.rate(i) for i in self.topology.islands}
+        islands = {i.name: i for i in self.topology.islands}
+        rates = {name: self.rate(island) for name, island in islands.items()}
         ends: list[float] = []
         for (symbol, flops), operands in zip(self.calls, self.operands, strict=True):
             start = 0.0
@@ -98,8 +99,9 @@ class CostModel:
                 other = self.calls[producer][0]
                 arrives = ends[producer]
                 if other != symbol:
-                    same = where[other] == where[symbol]
-                    arrives += self.inside(symbol, size) if same else self.between(size)
+                    here = where[symbol]
+                    same = where[other] == here
+                    arrives += self.inside(symbol, size, islands[here]) if same else self.between(size)
                 start = max(start, arrives)
             ends.append(start + flops / rates[where[symbol]])
         links = dict.fromkeys(rates, 0.0)

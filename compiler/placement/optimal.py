@@ -1,10 +1,11 @@
-"""Implements the placement policy `optimal`: it finds the least cost under the shared cost model, as a mixed-integer
+"""Implements the placement policy `optimal`: it finds the least cost under the shared lower bound, as a mixed-integer
 program that the solver HiGHS (scipy) solves.
 
 Binary x[s, i] puts slice s on island i. Continuous z[a, b] says that two slices that exchange data are on different
-islands. The run time T has the same lower bounds as in the cost model: the start times of calls along every edge, the
-work of every slice, the traffic of every link. The search stops at a number of nodes, so that equal inputs give equal
-plans, and reports its gap. With a time limit the answer depends on the machine, and the plan is marked.
+islands. The run time T has the same lower bounds as in `cost.py`, with the fastest interconnect: the start times of
+calls along every edge, the work of every slice, the traffic of every link. The search stops at a number of nodes, so
+that equal inputs give equal plans, and reports its gap. With a time limit the answer depends on the machine, and the
+plan is marked.
 """
 
 import itertools

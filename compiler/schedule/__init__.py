@@ -1,5 +1,5 @@
-"""Recognizes pipelines in programs, orders their work by a schedule such as GPipe or 1F1B, and estimates the time. Each
-schedule has its own file. Compiler passes and `compiler/search` use this package.
+"""Recognizes pipelines in programs, and orders their work by a schedule such as GPipe or 1F1B. Each schedule
+has its own file. Compiler passes and `compiler/search` use this package.
 """
 
 from collections.abc import Callable

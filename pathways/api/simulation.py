@@ -27,6 +27,7 @@ from pathways.runtime.host.observe.perfetto import DeviceSpan, LaunchSpan, Moved
 from pathways.viz.actual import read_trace
 
 _NS = 1_000_000_000
+_NOT_REPLACED = "the number of microbatches cannot be replaced"
 
 
 class SimulatedProgram(abc.ABC):
@@ -50,7 +51,7 @@ class SimulatedProgram(abc.ABC):
         schedule: str = PROGRAM,
         merge: bool = True,
         remat: str = "no",
-        microbatches: int = 0,
+        microbatches: int | None = None,
         slower: Mapping[tuple[str, int], float] | None = None,
         links: Mapping[tuple[str, str], float] | None = None,
         measured: Mapping[str, float] | None = None,
@@ -63,9 +64,13 @@ class SimulatedProgram(abc.ABC):
         """
         machines = parse_topology(topology) if isinstance(topology, str) else topology
         options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat)
-        if microbatches:
+        if microbatches is not None:
             check_replaceable(microbatches, self.pipelines)
-        plan = self.cut_for(Target.of(machines, schedule, microbatches)).compiled(machines, options).plan()
+        cut = self.cut_for(Target.of(machines, schedule, microbatches or 0))
+        if microbatches and cut is self:
+            rule, advice = "the settings under which it was traced", "lower the program again, and simulate that"
+            raise bad_pipeline(_NOT_REPLACED, "other JAX settings than at the trace", rule, advice)
+        plan = cut.compiled(machines, options).plan()
         return simulate_step(
             plan, Machines(machines), changes=_changes(slower, links), measured=measured, one_process=one_process
         )
@@ -73,11 +78,11 @@ class SimulatedProgram(abc.ABC):
 
 def check_replaceable(microbatches: object, pipelines: Sequence[StageTable]) -> None:
     """Raises PWC0112 unless this number can replace the microbatches of a program with these pipelines."""
-    problem, advice = "the number of microbatches cannot be replaced", "pw.pipeline(loss, slices, microbatches=4)"
-    if not isinstance(microbatches, int) or microbatches < 1:
-        raise bad_pipeline(problem, repr(microbatches), "a whole number from 1", "microbatches=8")
+    if type(microbatches) is not int or microbatches < 1:
+        raise bad_pipeline(_NOT_REPLACED, repr(microbatches), "a whole number from 1", "microbatches=8")
     if not pipelines:
-        raise bad_pipeline(problem, "a program without pw.pipeline", "a program with a pw.pipeline", advice)
+        advice = "pw.pipeline(loss, slices, microbatches=4)"
+        raise bad_pipeline(_NOT_REPLACED, "a program without pw.pipeline", "a program with a pw.pipeline", advice)
 
 
 def _changes(slower: Mapping[tuple[str, int], float] | None, links: Mapping[tuple[str, str], float] | None) -> WhatIf:

@@ -130,7 +130,7 @@ def test_run_without_inputs_notes_that_its_data_is_random(small: Path, tmp_path:
     exit_code, stdout, stderr = pwc_here("run", str(plan), "--json", "--reference")
     assert exit_code == 0 and "random data (seed 0)" in stderr
     row = json.loads(stdout)
-    assert row["version"] == 1 and row["results"]["out"]["dtype"] == "bfloat16"
+    assert row["version"] == 2 and row["results"]["out"]["dtype"] == "bfloat16"
     assert all(r["close"] for r in row["reference"])
 
 
@@ -154,7 +154,7 @@ def test_inspect_prints_the_requested_views_of_a_plan(moe_plan: Path) -> None:
         assert part in stdout
     exit_code, stdout, _ = pwc_here("inspect", str(moe_plan), "--json")
     row = json.loads(stdout)
-    assert exit_code == 0 and row["version"] == 1 and len(row["streams"]) == 3
+    assert exit_code == 0 and row["version"] == 2 and len(row["streams"]) == 3
     s, m = ("--schedule",), ("--memory",)
     both, order, memory = (pwc_here("inspect", str(moe_plan), *o) for o in ((*s, *m), s, m))
     assert both[1] == order[1] + memory[1] != order[1] != memory[1]

@@ -92,7 +92,7 @@ def test_a_sweep_ranks_and_draws_all_combinations(model: str, tmp_path: Path) ->
     )
     drawn = ElementTree.parse(picture).getroot()
     texts = [element.text for element in drawn.iter() if element.text]
-    assert {"stated microbatches", "8 microbatches", "placement balanced"} <= set(texts)
+    assert {"2 microbatches", "8 microbatches", "placement balanced"} <= set(texts)
     assert len(list(drawn.iter("{http://www.w3.org/2000/svg}rect"))) == 5 * 3
     assert texts.count("refused") == sum(isinstance(other, str) for other in others.values()) == 3
 
@@ -110,7 +110,28 @@ def test_a_sweep_counts_what_is_refused(model: str, tmp_path: Path) -> None:
     picture = tmp_path / "sweep.svg"
     options = ("--compare-schedules", "--compare-microbatches", "3", "--sweep", "--picture", str(picture))
     _, printed, _ = pwc_here("simulate", model, *SPEC, *options)
-    assert "  5 refused (PWC0112" in printed and f"wrote    {picture}" in printed
+    assert "  5 refused (PWC0112" in printed and picture.exists()
+
+
+def test_a_refused_choice_does_not_hide_the_rest_of_a_sweep(tmp_path: Path) -> None:
+    """The source states 3 microbatches for 16 rows."""
+    source, picture = write(tmp_path, 3), tmp_path / "sweep.svg"
+    options = ("--compare-microbatches", "4", "--sweep", "--picture", str(picture), "--json")
+    code, printed, stderr = pwc_here("simulate", source, *SPEC, *options)
+    assert code == 2 and "PWC0112" in stderr and picture.exists()
+    (other,) = json.loads(printed)["others"].values()
+    assert other["seconds"] == seconds(source, "--microbatches", "4")
+
+
+def test_the_stated_number_is_simulated_once(model: str) -> None:
+    _, printed, _ = pwc_here("simulate", model, *SPEC, "--compare-microbatches", "2,4", "--sweep", "--json")
+    assert list(json.loads(printed)["others"]) == ["4 microbatches"]
+
+
+def test_a_dump_has_its_microbatches(model: str, tmp_path: Path) -> None:
+    assert pwc_here("compile", model, *SPEC, "--dump-phases-to", str(tmp_path))[0] == 0
+    code, _, stderr = pwc_here("simulate", str(next(tmp_path.glob("*.trace.mlir"))), "--compare-microbatches", "4")
+    assert code == 2 and "PWC0801" in stderr and "a dump has its microbatches" in stderr
 
 
 @pytest.mark.parametrize(
@@ -154,6 +175,9 @@ def test_a_lowered_program_is_simulated_with_other_microbatches() -> None:
     two = lowered(2)
     assert two.simulate(SPEC[1], microbatches=4).seconds == lowered(4).simulate(SPEC[1]).seconds
     assert two.simulate(SPEC[1]).seconds == lowered(2).simulate(SPEC[1]).seconds
-    assert code_of(lambda: two.simulate(SPEC[1], microbatches=-1)) == "PWC0112"
+    for wrong in (0, -1, True, 2.0):
+        assert code_of(lambda wrong=wrong: two.simulate(SPEC[1], microbatches=wrong)) == "PWC0112"
+    with jax.enable_x64(True), pytest.warns(UserWarning, match="not cut again"):
+        assert code_of(lambda: two.simulate(SPEC[1], microbatches=8)) == "PWC0112"
     plain: Any = pw.program(lambda x: x + 1)
     assert code_of(lambda: plain.lower(jnp.ones(4)).simulate(SPEC[1], microbatches=4)) == "PWC0112"

@@ -152,7 +152,7 @@ def test_why_prints_the_reason_of_every_decision(sample: str, tmp_path: Path) ->
     at = decisions[0].where
     assert at is not None and pwc_here("why", str(plan), f"{Path(at.file).name}:{at.line}")[0] == 0
     row = json.loads(pwc_here("why", str(plan), "s0", "--json")[1])
-    assert row["version"] == 1 and row["decisions"][0]["runner_up"] and row["placement"].startswith("min-cut")
+    assert row["version"] == 2 and row["decisions"][0]["runner_up"] and row["placement"].startswith("min-cut")
     exit_code, _, stderr = pwc_here("why", str(plan), "exprts")
     assert exit_code == 2 and "PWC0807" in stderr and "experts" in stderr
 
@@ -199,7 +199,7 @@ def test_errors_are_printed_as_json_on_request(sample: str, tmp_path: Path) -> N
                       ("--error-format=json", "compile", sample, "--topology", "devices=1")):  # fmt: skip
         exit_code, _, stderr = pwc_here(*arguments)
         row = json.loads(stderr)
-        assert exit_code == 5 and row["version"] == 1 and row["errors"][0]["code"] == "PWC0301"
+        assert exit_code == 5 and row["version"] == 2 and row["errors"][0]["code"] == "PWC0301"
         assert row["errors"][0]["where"]["line"] > 0 and "pwc opt" in row["notes"][0]
 
 

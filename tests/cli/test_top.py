@@ -177,7 +177,7 @@ def test_top_once_prints_one_frame_to_a_pipe(cluster: SharedCluster) -> None:
         assert "policy stride" in out and "endless of main of client_programs" in out and str(client.pid) in out
         code, out, _ = pwc_here("top", "--once", "--json", "--interval", "0.01", "--address", cluster.address)
         row = json.loads(out)
-        assert code == 0 and row["version"] == 1 and [i["memory"] for i in row["islands"]] == [1 << 30] * 2
+        assert code == 0 and row["version"] == 2 and [i["memory"] for i in row["islands"]] == [1 << 30] * 2
         assert [c["process"] for c in row["clients"]] == [client.pid] and row["clients"][0]["due"] == 1.0
     assert cluster.is_empty()
 

@@ -77,13 +77,13 @@ def outcome(name: str, units: float, bubble: float, seconds: float) -> Alternati
 
 
 def test_the_comparison_starts_with_step_times_and_explains_shorter_runs() -> None:
-    known = [outcome("1f1b", 15, 0.2, 273e-6), outcome("zero-bubble", 13, 0.231, 0.00244)]
+    known = [outcome("1f1b", 15, 0.2, 273e-6), outcome("zero-bubble", 13, 0.231, 0.000244)]
     refused = Alternative("interleaved", None, {}, "PWC0404: it does not suit")
     lines = comparison([*known, refused]).splitlines()
     assert re.split(r"  +", lines[0])[:4] == ["compared", "step (simulated)", "devices wait", "bubble"]
     assert re.split(r"  +", lines[1])[:4] == ["1f1b", "273 us", "30.0%", "20.0%"]
     assert lines[1].endswith("2.0 KiB on island0")
-    assert re.split(r"  +", lines[2])[:4] == ["zero-bubble", "2.44 ms", "30.0%", "23.1%"]
+    assert re.split(r"  +", lines[2])[:4] == ["zero-bubble", "244 us", "30.0%", "23.1%"]
     assert lines[3].split()[:2] == ["interleaved", "-"] and lines[3].endswith("it does not suit")
     assert "zero-bubble: 23.1% of 13 units of time is less than 20.0% of 15 (1f1b)" in lines[4]
     assert lines[5].strip().startswith("(B counts 2 units")

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from pathways.compiler.frontends.jax.meshes import slice_mesh
 from pathways.compiler.frontends.jax.pipeline.costs import Demands
 from pathways.compiler.frontends.jax.pipeline.shardings import BATCH_AXIS
+from pathways.compiler.machines import Machines
 from pathways.dialect.topology import Topology
 
 _FEW_IN_FLIGHT = frozenset({"1f1b", "interleaved", "zero-bubble"})
@@ -62,7 +63,7 @@ def demands_of(meshes: Sequence[Mesh], microbatches: int) -> Demands:
     owners = [slice_mesh(m, "pw.pipeline", None).slice.number for m in meshes]
     repeats = Counter(owners)
     islands = target.topology.islands if target.topology is not None else ()
-    flops = [i.flops for i in islands if i.flops is not None]
+    flops = [Machines(target.topology).rate(i) for i in islands if target.topology is not None and i.flops is not None]
     known = bool(islands) and len(flops) == len(islands)
     limits = [i.memory for i in islands if i.memory is not None]
     limit = max(limits) if limits and len(limits) == len(islands) else None

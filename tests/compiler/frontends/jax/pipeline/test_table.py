@@ -120,9 +120,9 @@ def test_the_next_best_cut_of_a_model_without_modules_is_at_a_line() -> None:
 
 
 def test_seconds_are_of_the_rate_of_the_topology() -> None:
-    with compiling(Target.of(parse_topology("islands=2,devices=1,flops=1e3"), "")):
+    with compiling(Target.of(parse_topology("islands=2,devices=1,flops=1e3,efficiency=0.5"), "")):
         table = pw.pipeline(loss, slices(2), cuts=[1, 1]).stages([W] * 2, X)
-    assert [r.seconds for r in table.rows] == [3 * (PRODUCT + EACH) / 1e3] * 2
+    assert [r.seconds for r in table.rows] == [3 * (PRODUCT + EACH) / 5e2] * 2
 
 
 def test_a_table_is_printed_in_columns() -> None:
