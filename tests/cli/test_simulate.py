@@ -139,7 +139,7 @@ def test_a_calibrated_topology_simulates(model: Path, tmp_path: Path) -> None:
     code, printed, _ = pwc_here("calibrate", "--topology", "islands=2,devices=2", "-o", str(path))
     assert code == 0 and str(path) in printed
     found = load_topology(path)
-    assert found.dcn_us and found.controller_us and found.host_cores and len(found.islands) == 2
+    assert found.dcn_us is not None and found.controller_us and found.host_cores and len(found.islands) == 2
     island = found.islands[0]
     assert (
         all((island.flops, island.memory_gbps, island.call_us, island.host_us, island.ici_us)) and island.ici_gbps > 0
