@@ -58,7 +58,7 @@ def figures_of(row: Row, step: CompiledStep, machines: Machines) -> PlanFigures:
     kept = [0.0] * choice.stages
     for k, cost in enumerate(row.costs):
         kept[k % choice.stages] += cost.parameters * step.states
-    found = simulate_step(plan, machines)
+    found = simulate_step(plan, machines, one_process=True)  # in the order of the schedule, as predictions
     memory = max((island.peak_bytes for island in found.islands), default=0) + max(kept)
     crossing = sum(link.bytes for link in found.links)
     return PlanFigures(found.seconds + more, found.bubble, memory, crossing)
