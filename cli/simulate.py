@@ -163,8 +163,10 @@ def simulate_(
             found = simulated(compiled(base))
         except PathwaysError as error:
             if any(isinstance(other, Simulated) for other in others.values()):
-                rows = variants_table(None, others, sweep=sweep)
-                print_json({"others": _rows(others)}) if as_json else click.echo("\n".join(rows))
+                if as_json:
+                    print_json({"others": _rows(others)})
+                else:
+                    click.echo("\n".join(variants_table(None, others, sweep=sweep)))
                 drawn(refused_row(error))
             raise
     lost = None if host_lost is None else LostHost(host_lost, snapshot_every, restart_seconds)

@@ -318,7 +318,10 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
             "cli/hello.py": (
                 "import click\n\n\n@click.command()\ndef hello():\n    '''Says hello.'''\n    click.echo('hello')\n"
             ),
-            "cli/main.py": ('    "why": "why:why",\n', '    "why": "why:why",\n    "hello": "hello:hello",\n'),
+            "cli/main.py": (
+                '    "diff": ("diff:diff",',
+                '    "hello": ("hello:hello", "Say hello."),\n    "diff": ("diff:diff",',
+            ),
         },
         "from pathways.cli.main import main; main(['hello'], standalone_mode=False)",
         "hello",

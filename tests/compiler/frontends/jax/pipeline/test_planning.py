@@ -9,8 +9,8 @@ import pathways as pw
 from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling, compiling_for, demands_of
 from pathways.dialect.topology import Island, Topology
 
-FAST = Island("fast", devices=2, memory=100, flops=8.0, ici_gbps=3.0)
-SLOW = Island("slow", devices=2, memory=300, flops=2.0, ici_gbps=5.0)
+FAST = Island("fast", devices=2, memory=100, flops=8.0, efficiency=1.0, ici_gbps=3.0)
+SLOW = Island("slow", devices=2, memory=300, flops=2.0, efficiency=1.0, ici_gbps=5.0)
 BOTH = Topology((FAST, SLOW), dcn_gbps=7.0)
 
 
