@@ -3,7 +3,6 @@ it: another schedule or placement, a slower device or link.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +144,7 @@ def simulate_(
         here = Machines(machines or plan.topology)
         return simulate_step(plan, here, changes=WhatIf(slower, link), measured=measured, one_process=one_process)
 
-    given, others = read_spec(source), dict[str, Simulated | str]()
-    drawn = partial(_draw, None, source, "", others)
+    given, others, name = read_spec(source), dict[str, Simulated | str](), ""
     if not (given.is_python or given.is_dump):
         comparing = compare_schedules or compare_placements or compare_microbatches or microbatches or sweep
         if comparing or placement != "spread" or schedule != PROGRAM:
@@ -158,7 +156,7 @@ def simulate_(
         space = Compared(compare_schedules, compare_placements, compare_microbatches, sweep)
         compiled, base = compiler_of(source, machines, topology, base, space)
         others = dict(simulate_others(compiled, simulated, base, space))
-        drawn = partial(_draw, picture, source, space.name(base, base), others)
+        name = space.name(base, base)
         try:
             found = simulated(compiled(base))
         except PathwaysError as error:
@@ -167,7 +165,7 @@ def simulate_(
                     print_json({"others": _rows(others)})
                 else:
                     click.echo("\n".join(variants_table(None, others, sweep=sweep)))
-                drawn(refused_row(error))
+                _draw(picture, source, {name: refused_row(error), **others})
             raise
     lost = None if host_lost is None else LostHost(host_lost, snapshot_every, restart_seconds)
     if as_json:
@@ -179,19 +177,17 @@ def simulate_(
             click.echo(lost.text(found.seconds))
         if others:
             click.echo("\n".join(variants_table(found, others, sweep=sweep)))
-    drawn(found)
+    _draw(picture, source, {name: found, **others})
     if trace is not None:
         write_whole(trace, trace_of(found))
         hint = f"next: pwc viz {source} --trace {trace} -o page.html, or ui.perfetto.dev"
         click.echo(f"wrote    {trace}   {hint}", err=as_json)
 
 
-def _draw(
-    picture: Path | None, source: str, base: str, others: Mapping[str, Simulated | str], found: Simulated | str
-) -> None:
-    """Writes the picture of a sweep, if one is wanted. `base` is the name of the combination that was asked for."""
+def _draw(picture: Path | None, source: str, variants: Mapping[str, Simulated | str]) -> None:
+    """Writes the picture of a sweep, if one is wanted."""
     if picture is not None:
-        write_whole(picture, sweep_svg(Path(source).name, {base: found, **others}))
+        write_whole(picture, sweep_svg(Path(source).name, variants))
         click.echo(f"wrote    {picture}", err=True)
 
 

@@ -94,9 +94,11 @@ def compiler_of(
     traced: dict[Target, tuple[Compilation, bytes]] = {}
     placed: dict[tuple[Target, object, bool], bytes] = {}
 
+    def target_of(variant: Variant) -> Target:
+        return Target.of(machines, variant.options.schedule, variant.microbatches)
+
     def trace_for(variant: Variant) -> tuple[Compilation, bytes]:
-        target = Target.of(machines, variant.options.schedule, variant.microbatches)
-        if target not in traced:
+        if (target := target_of(variant)) not in traced:
             begun = start(source, machines, None, variant.options.schedule, variant.microbatches)
             traced[target] = begun, bytecode(begun.program.module.operation)
         return traced[target]
@@ -109,6 +111,7 @@ def compiler_of(
     stated = {table.microbatches for table in begun.pipelines}
     if space.microbatches and not base.microbatches and len(stated) == 1 and first is base:
         base = replace(base, microbatches=stated.pop())
+        traced[target_of(base)] = traced[target_of(first)]
 
     def compile_up_to(phase: Phase, variant: Variant, raw: bytes) -> Compilation:
         begun, _ = trace_for(variant)
@@ -121,8 +124,7 @@ def compiler_of(
     def compiled(variant: Variant) -> Plan:
         """Compiles from the placed program, which most schedules share."""
         options = variant.options
-        target = Target.of(machines, options.schedule, variant.microbatches)
-        key = target, options.placement, splits_backward(options.schedule)
+        key = target_of(variant), options.placement, splits_backward(options.schedule)
         if key not in placed:
             program = compile_up_to(Phase.PLACE, variant, trace_for(variant)[1]).program
             placed[key] = bytecode(program.module.operation)

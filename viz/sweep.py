@@ -42,17 +42,16 @@ def _row_and_column(name: str) -> tuple[str, str]:
 
 
 def _cell(x: float, y: float, found: Simulated | str, least: float, most: float) -> Sequence[str]:
-    if isinstance(found, str):
-        text, color, why = "refused", _NONE, found
-    else:
+    text, color, why, ink = "refused", _NONE, str(found), "black"
+    if isinstance(found, Simulated):
         share = (found.seconds - least) / (most - least) if most > least else 0.0
         mixed = [round(a + (b - a) * share) for a, b in zip(_FAST, _SLOW, strict=True)]
         text, color, why = seconds(found.seconds), f"rgb({','.join(map(str, mixed))})", f"waits {found.bubble:.1%}"
-    dark = not isinstance(found, str) and (most <= least or (found.seconds - least) / (most - least) < 0.5)
+        ink = "white" if share < 0.5 else "black"
     return (
         f'<rect x="{x:.0f}" y="{y}" width="{_CELL - 2}" height="{_ROW - 2}" fill="{color}"><title>{escape(why)}</title>'
         "</rect>",
-        _text(x + 6, y + 16, text, "white" if dark else "black"),
+        _text(x + 6, y + 16, text, ink),
     )
 
 

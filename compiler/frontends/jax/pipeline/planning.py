@@ -62,12 +62,13 @@ def demands_of(meshes: Sequence[Mesh], microbatches: int) -> Demands:
     target = compiling_for.get() or Target()
     owners = [slice_mesh(m, "pw.pipeline", None).slice.number for m in meshes]
     repeats = Counter(owners)
-    islands = target.topology.islands if target.topology is not None else ()
-    flops = [Machines(target.topology).rate(i) for i in islands if target.topology is not None and i.flops is not None]
+    machines = Machines(target.topology or Topology(()))
+    islands = machines.topology.islands
+    flops = [machines.rate(i) for i in islands if i.flops is not None]
     known = bool(islands) and len(flops) == len(islands)
     limits = [i.memory for i in islands if i.memory is not None]
     limit = max(limits) if limits and len(limits) == len(islands) else None
-    link = _link(target.topology) if known and target.topology is not None else 0.0
+    link = _link(machines.topology) if known else 0.0
     stages = len(meshes)
     few = target.schedule in _FEW_IN_FLIGHT
     return Demands(
