@@ -26,7 +26,7 @@ from pathways.runtime.client.ports import Input, Result
 from pathways.runtime.client.store import Handle, StoredBuffer
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
-from pathways.runtime.control.scheduling import Request
+from pathways.runtime.control.scheduling import Cost, Request
 from pathways.runtime.errors import CalledInside, failed_because
 from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -65,8 +65,7 @@ class LoadedPlan:
         self._keys = frozenset(i.key for i in self._islands.values())
         self._line = controller.flights.line(min(self._keys)) if self._keys else None
         self._peaks = self._limited_peaks()
-        self._seconds = 1e-3
-        """Duration of a run in seconds: a moving average."""
+        self._cost = Cost()
         self.calls_back = any(c.callbacks for c in plan.computations)
         """Whether a run calls host callbacks."""
         self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
@@ -300,15 +299,14 @@ class LoadedPlan:
             for wanted, handle in zip(self._inputs, handles, strict=True):
                 if handle is not None and wanted is not None and wanted.is_in_place(handle.buffer):
                     _less(bytes_, handle.buffer)
-        seconds = self._seconds / self._engine.times_scheduled
-        return Request(number, client.label, self.plan.name, self._keys, client.weight, seconds, bytes_)
+        return Request(number, client.label, self.plan.name, self._keys, client.weight, self._cost, bytes_)
 
     def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
         """Registers the run as enqueuing, so that the watchdog monitors it."""
         controller, request = self._controller, ticket.request
 
         def done(seconds: float) -> None:
-            self._seconds += (seconds - self._seconds) / 8
+            self._cost.measured(seconds / self._engine.times_scheduled)
             for observer in controller.observers:
                 observer.done(request.number)
             controller.run_queue.finished(ticket)

@@ -16,10 +16,10 @@ from pathways.dialect.topology import readable
 from pathways.runtime.control.client_parcels import IslandParcel, check_after_run, checked_parcel, own_parcels
 from pathways.runtime.control.device_numbers import DeviceNumbers
 from pathways.runtime.control.member import Member, Rank, relay_of
-from pathways.runtime.control.scheduling import Request, SchedulingPolicy
+from pathways.runtime.control.scheduling import Cost, Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
-from pathways.runtime.control.sessions import ClientSession, ClusterRun, Cost, FrameAfterRuns, KnownPlan
+from pathways.runtime.control.sessions import ClientSession, ClusterRun, FrameAfterRuns, KnownPlan
 from pathways.runtime.errors import NeverFits
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
@@ -139,7 +139,7 @@ class Dispatcher:
         request = Request(
             message.run, session.label(message.inside), plan.name,
             names, max(message.weight, 1) / WEIGHT,
-            plan.cost.seconds, memory,
+            plan.cost, memory,
         )  # fmt: skip
         run = ClusterRun(request, session, parcels, plan, (message.plan, first))
         for device, size in request.bytes.items():
@@ -312,8 +312,7 @@ class Dispatcher:
             rank.member.worked = True
             run.seconds = max(run.seconds, nanoseconds / 1e9)
             if len(run.left) == 1:
-                cost = run.plan.cost
-                cost.seconds += (run.seconds - cost.seconds) / 8
+                run.plan.cost.measured(run.seconds)
             self._part_ended(run, rank.number)
 
     def _part_ended(self, run: ClusterRun, host: int) -> None:

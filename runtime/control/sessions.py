@@ -16,7 +16,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.control.client_parcels import IslandParcel
 from pathways.runtime.control.member import Rank
 from pathways.runtime.control.relay import Relay
-from pathways.runtime.control.scheduling import Request
+from pathways.runtime.control.scheduling import Cost, Request
 from pathways.runtime.states import RUN, SESSION, Life
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.errors import BadMessage
@@ -53,13 +53,6 @@ class InsideClient(NamedTuple):
 
     name: str
     size: int
-
-
-@dataclass(eq=False, slots=True)
-class Cost:
-    """The seconds that a run of a plan takes: a moving average over all clients that have the same plan."""
-
-    seconds: float = 1e-3
 
 
 @dataclass(eq=False, slots=True)

@@ -162,7 +162,8 @@ def test_an_error_on_one_device_fails_the_run_and_no_host_is_lost(cell: Cell, ot
 def test_a_host_killed_during_a_transfer_fails_the_run(cell: Cell, end: str, other: None) -> None:
     """With two hosts in an island, the last is killed: the first still receives its values.
 
-    Runs behind `late`, which computes for half a second, are in flight at the kill.
+    Runs behind `late`, which computes for half a second, are in flight at the kill. The last run is submitted while the
+    host is stopped, so that it cannot complete before.
     """
     victim = cell.host("island0" if end == "source" else "island1", 1)
     codes = set[str]()
@@ -175,6 +176,7 @@ def test_a_host_killed_during_a_transfer_fails_the_run(cell: Cell, end: str, oth
                 value.block_until_ready()
             late(X)
             moved = [both(BIG) for _ in range(8)]
+            os.kill(pid, signal.SIGSTOP)
             last = late(X)
             os.kill(pid, signal.SIGKILL)
             assert_fails_within(f"kill of the {end}, {victim}", lambda last=last: np.asarray(last), "PWC0910", 30)

@@ -7,6 +7,7 @@ The scheduler calls the policies. Each policy has its own file.
 from collections.abc import Callable
 
 from pathways.runtime.control.scheduling.fifo import Fifo
+from pathways.runtime.control.scheduling.request import Cost as Cost
 from pathways.runtime.control.scheduling.request import Request as Request
 from pathways.runtime.control.scheduling.request import SchedulingPolicy as SchedulingPolicy
 from pathways.runtime.control.scheduling.stride import Stride

@@ -7,12 +7,23 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 
+@dataclass(slots=True)
+class Cost:
+    """The expected seconds of a slot of a plan: a moving average over its runs, of all clients that have the plan."""
+
+    seconds: float = 1e-3
+
+    def measured(self, seconds: float) -> None:
+        """Adds a run whose slots took this long."""
+        self.seconds += (seconds - self.seconds) / 8
+
+
 @dataclass(frozen=True)
 class Request:
     """One run of a client's program. It is admitted as a whole, since its work and its memory are known.
 
-    `bytes`: memory that the run needs on each device that has a limit, in addition to what clients hold. `seconds`: the
-    expected time of one scheduler slot.
+    `bytes`: memory that the run needs on each device that has a limit, in addition to what clients hold. `cost` may
+    change while the run waits: what was expected at its submission may be wrong by a factor of ten.
     """
 
     number: int
@@ -20,8 +31,13 @@ class Request:
     program: str
     islands: frozenset[str]
     weight: float = 1.0
-    seconds: float = 1e-3
+    cost: Cost = field(default_factory=Cost)
     bytes: Mapping[Hashable, int] = field(default_factory=dict[Hashable, int])
+
+    @property
+    def seconds(self) -> float:
+        """Returns the expected time of one scheduler slot, as known now."""
+        return self.cost.seconds
 
 
 class SchedulingPolicy(Protocol):

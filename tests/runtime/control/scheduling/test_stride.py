@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from pathways.runtime.control.scheduling.request import Request
+from pathways.runtime.control.scheduling.request import Cost, Request
 from pathways.runtime.control.scheduling.stride import Stride
 
 
@@ -22,7 +22,7 @@ class Slots:
 
     def join(self, client: str, seconds: float = 1.0) -> None:
         number, weight = next(self.numbers), self.weights.get(client, 1.0)
-        request = Request(number, client, "program", frozenset("x"), weight, seconds)
+        request = Request(number, client, "program", frozenset("x"), weight, Cost(seconds))
         self.policy.submitted(request)
         self.waiting[client] = request
 
@@ -104,7 +104,7 @@ def test_new_clients_start_with_the_highest_pass_scheduled_so_far() -> None:
     policy = Stride()
 
     def submitted(number: int, client: str, island: str, seconds: float) -> Request:
-        request = Request(number, client, "program", frozenset(island), seconds=seconds)
+        request = Request(number, client, "program", frozenset(island), cost=Cost(seconds))
         policy.submitted(request)
         return request
 
@@ -115,3 +115,23 @@ def test_new_clients_start_with_the_highest_pass_scheduled_so_far() -> None:
     policy.started(behind)  # with a pass of 0
     new = submitted(3, "new", "x", 1.0)
     assert policy.rank(new) == (5.0, 3)
+
+
+def test_a_waiting_run_costs_what_its_plan_is_known_to_cost_when_it_starts() -> None:
+    """A client with many waiting runs would otherwise pay, for all of them, for an estimate that was wrong early."""
+    policy, cost = Stride(), Cost(1.0)
+    early = [Request(n, "early", "program", frozenset("x"), cost=cost) for n in range(20)]
+    for request in early:
+        policy.submitted(request)
+    for _ in range(100):
+        cost.measured(0.1)
+    late = [Request(20 + n, "late", "program", frozenset("x"), cost=cost) for n in range(20)]
+    for request in late:
+        policy.submitted(request)
+    first = Counter[str]()
+    for _ in range(20):
+        request = min((line[0] for line in (early, late)), key=policy.rank)
+        policy.started(request)
+        first[request.client] += 1
+        (early if request.client == "early" else late).pop(0)
+    assert first == {"early": 10, "late": 10}

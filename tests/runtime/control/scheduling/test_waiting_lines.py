@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable
 
 import pytest
 
-from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
+from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Cost, Request
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.control.scheduling.waiting_lines import WaitingLines, Wanted
@@ -43,7 +43,7 @@ def request(rng: random.Random, number: int) -> Request:
     wanted: dict[Hashable, int] = {(island, 0): size for island in sorted(islands & {*"xyz"})} if size else {}
     client = rng.choice("abcdefgh")
     weight, seconds = ord(client) - 96, rng.choice([1e-3, 2e-3])
-    return Request(number, client, "program", islands, weight=weight, seconds=seconds, bytes=wanted)
+    return Request(number, client, "program", islands, weight=weight, cost=Cost(seconds), bytes=wanted)
 
 
 @pytest.mark.parametrize("policy", SCHEDULING_POLICIES)
