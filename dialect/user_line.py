@@ -6,10 +6,11 @@ A thread that works for a call that has already returned has another stack. It p
 """
 
 import contextlib
+import functools
 import importlib.util
 import inspect
 import sysconfig
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -53,15 +54,19 @@ def caller() -> Where | None:
     given = _given.get()
     if given is not None:
         return given
-    found = innermost_users(_stack())
-    return None if found is None or _LIBRARIES in found.file else found
-
-
-def _stack() -> Iterator[Where]:
     frame = inspect.currentframe()
     while frame is not None:
-        yield Where(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        code = frame.f_code
+        if _is_own(code.co_filename):
+            return Where(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
+    return None
+
+
+@functools.lru_cache(4096)
+def _is_own(file: str) -> bool:
+    """Whether a file is the user's own and not of a library. Cached, since each call that donates asks."""
+    return is_users(file) and _LIBRARIES not in file
 
 
 @contextlib.contextmanager

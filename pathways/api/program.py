@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from pathways.api.arguments import NO_ARRAYS, aval_of_leaf, key_of, refusal
 from pathways.api.array import Array
 from pathways.api.binding import BoundCall, CallSignature, Chosen
+from pathways.api.direct_calls import MISS, DirectCalls
 from pathways.api.jax_stages import TracedProgram
 from pathways.api.mutable_arrays import call_with_refs, on_values, refs_among
 from pathways.api.process import COMPILING, here, process
@@ -23,7 +24,7 @@ from pathways.api.warn import warn
 from pathways.compiler.errors import EndlessCalls
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import VirtualSlice
-from pathways.compiler.frontends.jax.meshes import ambient
+from pathways.compiler.frontends.jax.meshes import ambient, is_plain
 from pathways.compiler.frontends.jax.own_devices import check_meshes
 from pathways.compiler.frontends.jax.staged import stage
 from pathways.compiler.frontends.jax.trace import Outline, Traced, outline, trace_program
@@ -81,6 +82,8 @@ class Program:
         """Compiled programs, by JAX settings at tracing, by machine, and by signature."""
         self._of_values: dict[Any, Program] = {}
         self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
+        self._hot: tuple[DirectCalls, Any] | None = None
+        """The latest direct calls of the program without a mesh around them, and their JAX settings and machine."""
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.where = Where(code.co_filename, code.co_firstlineno, self.name) if code is not None else caller()
 
@@ -111,6 +114,14 @@ class Program:
         return tuple(example)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hot is not None and not kwargs and not around.get():
+            calls, known_settings = self._hot
+            if (
+                (compat.trace_context(), here()) == known_settings
+                and is_plain()
+                and (result := calls(args)) is not MISS
+            ):
+                return result
         bound, dynamic = self._plain, args
         if bound is None or kwargs or len(args) != len(bound.names):
             bound, dynamic = self._bind(args, kwargs)
@@ -145,6 +156,12 @@ class Program:
                 compiled = known.get(key)
                 if compiled is None:
                     compiled = known[key] = self._lower(platform, bound, dynamic).compile()
+        calls = compiled.direct
+        if calls is not None:
+            if mesh is None and not kwargs and not self._static:
+                self._hot = calls, now
+            if (result := calls.of_leaves(leaves)) is not MISS:
+                return result
         return compiled.unflatten(compiled.run_flat(leaves))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -257,6 +274,7 @@ class Program:
         self._settings.clear()
         self._of_values.clear()
         self._latest = None, {}
+        self._hot = None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Binds a program made from a method to its object, which becomes argument 0, as in `jax.jit`."""

@@ -14,7 +14,7 @@ from pathways.api.array_in_pieces import ArrayInPieces
 from pathways.api.piece_shardings import PiecesSharding
 from pathways.dialect.array_files import ArrayFile
 from pathways.dialect.sharding import Shape
-from pathways.runtime.client.store import StoredBuffer
+from pathways.runtime.client.buffers import StoredBuffer
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,19 @@
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pathways.api.analysis import MemoryAnalysis, memory_of, requested_islands
 from pathways.api.array import Array
+from pathways.api.direct_calls import MISS, DirectCalls
 from pathways.api.dispatching import PARALLEL, is_sequential
 from pathways.api.jax_stages import CompiledAsInJax, LoweredAsInJax
 from pathways.api.pictures import PicturedPlan, PicturedProgram
 from pathways.api.pieced_arguments import give_up_others, is_spread, spread_leaves, whole
 from pathways.api.process import COMPILING, process
+from pathways.api.recipes import Recipe
 from pathways.api.result_shardings import slice_like, virtual_sharding
 from pathways.api.simulation import SimulatedPlan, SimulatedProgram
 from pathways.api.summary import compile_summary
@@ -49,7 +50,6 @@ from pathways.runtime.client_state import current_client
 from pathways.runtime.errors import CannotReplace, WrongStructure
 from pathways.runtime.host.devices.pjrt import COSTS
 from pathways.runtime.host.load.costs import IslandCost
-from pathways.viz.graphs import Graph
 
 
 class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
@@ -180,29 +180,6 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
         return self._compilation(Phase.PLAN, topology, options)
 
 
-@dataclass(frozen=True, eq=False)
-class Recipe:
-    """The options that made a plan, used to make it again for other devices."""
-
-    lowered: Lowered
-    topology: Topology | None
-    options: Options
-
-    def remake(self, lost: frozenset[str]) -> Plan:
-        """Makes the plan again for the remaining devices. Raises PWC0301 if they are too few."""
-        topology = self.topology
-        if topology is not None:
-            topology = Topology(tuple(i for i in topology.islands if i.name not in lost), topology.dcn_gbps)
-        plan = self.lowered.compiled(topology, self.options).plan()
-        if topology is None:
-            process().keep_bindings(plan, self.lowered.slices)
-        return plan
-
-    def graphs(self) -> list[Graph]:
-        """Returns the dataflow at the phases before the plan."""
-        return self.lowered.watched(self.topology, self.options)
-
-
 class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
     """A plan bound to this process's devices. A call runs it and returns `pw.Array`s at once.
 
@@ -238,6 +215,7 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
         taken = [p for p in plan.parameters if not p.static]
         self._positional = -1 if any(p.how == NAME for p in taken) or not plan.parameters else len(taken)
         """Number of arguments of a call if all may be passed by position, else -1."""
+        self.direct = self._direct_calls()
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -254,6 +232,8 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
         """
         if kwargs or len(args) != self._positional:
             args = self._in_order(args, kwargs)
+        if self.direct is not None and (result := self.direct(args)) is not MISS:
+            return result
         leaves, tree = tree_util.tree_flatten(args)
         if self._in_tree is None or tree != self._in_tree:
             self._check_structure(tree)
@@ -290,6 +270,15 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
             give_up_others(leaves, taken, name)
         return [whole(leaf, [arrays[n] for n in leaf.numbers]) for leaf in self._made]
 
+    def _direct_calls(self) -> DirectCalls | None:
+        """Prepares calls without the general checks, for plans that allow them."""
+        direct = self._loaded.direct
+        if direct is None or self._in_tree is None or any(leaf.is_cut for leaf in (*self._taken, *self._made)):
+            return None
+        ends = [(port, self._sharding(i)) for i, port in enumerate(self.plan.results)]
+        is_leaf = self._out_tree is not None and tree_util.treedef_is_leaf(self._out_tree)
+        return DirectCalls(self.plan, direct, self._in_tree, ends, self.unflatten, is_leaf=is_leaf)
+
     def _place_anew(self) -> None:
         """Places the plan on other devices after a loss. Raises PWC0513 if it fits nowhere."""
         with COMPILING, self._lock:  # in this order: a trace may call the program that is placed again
@@ -306,6 +295,7 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
                 have, needs = f"a placement on {lost.key} again", "islands that have all their devices"
                 raise self._cannot_replace(lost.key, have, needs, "use a slice that is not pinned, or a spare island")
             self.plan, self._loaded, self._shardings = plan, loaded, [None] * len(plan.results)
+            self.direct = self._direct_calls()
 
     def _has_its_islands(self) -> bool:
         """Whether all islands of the plan exist, possibly restarted under the same name, with the same size."""
@@ -350,6 +340,7 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
             raise self._wrong_structure(str(tree), f"{len(ports)} arrays: {names}")
         if self._in_tree is None:
             self._in_tree = tree
+            self.direct = self._direct_calls()
 
     def _wrong_structure(self, have: str, rule: str) -> PathwaysError:
         return PathwaysError(WrongStructure(program=self.plan.name, have_=have, rule=rule, where=caller()))

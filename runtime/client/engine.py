@@ -23,7 +23,8 @@ from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.local_engine import LocalEngine
 from pathways.runtime.host.run.dispatch import Dispatch
 from pathways.runtime.host.run.fallible import Awaited
-from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.frame import Frame, Step
+from pathways.runtime.host.run.runs_in_flight import Launch
 
 
 class Engine(Protocol):
@@ -72,8 +73,8 @@ class Engine(Protocol):
         """Whether other runs may be enqueued during a run."""
         ...
 
-    def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
-        """Copies the argument of an input (by number), in its stored form, to the location that the plan needs."""
+    def prepare_put(self, number: int, type_: ArrayType, side: Side) -> "Callable[[np.ndarray[Any, Any]], Any]":
+        """Prepares to copy arguments of an input (by number), in their stored form, to the location that it needs."""
         ...
 
     def get_ready(self, client: str) -> None:
@@ -94,6 +95,16 @@ class Engine(Protocol):
         `ahead`: returns before the callbacks return. Results are valid after the caller has waited for the returned
         objects.
         """
+        ...
+
+    @property
+    def only_step(self) -> Step | None:
+        """The step of a plan that consists of one launch in this process, which waits for nothing; else None."""
+        ...
+
+    @property
+    def launches(self) -> Sequence[Launch]:
+        """The launches of a run in this process."""
         ...
 
     def costs(self) -> dict[str, IslandCost]:

@@ -4,9 +4,9 @@ waits until the scheduler allows the run, enqueues all work, and returns futures
 
 import threading
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.user_line import caller, on_behalf_of
 from pathways.runtime.client.arguments import Binder, Bound
 from pathways.runtime.client.arrays import is_any_array
+from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.direct_call import prepare_direct_call
 from pathways.runtime.client.engine import load_engine
 from pathways.runtime.client.inputs import as_host, handle_of
 from pathways.runtime.client.pending_results import PromisedResults, passed_on
 from pathways.runtime.client.ports import Input, Result
-from pathways.runtime.client.store import Handle, StoredBuffer
+from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import Cost, Request
@@ -38,7 +40,7 @@ from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.observer import Observer
 from pathways.runtime.host.run.poison import Poison, lost_among
-from pathways.runtime.host.run.runs_in_flight import Flight
+from pathways.runtime.host.run.runs_in_flight import Flight, Launching
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Gate
 
@@ -67,9 +69,11 @@ class LoadedPlan:
         self._peaks = self._limited_peaks()
         self._cost = Cost()
         self.calls_back = any(c.callbacks for c in plan.computations)
-        """Whether a run calls host callbacks."""
         self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
         self._bind = self._binder.bind_and_report if self._binder.may_be_large else self._binder.bind
+        ports, scheduled = (self._inputs, self._results_of), (self._keys, self._queues, self._cost)
+        queues = bool(self._peaks) or self.calls_back
+        self.direct = None if queues else prepare_direct_call(self, engine, ports, scheduled, controller)
 
     def _input(self, number: int, port: Port) -> Input | None:
         """Returns the slot and layout of an argument, None if the plan does not read it."""
@@ -153,7 +157,8 @@ class LoadedPlan:
         number = next(controller.numbers)
         for observer in controller.observers:
             observer.submitted(number, self.plan, client.label)
-        promised = [h for h in handles if _is_promised(h)] if controller.background.runs else ()
+        maybe = handles if controller.background.runs else ()
+        promised = [h for h in maybe if h is not None and isinstance(h.buffer.array, Promise)]
         if not observers and (promised or (self._engine.awaits and not self._engine.is_quick)):
             return self._run_in_thread(number, client, arguments, handles)
         for handle in promised:
@@ -301,16 +306,32 @@ class LoadedPlan:
                     _less(bytes_, handle.buffer)
         return Request(number, client.label, self.plan.name, self._keys, client.weight, self._cost, bytes_)
 
-    def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
-        """Registers the run as enqueuing, so that the watchdog monitors it."""
-        controller, request = self._controller, ticket.request
+    def _at_the_end(self, ticket: Ticket) -> Callable[[float], None]:
+        """Returns the function that a flight calls when its run is complete."""
+        controller = self._controller
 
         def done(seconds: float) -> None:
             self._cost.measured(seconds / self._engine.times_scheduled)
             for observer in controller.observers:
-                observer.done(request.number)
+                observer.done(ticket.request.number)
             controller.run_queue.finished(ticket)
 
+        return done
+
+    @uninterrupted
+    def goes_on(self, going: Launching, client: ClientState, tokens: Sequence[Any], values: list[Any]) -> None:
+        """Gives a ticket and a flight to a run that was called directly and is not complete after its launch."""
+        ticket = Ticket(self._request(going.number, client, ()))
+        flight = going.as_flight()
+        flight.tokens.extend(tokens)
+        flight.done = self._at_the_end(ticket)
+        self._controller.run_queue.adopt(ticket)
+        self._flown(ticket, flight, values)
+
+    def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
+        """Registers the run as enqueuing, so that the watchdog monitors it."""
+        controller, request = self._controller, ticket.request
+        done = self._at_the_end(ticket)
         flight = Flight(request.number, self.plan, self._queues, frame.tokens, request.client, done)
         flight.thread = threading.get_ident()
         controller.flights.enqueuing[request.number] = flight
@@ -370,10 +391,6 @@ class LoadedPlan:
         """Returns buffers for constants that are results. The plan holds them too, so that no run overwrites them."""
         client = current_client.get()
         return {r.index: r.stored(constants[r.index], client, -1) for r in self._results_of if r.pinned}
-
-
-def _is_promised(handle: Handle | None) -> TypeGuard[Handle]:
-    return handle is not None and isinstance(handle.buffer.array, Promise)
 
 
 def _less(bytes_: dict[Hashable, int], buffer: StoredBuffer) -> None:

@@ -12,11 +12,12 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.arrays import copied_shard
+from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer, interned
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import prepare_move
 from pathways.runtime.client.remote.hosts import Hosts
 from pathways.runtime.client.remote.remote_moves import put_values
-from pathways.runtime.client.store import Handle, StoredBuffer
+from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import Keeper, Machine
@@ -67,9 +68,8 @@ def make_buffer(
     try:
         array = make()
         origin = new.operation, island.name, caller()
-        buffer = StoredBuffer(
-            array, new.type, new.dtype, place.sharding, place.devices, new.name, origin, client, size, number
-        )  # fmt: skip
+        kind = interned(KindOfBuffer(new.type, new.dtype, place.sharding, place.devices, size))
+        buffer = StoredBuffer(array, kind, new.name, origin, client, number)
         return controller.store.hold(buffer, array)
     finally:
         controller.run_queue.finished(ticket)

@@ -5,8 +5,9 @@ client holds handles that are filled later. `LoadedPlan` creates them.
 from collections.abc import Mapping, Sequence
 
 from pathways.runtime.client.arrays import is_any_array
+from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.client.ports import Input, Result
-from pathways.runtime.client.store import Handle, Store, StoredBuffer
+from pathways.runtime.client.store import Handle, Store
 from pathways.runtime.host.run.background import Promise
 
 

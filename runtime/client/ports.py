@@ -12,12 +12,12 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Port
-from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.arrays import sharding_of
+from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer, interned
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import Engine, prepare_move
-from pathways.runtime.client.store import Handle, StoredBuffer
+from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.host.devices.layouts import Side
@@ -36,26 +36,34 @@ class Input:
     program: str
     engine: Engine
     controller: Controller
-    _placed: Sharding | None = None
-    """Layout of the last argument that needed no move. The next argument probably has the same layout."""
+    placed: KindOfBuffer = field(init=False)
+    """The kind of the last argument that needed no move. The next argument probably has the same kind."""
     _moves: dict[Any, Callable[[Any], Any]] = field(default_factory=dict[Any, Callable[[Any], Any]])
 
-    def put(self, array: "np.ndarray[Any, Any]") -> Any:
+    def __post_init__(self) -> None:
+        self.placed = _kind(self.type, self.port, self.side)
+
+    @cached_property
+    def put(self) -> "Callable[[np.ndarray[Any, Any]], Any]":
         """Copies an argument, in its stored form, to the location that the plan needs."""
-        return self.engine.put(self.number, array, self.type, self.side)
+        return self.engine.prepare_put(self.number, self.type, self.side)
 
     def is_in_place(self, buffer: StoredBuffer) -> bool:
-        if buffer.devices != self.side.devices:
-            return False
-        if buffer.sharding is not self._placed:
-            if not buffer.sharding.same_layout(self.side.local, self.type.shape):
-                return False
-            self._placed = buffer.sharding
-        return True
+        if buffer.kind is self.placed:
+            return True
+        there = buffer.devices == self.side.devices and buffer.sharding.same_layout(self.side.local, self.type.shape)
+        if there and self._fits(buffer):
+            self.placed = buffer.kind
+        return there
+
+    def _fits(self, buffer: StoredBuffer) -> bool:
+        return buffer.dtype == self.port.dtype and buffer.type == self.type
 
     def arrive(self, handle: Handle) -> Any:
         """Returns a handle's array at the location that the plan needs, moved there if necessary."""
         buffer, array = handle.buffer, handle.array()
+        if buffer.kind is self.placed:
+            return array
         self.check(buffer)
         if isinstance(array, Poison) or self.is_in_place(buffer):
             return array
@@ -71,7 +79,7 @@ class Input:
 
     def check(self, buffer: StoredBuffer) -> None:
         """Raises PWC0501 for a buffer of a different shape or element type."""
-        if buffer.dtype != self.port.dtype or buffer.type != self.type:
+        if not self._fits(buffer):
             have, need = f"{buffer.dtype} {list(buffer.type.shape)}", f"{self.port.dtype} {list(self.type.shape)}"
             error = WrongInput(name=self.port.name, program=self.program, have_=have, rule=need, where=caller())
             raise PathwaysError(error)
@@ -89,13 +97,13 @@ class Result:
     pinned: bool
 
     @cached_property
-    def bytes(self) -> int:
-        """Returns the bytes on each of its devices."""
-        return self.type.shard_bytes(self.side.local.shard_shape(self.type.shape))
+    def kind(self) -> KindOfBuffer:
+        return _kind(self.type, self.port, self.side)
 
     def stored(self, array: Any, client: ClientState, run: int) -> StoredBuffer:
-        side, port = self.side, self.port
-        return StoredBuffer(
-            array, self.type, port.dtype, side.local, side.devices, port.name, self.origin, client, self.bytes, run,
-            self.pinned,
-        )  # fmt: skip
+        return StoredBuffer(array, self.kind, self.port.name, self.origin, client, run, self.pinned)
+
+
+def _kind(type_: ArrayType, port: Port, side: Side) -> KindOfBuffer:
+    size = type_.shard_bytes(side.local.shard_shape(type_.shape))
+    return interned(KindOfBuffer(type_, port.dtype, side.local, side.devices, size))

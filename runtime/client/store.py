@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.sharding import Sharding
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.buffers import StoredBuffer, Suspended
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.errors import (
     ClientClosed,
@@ -27,51 +26,11 @@ from pathways.runtime.errors import (
     UsedAfterDonation,
 )
 from pathways.runtime.host.run.background import Promise
-from pathways.runtime.host.run.poison import Origin, Poison
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.interrupts import uninterrupted
-from pathways.runtime.states import BUFFER, Life
-
-
-@dataclass(frozen=True, eq=False)
-class Suspended:
-    """The content of a buffer whose values left device memory because its client was suspended."""
-
-    client: str
-
 
 DELETED = "delete()"
 """The `taken_by` value of an array that its owner deleted. No program has this name."""
-
-
-@dataclass(eq=False)
-class StoredBuffer:
-    """One logical buffer: the array (or its promise, or poison), its location, and the number of handles that hold it.
-
-    `pinned`: a plan holds it too (a constant). `dtype` is the user-visible type, for example `key<fry>` for PRNG keys.
-    """
-
-    array: Any
-    type: ArrayType
-    dtype: str
-    sharding: Sharding
-    devices: tuple[Hashable, ...]
-    name: str
-    origin: Origin
-    client: ClientState
-    bytes: int
-    """Bytes on each of its devices."""
-    run: int = -1
-    """Number of the run that made the buffer."""
-    pinned: bool = False
-    holders: int = 0
-    counted: bool = False
-    """Whether its bytes are counted as held on its devices."""
-    life: Life = field(default_factory=lambda: Life(BUFFER))
-    """The state of the buffer (runtime/states.py). Guarded by the store's lock."""
-
-    @property
-    def is_shared(self) -> bool:
-        return self.pinned or self.holders > 1
 
 
 @dataclass(eq=False)
@@ -101,6 +60,19 @@ class Store:
                 fresh = False
         if fresh and not buffer.pinned and not isinstance(buffer.array, Promise):
             self.count(buffer, True)
+        return Handle(self, buffer)
+
+    @uninterrupted
+    def hold_result(self, buffer: StoredBuffer) -> "Handle":
+        """Creates the first handle on a buffer with an array, or poison, that a run has just made."""
+        buffer.life.transition("fail" if type(buffer.array) is Poison else "hold")
+        buffer.holders, buffer.counted = 1, True
+        self.buffers[id(buffer)] = buffer  # without the lock: those who read all buffers copy the dictionary at once
+        if buffer.client.closed:
+            with self._lock:
+                self._forget(buffer)
+        else:
+            self.changed(buffer.kind.devices, buffer.kind.bytes, buffer.client.label, buffer.run)
         return Handle(self, buffer)
 
     @uninterrupted
@@ -171,9 +143,11 @@ class Store:
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
             buffer.holders -= 1
-            is_freed = buffer.holders == 0 and self._forget(buffer)
-        if is_freed:
-            self.count(buffer, False)
+            if buffer.holders or not self._forget(buffer):
+                return
+            counted, buffer.counted = buffer.counted, False
+        if counted:
+            self.changed(buffer.devices, -buffer.bytes, buffer.client.label, buffer.run)
 
     def _forget(self, buffer: StoredBuffer) -> bool:
         """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""

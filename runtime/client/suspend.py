@@ -15,9 +15,9 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.files import write_folder, write_private
 from pathways.runtime.client.arrays import FAILURES, fetched, is_any_array, sharding_of
+from pathways.runtime.client.buffers import StoredBuffer, Suspended
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.remote.remote_moves import put_values
-from pathways.runtime.client.store import StoredBuffer, Suspended
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import SnapshotMissing

@@ -8,7 +8,7 @@ events, unless another thread is already doing so. No thread waits for a lock, s
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -43,6 +43,11 @@ class Ticket:
             raise self.error
 
 
+def _nothing(scheduler: Scheduler) -> list[int]:
+    """Is posted to process the events of other threads."""
+    return []
+
+
 class RunQueue:
     """The scheduler of this process, and the tickets of waiting runs."""
 
@@ -71,6 +76,41 @@ class RunQueue:
             self.cancel(ticket)
             raise
         return ticket
+
+    @uninterrupted
+    def take(self, islands: Collection[str], number: int, client: str) -> bool:
+        """Gives a run its slots at once if it has no rival; it needs no ticket. `give_back` or `adopt` must follow."""
+        if self._events or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return self.scheduler.take(islands, number, client)
+        finally:
+            self._lock.release()
+            if self._events:
+                self.post(_nothing)
+
+    @uninterrupted
+    def give_back(self, islands: Collection[str], number: int) -> None:
+        """Releases the slots of a run without a ticket, which is complete."""
+        if self._events or not self._lock.acquire(blocking=False):
+            self.post(lambda scheduler: scheduler.give_back(islands, number))
+            return
+        try:
+            if self.contended:
+                self._events.append((lambda scheduler: scheduler.give_back(islands, number), None))
+                self._process()
+            else:
+                self.scheduler.give_back(islands, number)
+        finally:
+            self._lock.release()
+            if self._events:
+                self.post(_nothing)
+
+    def adopt(self, ticket: Ticket) -> None:
+        """Gives a ticket to a run that has taken its slots and is not complete."""
+        self._tickets[ticket.request.number] = ticket
+        note("run", ticket.request.number, "was launched")
+        self.post(lambda scheduler: scheduler.adopt(ticket.request), ticket)
 
     def line_up(self, ticket: Ticket) -> None:
         """Enqueues a run in the scheduler. Its gate opens when it gets a slot."""
@@ -121,7 +161,7 @@ class RunQueue:
         with self._lock:
             self._process()
             answer = question(self.scheduler)
-        self.post(lambda scheduler: [])  # processes events posted meanwhile
+        self.post(_nothing)  # processes events posted meanwhile
         return answer
 
     @uninterrupted

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pathways.dialect.diagnostics import InternalError
-from pathways.runtime.client.store import StoredBuffer
+from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.control.member import Epoch
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler

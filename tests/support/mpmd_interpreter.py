@@ -74,7 +74,7 @@ class MpmdInterpreter:
         type_, where, home = self.place(value)
         assert host.dtype == numpy_dtype(type_.dtype) and host.shape == type_.shape
         devices = self.devices[home]
-        return pjrt.put(host, type_, where, pjrt.named_sharding(where.mesh, where.dims, devices), devices)
+        return pjrt.putter(type_, where, pjrt.named_sharding(where.mesh, where.dims, devices), devices)(host)
 
     def call(self, op: Operation, operands: Sequence[Any]) -> list[Any]:
         key = op.attributes["callee"].value, op.attributes["mesh_name"].value

@@ -7,7 +7,7 @@ No array passes through it, except arguments from this process.
 import secrets
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,8 +33,9 @@ from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.observe.numbers import NumberError, Numbers
 from pathways.runtime.host.run.fallible import Awaited
-from pathways.runtime.host.run.frame import Frame
+from pathways.runtime.host.run.frame import Frame, Step
 from pathways.runtime.host.run.poison import Poison
+from pathways.runtime.host.run.runs_in_flight import Launch
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.threads import ThreadPool
 from pathways.runtime.wire import messages as m
@@ -71,6 +72,8 @@ class RemoteEngine:
 
     constants: Sequence[tuple[int, Any]] = ()
     times_scheduled: float = 1.0
+    only_step: Step | None = None
+    launches: Sequence[Launch] = ()
     awaits: bool = False
     is_quick: bool = False
     pauses: bool = False
@@ -141,7 +144,10 @@ class RemoteEngine:
                 host = self._load(share)
         return host
 
-    def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> RemoteArray:
+    def prepare_put(self, number: int, type_: ArrayType, side: Side) -> "Callable[[np.ndarray[Any, Any]], RemoteArray]":
+        return lambda array: self._put(number, array, type_)
+
+    def _put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType) -> RemoteArray:
         """Creates an argument on the host that reads it. A small argument is sent together with its first run."""
         host, message = self._argument(number, array)
         is_carried = len(message.blob) <= self._hosts.max_carried_bytes and number not in self._returned

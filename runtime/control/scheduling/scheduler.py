@@ -72,6 +72,35 @@ class Scheduler:
         changed = self._rank_again(request.client)
         return self._line_up(request, self._fresh, changed)
 
+    def take(self, islands: Collection[str], number: int, client: str) -> bool:
+        """Gives a run the slots of its islands at once if it has no rival: no run waits, and no other client uses them.
+
+        The policy does not see the run. `give_back` ends it, and `adopt` makes it a run like all others.
+        """
+        if self._fresh.requests or self._paused.requests:
+            return False
+        for island in islands:
+            users = self.in_flight.get(island, _NONE)
+            if island in self.active or len(users) > (client in users):
+                return False
+        for island in islands:
+            self.active[island] = number
+        return True
+
+    def give_back(self, islands: Collection[str], number: int) -> list[int]:
+        """Releases the slots of a run that `take` started and that is complete."""
+        for island in islands:
+            if self.active.get(island) == number:
+                del self.active[island]
+        return self._start(islands)
+
+    def adopt(self, request: Request) -> list[int]:
+        """Makes a run that `take` started a run like all others. It keeps its slots."""
+        life = self.entries[request.number] = Life(QUEUE_ENTRY)
+        life.transition("line up")
+        self.policy.submitted(request)
+        return self._start(self._begin(request))
+
     def pause(self, number: int) -> list[int]:
         """Enqueues a long run again, so that runs with a lower rank go first. It may be the next run itself."""
         if not self._move(number, "pause"):

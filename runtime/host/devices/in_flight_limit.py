@@ -118,6 +118,36 @@ class Gang:
                     self._wait(queue)
         return due
 
+    def try_admit(self) -> bool | None:
+        """Admits an execution like `admit`, but returns None, and counts nothing, if it would have to wait."""
+        due, stride = False, self._stride
+        for queue in self._queues:
+            if queue.since + 1 >= stride:
+                due = True
+                if queue.lost or not self._has_room(queue):
+                    return None
+        for queue in self._queues:
+            queue.flying += 1
+            queue.since += 1
+        return due
+
+    def withdraw(self) -> None:
+        """Reverts `try_admit`, since the execution does not start."""
+        for queue in self._queues:
+            queue.flying -= 1
+            queue.since -= 1
+
+    def _has_room(self, queue: DeviceQueue) -> bool:
+        """Whether one more execution may start. Removes those that are done from the queue."""
+        while queue.flying + self._max_stride > queue.limit and queue.tokens:
+            oldest = queue.tokens[0]
+            result = oldest[0][1]
+            if result is None or result.is_deleted() or not result.is_ready():
+                return False
+            queue.done(oldest, time.monotonic())
+            self._stride = min(self._max_stride, 2 * self._stride)
+        return True
+
     def started_each(self, tokens: Sequence[Token]) -> None:
         """Keeps the tokens of an execution, one for each device. As `started`, but for devices launched one by one."""
         for queue, token in zip(self._queues, tokens, strict=True):

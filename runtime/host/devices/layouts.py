@@ -4,7 +4,7 @@
 Engines use the result to place arguments and constants.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -76,7 +76,14 @@ class Shards(list[Any]):
 
 
 def put_on_side(host: "np.ndarray[Any, Any]", type_: ArrayType, side: Side, *, keeps: bool = False) -> pjrt.DeviceArray:
-    """Copies a host array, sharded, to the devices of a side in this process. `pjrt.put` explains `keeps`."""
+    """Copies a host array, sharded, to the devices of a side in this process. `pjrt.putter` explains `keeps`."""
+    return prepare_put(type_, side, keeps=keeps)(host)
+
+
+def prepare_put(
+    type_: ArrayType, side: Side, *, keeps: bool = False
+) -> "Callable[[np.ndarray[Any, Any]], pjrt.DeviceArray]":
+    """Prepares `put_on_side` for many arrays of one type."""
     if not side.here:
-        return Shards()
-    return pjrt.put(host, type_, side.sharding, side.real, side.devices, side.here, keeps=keeps)
+        return lambda host: Shards()
+    return pjrt.putter(type_, side.sharding, side.real, side.devices, side.here, keeps=keeps)

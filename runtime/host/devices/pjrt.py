@@ -52,11 +52,13 @@ DeviceArray: TypeAlias = Any
 """A `jax.Array` on our devices: one sharded buffer that may still be pending."""
 Executable: TypeAlias = Any
 Handlers: TypeAlias = list[Any]
+on_device: Any = SingleDeviceSharding
 
 _xc: Any = _xla_client
 _core_any: Any = _core
 _pxla_any: Any = _pxla
 _array: Any = _ArrayImpl
+_SEMANTICS: Any = importlib.import_module("jaxlib._jax").HostBufferSemantics
 _profiler: Any = importlib.import_module("jaxlib._profiler")
 
 without_frames: Callable[[], contextlib.AbstractContextManager[Any]]
@@ -80,6 +82,10 @@ def make_devices(count: int) -> list[Device]:
 def is_here(device: Device) -> bool:
     """Returns whether a device belongs to this process."""
     return device.process_index == device.client.process_index()
+
+
+def is_on_host(device: Device) -> bool:
+    return platform_named(device.platform).on_host
 
 
 def host_devices() -> list[Device]:
@@ -214,8 +220,7 @@ def _aval(type_: ArrayType) -> Any:
     return _core_any.ShapedArray(type_.shape, numpy_dtype(type_.dtype))
 
 
-def put(
-    host: "np.ndarray[Any, Any]",
+def putter(
     type_: ArrayType,
     where: Sharding,
     sharding: NamedSharding,
@@ -223,42 +228,46 @@ def put(
     here: Sequence[int] | None = None,
     *,
     keeps: bool = False,
-) -> DeviceArray:
-    """Copies a host array to the devices of a mesh, one shard to each.
+) -> "Callable[[np.ndarray[Any, Any]], DeviceArray]":
+    """Prepares to copy host arrays of one type to the devices of a mesh, one shard to each.
 
     With `keeps`, the host array must not change later: CPU devices may share its memory. XLA copies it for a run that
-    overwrites the array (tested with jaxlib 0.10). `here` are the positions of devices of this process; None: all
-    positions. Raises InternalError if the devices hold another element type than `type_` states.
+    overwrites the array (tested with jaxlib 0.10). `here` are the positions of this process's devices; None: all.
     """
-    boxes, chosen = where.boxes(type_.shape), range(len(devices)) if here is None else here
-    make = np.asarray if keeps else np.array
-    shards = [make(host[tuple(slice(p, q) for p, q in boxes[i])], order="C") for i in chosen]
-    return placer(type_, sharding, [devices[i] for i in chosen])(shards)
+    chosen = range(len(devices)) if here is None else here
+    boxes, whole = where.boxes(type_.shape), tuple((0, size) for size in type_.shape)
+    place = placer(type_, sharding, [devices[i] for i in chosen], keeps=keeps)
+    if all(tuple(boxes[i]) == whole for i in chosen):  # also an array without dimensions, which has no slices
+        return lambda host: place([host] * len(chosen))
+    cuts = [tuple(slice(p, q) for p, q in boxes[i]) for i in chosen]
+    return lambda host: place([host[cut] for cut in cuts])
 
 
 def placer(
-    type_: ArrayType, sharding: Any, devices: Sequence[Device]
+    type_: ArrayType, sharding: Any, devices: Sequence[Device], *, keeps: bool = True
 ) -> "Callable[[Sequence[np.ndarray[Any, Any]]], DeviceArray]":
-    """Prepares to put host shards on devices, one on each, as an array. The shards must not change afterwards.
+    """Prepares to put host shards on devices, one on each, as an array. With `keeps`, the shards must not change later.
 
-    The returned function raises InternalError if the devices hold another element type than `type_` states.
+    The returned function raises InternalError for shards of another element type.
     """
-    aval, own = _aval(type_), list(devices)
-    is_narrowed = type_.dtype in _NARROWED
+    aval, own, dtype, put = _aval(type_), list(devices), numpy_dtype(type_.dtype), _xc.batched_device_put
+    shares, copies = _SEMANTICS.ZERO_COPY, _SEMANTICS.IMMUTABLE_ONLY_DURING_CALL
 
     def place(shards: "Sequence[np.ndarray[Any, Any]]") -> DeviceArray:
-        with jax.enable_x64(True) if is_narrowed else contextlib.nullcontext():
-            array = _xc.batched_device_put(aval, sharding, list(shards), own)
-        held = array._arrays[0].dtype
-        if held != aval.dtype:  # the array repeats the type it was given; its shards have the real one
-            raise InternalError(f"{type_} was put on devices as {held}")
-        return array
+        for shard in shards:
+            if shard.dtype != dtype:  # the array would have the bytes of one type, and the name of another
+                raise InternalError(f"{shard.dtype} was to be put on devices as {type_}")
+        semantics = shares
+        if keeps:
+            shards = [np.asarray(shard, order="C") for shard in shards]
+        elif len(shards) == 1 and shards[0].flags.c_contiguous:
+            semantics = copies  # jaxlib 0.10 cannot copy the same memory to two devices at once
+        else:
+            own_copies = {id(shard): np.array(shard, order="C") for shard in shards}
+            shards = [own_copies[id(shard)] for shard in shards]
+        return put(aval, sharding, shards, own, True, False, semantics, True)  # True: keep 64-bit types
 
     return place
-
-
-_NARROWED = frozenset({"int64", "uint64", "float64", "complex128"})
-"""Element types that JAX silently narrows to 32 bits if `jax_enable_x64` is off in the thread."""
 
 
 def copy_shards(arrays: Sequence[DeviceArray], targets: Sequence[Device]) -> list[DeviceArray]:
@@ -290,13 +299,8 @@ def device_list(devices: Sequence[Device]) -> Any:
     return _xc.DeviceList(tuple(devices))
 
 
-def assemble(type_: ArrayType, sharding: NamedSharding, shards: Sequence[DeviceArray]) -> DeviceArray:
-    """Combines single-device arrays, already on the right devices, into one array. No copy, no check."""
-    return assembler(type_, sharding)(shards)
-
-
 def assembler(type_: ArrayType, sharding: NamedSharding) -> Callable[[Sequence[DeviceArray]], DeviceArray]:
-    """Prepares `assemble` at load, since JAX takes longer to build the aval than the array."""
+    """Prepares to combine single-device arrays, already on the right devices, into one array. No copy, no check."""
     aval = _aval(type_)
     return lambda shards: _array(aval, sharding, list(shards), committed=True, _skip_checks=True)
 
@@ -355,10 +359,6 @@ def weakly_typed(array: DeviceArray) -> DeviceArray:
     """Returns a one-device array as weakly typed, like a Python number; no copy."""
     aval = _core_any.ShapedArray(array.shape, array.dtype, weak_type=True)
     return _array(aval, array.sharding, [array], committed=False, _skip_checks=True)
-
-
-def on_device(device: Device) -> Any:
-    return SingleDeviceSharding(device)
 
 
 def is_array(value: Any) -> bool:

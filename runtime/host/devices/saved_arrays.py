@@ -43,7 +43,7 @@ def read_shards(folder: Path, file: ArrayFile, side: Side) -> Any:
         values = file.read(folder, box)
         made = _put_shards(values, file.type, [side.devices[p] for p in positions])
         shards.update(zip(positions, made, strict=True))
-    return pjrt.assemble(file.type, side.real, [shards[p] for p in side.here])
+    return pjrt.assembler(file.type, side.real)([shards[p] for p in side.here])
 
 
 def side_on(sharding: Sharding, devices: Sequence[pjrt.Device]) -> Side:
@@ -81,5 +81,5 @@ def _put_shards(
     aval = ArrayType(host.shape, type_.dtype)
     spec = MeshSpec((), (0,))
     where = Sharding(spec, ((),) * host.ndim)
-    placed = [pjrt.put(host, aval, where, pjrt.named_sharding(spec, where.dims, [d]), [d]) for d in devices]
+    placed = [pjrt.putter(aval, where, pjrt.named_sharding(spec, where.dims, [d]), [d])(host) for d in devices]
     return [pjrt.shards_of(array)[0] for array in placed]

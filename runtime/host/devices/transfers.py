@@ -2,13 +2,15 @@
 on devices. The loader calls it once for each transfer of a plan. `client/engine.py` calls it for arguments that must
 move to other devices first.
 
-A transfer never passes through host memory and never waits.
+A transfer never waits. It passes through host memory only if the host computes for the devices, and the value is small
+and ready.
 
 If every target shard is the source shard at the same position, a transfer is one batched copy. Otherwise each source
 device cuts the pieces that other devices need, with one small program per device. One batched copy moves the pieces,
 and each target device joins its pieces.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -60,17 +62,33 @@ def prepare_transfer(type_: ArrayType, source: Side, target: Side, compile_on: C
         crossing = sum(op.bytes for op in copies if op.source != op.target)
         # A replica that is already on a target device, at another position, is not copied.
         if crossing == plan.moved * type_.shard_bytes(()):
-            return Transfer(_whole(target), copies)
+            return Transfer(_whole(type_, target), copies)
     return _pieces(type_, target, source, plan.pieces, plan.source_boxes, plan.target_boxes, compile_on)
 
 
-def _whole(target: Side) -> Mover:
+def _whole(type_: ArrayType, target: Side) -> Mover:
     devices, sharding = pjrt.device_list(target.devices), target.real
 
     def move(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
         return pjrt.copy_whole(array, devices, sharding)
 
-    return move
+    is_small = len(target.devices) == 1 and type_.bytes <= MAX_BYTES_THROUGH_HOST
+    if not is_small or not pjrt.is_on_host(target.devices[0]):
+        return move
+    place = pjrt.placer(type_, sharding, target.devices, keeps=False)
+
+    def move_ready(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
+        if array.is_ready():
+            with contextlib.suppress(*pjrt.FAILURES):  # the copy below carries the error
+                return place([pjrt.to_host(pjrt.again(pjrt.shard(array, 0)))])
+        return move(array)
+
+    return move_ready
+
+
+MAX_BYTES_THROUGH_HOST = 16 << 10
+"""Maximum size of a value that this thread copies itself if it is ready, and if the host computes for the devices. Then
+PJRT's copy takes five times as long, since another thread makes it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +169,13 @@ def prepare_join(
     ]
     if not target.here:
         return lambda _: Shards()
+    assemble = pjrt.assembler(type_, target.real)
 
     def join(arrays: Sequence[pjrt.DeviceArray]) -> pjrt.DeviceArray:
         moved = iter(arrays)
         parts = [[next(moved) for _ in got] for got in incoming]
         joined = [got[0] if join is None else join(got)[0] for join, got in zip(joiners, parts, strict=True)]
-        return pjrt.assemble(type_, target.real, joined)
+        return assemble(joined)
 
     return join
 

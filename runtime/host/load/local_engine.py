@@ -4,7 +4,7 @@ makes one for each loaded plan.
 The thread that runs the plan also enqueues it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +15,7 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import unfinished
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.devices.layouts import Side, put_on_side
+from pathways.runtime.host.devices.layouts import Side, prepare_put
 from pathways.runtime.host.load.costs import IslandCost, costs_of
 from pathways.runtime.host.load.loaded_part import load_part
 from pathways.runtime.host.run.dispatch import Dispatch
@@ -45,11 +45,13 @@ class LocalEngine:
         self._executables = executables
         prepared, self._waves = loaded.prepared, loaded.waves
         self.sides, self.offsets, self.types, self.size = loaded.sides, prepared.offsets, prepared.types, prepared.size
-        self._launches, self._queues = prepared.launches, loaded.queues
+        self.launches, self._queues = prepared.launches, loaded.queues
         self.times_scheduled = float(max(1, sum(len(w.parts) for w in self._waves)))
         tasks = any(w.tasks for w in self._waves)
         self.awaits = len(self._waves) > 1 or tasks
         self.pauses = self.times_scheduled > 1 or tasks
+        steps = [step for wave in self._waves for part in wave.parts for step in part.steps]
+        self.only_step = steps[0] if len(steps) == 1 and steps[0].start and not self.awaits else None
         awaited = [task for wave in self._waves for _, task in wave.tasks]
         only_callbacks = len(self._waves) == 1 and all(isinstance(t, Awaited) for t in awaited)
         self._callback_launchers = prepared.callback_launchers if only_callbacks else []
@@ -63,8 +65,8 @@ class LocalEngine:
         """Puts the plan's constants on its devices again after lost devices have recovered."""
         self._loaded.put_constants()
 
-    def put(self, number: int, array: "np.ndarray[Any, Any]", type_: ArrayType, side: Side) -> Any:
-        return put_on_side(array, type_, side)
+    def prepare_put(self, number: int, type_: ArrayType, side: Side) -> "Callable[[np.ndarray[Any, Any]], Any]":
+        return prepare_put(type_, side)
 
     def get_ready(self, client: str) -> None:
         """Returns at once: devices of this process are always ready."""
@@ -82,7 +84,7 @@ class LocalEngine:
 
         `ahead`: for a plan that `is_quick`, does not wait for callbacks; returns the tasks to await.
         """
-        frame.base = run.begin(None, self._launches)
+        frame.base = run.begin(None, self.launches)
         try:
             if ahead or not self.awaits:
                 (first,) = self._waves

@@ -27,7 +27,7 @@ from pathways.runtime.host.load.edges import Edges
 from pathways.runtime.host.load.waves import Awaitable, Wave
 from pathways.runtime.host.run.control_flow import Choice, LoadedBody
 from pathways.runtime.host.run.fallible import Awaited, failed, watched_callbacks
-from pathways.runtime.host.run.frame import Frame, Part, Step
+from pathways.runtime.host.run.frame import Frame, Part, Start, Step
 from pathways.runtime.host.run.poison import Poison, lost_among
 from pathways.runtime.host.run.progress import PreparedWave, Task
 from pathways.runtime.host.run.runs_in_flight import Launch
@@ -248,8 +248,11 @@ class Preparer:
             launch = OneAtATime(launch, watched[0].record, mark, queues)
             self.callback_launchers.append(launch)
         # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
-        own = self._failed, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang.admit, launch, number, last
-        return Step(partial(_launch, *own), run, physical, self.plan, outputs, emptied, devices, queues, number)
+        own = Start(
+            self._failed, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang, launch, number, last
+        )
+        enqueue = partial(launch_step, *own)
+        return Step(enqueue, run, physical, self.plan, outputs, emptied, devices, queues, number, own)
 
     def _failed(self, run: Run, island: str, operands: Sequence[Any], error: Exception) -> Poison:
         """Makes the poison for the results of a failed computation."""
@@ -303,16 +306,16 @@ class Preparer:
         return self._executables.load(text, [device])
 
 
-def _launch(
+def launch_step(
     poison: Callable[[Run, str, Sequence[Any], Exception], Poison], run: Run, island: str,
     inputs: Sequence[int], outputs: Sequence[int], emptied: Sequence[int],
-    admit: Callable[[], bool], launch: launches.Launcher, number: int, last: bool,
+    gang: Gang, launch: launches.Launcher, number: int, last: bool,
     frame: Frame,
 ) -> None:  # fmt: skip
     """Launches a computation as a step of a run."""
     values = frame.values
     try:
-        tokens = launch(values, inputs, outputs, frame.base + number, admit(), last)
+        tokens = launch(values, inputs, outputs, frame.base + number, gang.admit(), last)
         if tokens:
             (frame.tokens if last else frame.early).extend(tokens)
     except Exception as error:  # any error must reach dependents; other steps go on

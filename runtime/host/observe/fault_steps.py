@@ -75,7 +75,7 @@ class FaultSteps(Observer):
             if isinstance(value, Shards):
                 frame.values[index] = Shards(shards)
             else:
-                frame.values[index] = pjrt.assemble(ArrayType(value.shape, value.dtype.name), value.sharding, shards)
+                frame.values[index] = pjrt.assembler(ArrayType(value.shape, value.dtype.name), value.sharding)(shards)
 
     def _lose(self, fault: Fault, step: Step, frame: Frame) -> Poison:
         device = step.devices[fault.device % len(step.devices)]

@@ -7,6 +7,7 @@ run of a body has its own buffers. `progress.py` runs it as part of a run.
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from pathways.dialect.diagnostics import Diagnostic
@@ -18,7 +19,7 @@ from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.hung_launches import hang_of
 from pathways.runtime.host.run.poison import Poison
-from pathways.runtime.host.run.progress import Pending, PreparedWave, Work, drive
+from pathways.runtime.host.run.progress import Pending, PreparedWave, Work, drive, enqueue_wave
 from pathways.runtime.host.run.runs_in_flight import Launch
 
 Values: TypeAlias = list[Any]
@@ -42,6 +43,11 @@ class LoadedBody:
     constants: Sequence[tuple[int, Any]]
     overwritten: frozenset[int] = frozenset()
 
+    @cached_property
+    def _is_simple(self) -> bool:
+        """Whether the body awaits nothing."""
+        return len(self.waves) == 1 and not self.waves[0].tasks
+
     def run(self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0) -> Working:
         """Enqueues the body; yields the values that it awaits. Empties `operands`, which may hold the last references.
 
@@ -56,7 +62,10 @@ class LoadedBody:
         operands.clear()
         whole = False
         try:
-            yield from drive(self.waves, frame, dispatch)
+            if self._is_simple:
+                enqueue_wave(self.waves[0], frame, dispatch)
+            else:
+                yield from drive(self.waves, frame, dispatch)
             whole = True
         finally:
             dispatch.ends_with(self, frame, whole=whole)

@@ -5,13 +5,13 @@ step must never wait for data.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from pathways.dialect.plan.instructions import Instruction
+from pathways.dialect.plan.instructions import Instruction, Run
 from pathways.dialect.plan.nouns import Plan
 from pathways.runtime.host.between.data_plane import Unsent
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
+from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, Gang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.poison import Poison
@@ -63,6 +63,24 @@ class Frame:
         life.transition(event)
 
 
+class Start(NamedTuple):
+    """Holds the arguments of `launch_step` (host/load/steps.py), which launches the computation of a step."""
+
+    poison: Callable[[Run, str, Sequence[Any], Exception], Poison]
+    """Makes the poison for the results if the launch fails."""
+    run: Run
+    island: str
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    emptied: Sequence[int]
+    gang: Gang
+    launch: Callable[[list[Any], Sequence[int], Sequence[int], int, bool, bool], Sequence[Any]]
+    """A `Launcher` (host/load/launches.py)."""
+    number: int
+    last: bool
+    """Whether no later launch of the run uses these devices."""
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """One prepared instruction: `enqueue` executes it; the other fields describe it to observers.
@@ -80,6 +98,8 @@ class Step:
     devices: tuple[pjrt.Device, ...] = ()
     queues: tuple[DeviceQueue, ...] = ()
     launch: int = -1
+    start: Start | None = None
+    """The launch that it makes, if any."""
 
     def fail(self, frame: Frame, poison: Poison) -> None:
         """Fills its outputs with poison instead of enqueuing it."""

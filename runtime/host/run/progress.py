@@ -219,6 +219,14 @@ def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
         _send_unsent(frame, ())
 
 
+def enqueue_wave(wave: PreparedWave, frame: Frame, run: Enqueuer) -> None:
+    """Enqueues the only wave of a frame, which has no tasks; does the same as `drive`."""
+    for part in wave.parts:
+        run.enqueue(part, frame, last=part is wave.parts[-1])
+    if frame.unsent:
+        _send_unsent(frame, ())
+
+
 def _send_unsent(frame: Frame, awaited: Sequence[Pending]) -> None:
     """Sends values; on this thread if all awaited values can arrive only after them: a hop is then a tenth shorter."""
     unsent, frame.unsent = frame.unsent, []

@@ -90,6 +90,48 @@ class Flight:
         return [(base + n, launch) for base, launches in times for n, launch in enumerate(launches)]
 
 
+class Launching:
+    """A run of one launch while a thread launches it. It becomes a `Flight` only if another thread asks for it."""
+
+    __slots__ = ("base", "client", "flight", "number", "since", "thread", "what")
+
+    def __init__(self, what: "LaunchesOfPlan", number: int, base: int, client: str) -> None:
+        self.what = what
+        self.number = number
+        self.base = base
+        """Its launch id."""
+        self.client = client
+        self.since = time.monotonic()
+        self.thread = threading.get_ident()
+        self.flight: Flight | None = None
+
+    def as_flight(self) -> Flight:
+        with _BECOMING:
+            if self.flight is None:
+                flight = Flight(self.number, self.what.plan, self.what.queues, [], self.client, _ignore)
+                flight.since = flight.moved = self.since
+                flight.thread = self.thread
+                flight.begin(None, self.base, self.what.launches)
+                self.flight = flight
+            return self.flight
+
+
+@dataclass(frozen=True)
+class LaunchesOfPlan:
+    """The launches of a run of a plan, and the queues of all devices that it may use."""
+
+    plan: Plan
+    queues: Sequence[DeviceQueue]
+    launches: Sequence[Launch]
+
+
+_BECOMING = threading.Lock()
+
+
+def _ignore(seconds: float) -> None:
+    """Ends a flight whose run has completed on the thread that launched it."""
+
+
 class Line:
     """The runs in flight on one island, oldest first, and the thread that waits for them."""
 
@@ -195,7 +237,7 @@ class Flights:
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
         self.ending = False
-        self.enqueuing: dict[int, Flight] = {}
+        self.enqueuing: dict[int, Flight | Launching] = {}
         """Runs that are enqueuing now, by number."""
         self._lock = threading.Lock()
 
@@ -205,9 +247,10 @@ class Flights:
 
     def all(self) -> list[Flight]:
         """Returns the runs that are enqueuing or in flight, oldest first."""
-        enqueuing = self.enqueuing.copy()  # read first: a run that moves from here to its line is not missed
+        begun = list(self.enqueuing.values())  # read first: a run that moves from here to its line is not missed
+        enqueuing = [flight.as_flight() if isinstance(flight, Launching) else flight for flight in begun]
         flying = [f for line in list(self.lines.values()) for f in list(line.flights)]
-        found = {f.number: f for f in (*enqueuing.values(), *flying)}
+        found = {f.number: f for f in (*enqueuing, *flying)}
         return [found[number] for number in sorted(found)]
 
     def abandon(self, devices: Container[Hashable]) -> None:

@@ -38,6 +38,10 @@ def is_here(device: Device) -> bool:
     return device.process_index == device.client.process_index()
 
 
+def is_on_host(device: Device) -> bool:
+    return False
+
+
 def named_sharding(spec: MeshSpec, dims: Dims, devices: Sequence[Device]) -> TimedSharding:
     return TimedSharding(Sharding(spec, dims), tuple(devices))
 
@@ -107,8 +111,7 @@ def result_handlers(types: Sequence[ArrayType], shardings: Sequence[Any]) -> Han
     return list(zip(types, shardings, strict=True))
 
 
-def put(
-    host: "np.ndarray[Any, Any]",
+def putter(
     type_: ArrayType,
     where: Sharding,
     sharding: TimedSharding,
@@ -116,12 +119,12 @@ def put(
     here: Sequence[int] | None = None,
     *,
     keeps: bool = False,
-) -> DeviceArray:
-    return TimedArray(type_, sharding, [NOW] * len(sharding.here))
+) -> "Callable[[np.ndarray[Any, Any]], DeviceArray]":
+    return lambda host: TimedArray(type_, sharding, [NOW] * len(sharding.here))
 
 
 def placer(
-    type_: ArrayType, sharding: TimedSharding, devices: Sequence[Device]
+    type_: ArrayType, sharding: TimedSharding, devices: Sequence[Device], *, keeps: bool = True
 ) -> "Callable[[Sequence[np.ndarray[Any, Any]]], DeviceArray]":
     return lambda shards: TimedArray(type_, sharding, [NOW] * len(sharding.here))
 
@@ -139,12 +142,8 @@ def copy_again(array: DeviceArray) -> DeviceArray:
     return TimedArray(array.type, array.sharding, array.moments)
 
 
-def assemble(type_: ArrayType, sharding: TimedSharding, shards: Sequence[DeviceArray]) -> DeviceArray:
-    return TimedArray(type_, sharding, [moment for shard in shards for moment in shard.moments])
-
-
 def assembler(type_: ArrayType, sharding: TimedSharding) -> Callable[[Sequence[DeviceArray]], DeviceArray]:
-    return lambda shards: assemble(type_, sharding, shards)
+    return lambda shards: TimedArray(type_, sharding, [moment for shard in shards for moment in shard.moments])
 
 
 def shard(array: DeviceArray, position: int) -> DeviceArray:

@@ -16,8 +16,9 @@ import pytest
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer
 from pathways.runtime.client.controller import Controller
-from pathways.runtime.client.store import Handle, StoredBuffer
+from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
@@ -100,10 +101,10 @@ class World:
         token = current_client.set(run.client)
         for island in run.islands if run.size and not run.client.closed else ():
             array = lost_among([island]) or object()
-            buffer = StoredBuffer(
-                array, ArrayType((run.size,), "int8"), "int8", Sharding(spec, ((),)), island.devices, "result",
-                ("call", island.key, None), run.client, run.size // 2, run.ticket.request.number,
-            )  # fmt: skip
+            type_ = ArrayType((run.size,), "int8")
+            kind = KindOfBuffer(type_, "int8", Sharding(spec, ((),)), island.devices, run.size // 2)
+            number = run.ticket.request.number
+            buffer = StoredBuffer(array, kind, "result", ("call", island.key, None), run.client, number)
             run.results.append(self.controller.store.hold(buffer))
         current_client.reset(token)
         run.outcome = "flying"

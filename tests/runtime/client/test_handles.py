@@ -9,7 +9,8 @@ import pytest
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
-from pathways.runtime.client.store import DELETED, Handle, Store, StoredBuffer, Suspended
+from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer, Suspended
+from pathways.runtime.client.store import DELETED, Handle, Store
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.errors import ComputationFailed, DeviceLost
 from pathways.runtime.host.run.background import Promise
@@ -33,9 +34,10 @@ class World:
             self.bytes[device] = self.bytes.get(device, 0) + size
 
     def buffer(self, array: Any = None, **more: Any) -> StoredBuffer:
-        given: dict[str, Any] = {"dtype": "int8", "sharding": SHARDING, "name": "x", "origin": ("f", "island0", None)}
-        given |= {"bytes": 4, "devices": ("d0", "d1"), "client": self.client}
-        return StoredBuffer(array, ArrayType((4,), "int8"), **(given | more))
+        devices = more.pop("devices", ("d0", "d1"))
+        kind = KindOfBuffer(ArrayType((4,), "int8"), "int8", SHARDING, devices, 4)
+        given: dict[str, Any] = {"name": "x", "origin": ("f", "island0", None), "client": self.client}
+        return StoredBuffer(array, kind, **(given | more))
 
     def hold(self, array: Any = None, **more: Any) -> Handle:
         return self.store.hold(self.buffer(object() if array is None else array, **more))

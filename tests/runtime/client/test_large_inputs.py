@@ -10,7 +10,7 @@ import pytest
 import pathways as pw
 from pathways.dialect.activities import BYTES, under_way
 from pathways.runtime.client import arguments
-from pathways.runtime.client.ports import Input
+from pathways.runtime.host.load.local_engine import LocalEngine
 
 INPUT_BYTES = 4096
 """Size of each input."""
@@ -20,13 +20,18 @@ INPUT_BYTES = 4096
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     """Records the reported activities at each moment in which an input is put on its devices."""
     found: list[tuple[str, int, int]] = []
-    put: Callable[..., Any] = Input.put
+    prepare: Callable[..., Callable[[Any], Any]] = LocalEngine.prepare_put
 
-    def recording_put(self: Input, array: Any) -> Any:
-        found.extend((a.name, a.done, a.total) for a in under_way() if a.unit == BYTES)
-        return put(self, array)
+    def recording(*of: Any) -> Callable[[Any], Any]:
+        put = prepare(*of)
 
-    monkeypatch.setattr(Input, "put", recording_put)
+        def recorded(array: Any) -> Any:
+            found.extend((a.name, a.done, a.total) for a in under_way() if a.unit == BYTES)
+            return put(array)
+
+        return recorded
+
+    monkeypatch.setattr(LocalEngine, "prepare_put", recording)
     return found
 
 

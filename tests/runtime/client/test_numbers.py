@@ -50,20 +50,36 @@ def test_a_host_array_is_put_on_devices_with_the_stated_type(dtype: str, wide: b
     real = pjrt.named_sharding(spec, (("x",),), devices)
     host = values(dtype)
     with jax.enable_x64(wide):
-        array = pjrt.put(host, ArrayType((8,), dtype), Sharding(spec, (("x",),)), real, devices)
+        array = pjrt.putter(ArrayType((8,), dtype), Sharding(spec, (("x",),)), real, devices)(host)
         assert [s.data.dtype.name for s in array.addressable_shards] == [dtype] * 2
         back = np.asarray(array)
     assert back.dtype == host.dtype
     np.testing.assert_array_equal(back, host)
 
 
-def test_a_type_that_devices_narrow_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pjrt, "_NARROWED", frozenset[str]())
+def test_an_array_of_another_type_is_not_put_on_devices() -> None:
+    """Its bytes would be read as those of the stated type."""
     devices = pjrt.make_devices(1)
     spec = MeshSpec((("x", 1),), (0,))
     real = pjrt.named_sharding(spec, ((),), devices)
-    with pytest.raises(Exception, match="was put on devices as int32"):
-        pjrt.put(values("int64"), ArrayType((8,), "int64"), Sharding(spec, ((),)), real, devices)
+    with pytest.raises(Exception, match="int32 was to be put on devices as int64"):
+        pjrt.putter(ArrayType((8,), "int64"), Sharding(spec, ((),)), real, devices)(values("int32"))
+
+
+@pytest.mark.parametrize("dtype", stored_names())
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("view", ["as it is", "backwards", "every second", "one element", "repeated"])
+def test_a_host_array_may_change_after_it_is_put_on_devices(dtype: str, view: str, count: int) -> None:
+    base = values(dtype)
+    views = {"backwards": base[::-1], "every second": base[::2], "one element": base[3:4].reshape(())}
+    host = np.broadcast_to(base, (count, 8)) if view == "repeated" else views.get(view, base)
+    spec, devices = MeshSpec((("x", count),), tuple(range(count))), pjrt.make_devices(count)
+    dims = (("x",),) + ((),) * (host.ndim - 1) if host.ndim else ()
+    want = host.copy()
+    real = pjrt.named_sharding(spec, dims, devices)
+    array = pjrt.putter(ArrayType(host.shape, dtype), Sharding(spec, dims), real, devices)(host)
+    base[...] = np.zeros((), base.dtype) if dtype != "float8_e8m0fnu" else np.ones((), base.dtype)
+    np.testing.assert_array_equal(np.asarray(array), want)
 
 
 @pytest.mark.parametrize("dtype", WIDE)

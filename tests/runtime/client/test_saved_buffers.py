@@ -4,8 +4,8 @@ from typing import Any
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
+from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer
 from pathways.runtime.client.saved_buffers import BufferPlace, place_of_buffer
-from pathways.runtime.client.store import StoredBuffer
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.devices.islands import Machine
 
@@ -15,9 +15,8 @@ SHARDING = Sharding(MeshSpec((("x", 2),), (0, 1)), (("x",),))
 def place(machine: Machine, *devices: Any) -> BufferPlace | None:
     type_, origin = ArrayType((4,), "int8"), ("call", "", None)
     made: Any = devices
-    return place_of_buffer(
-        machine, StoredBuffer(object(), type_, "int8", SHARDING, made, "x", origin, ClientState("a"), 2)
-    )
+    kind = KindOfBuffer(type_, "int8", SHARDING, made, 2)
+    return place_of_buffer(machine, StoredBuffer(object(), kind, "x", origin, ClientState("a")))
 
 
 def test_an_array_is_restored_to_its_devices_unless_one_is_lost_or_they_are_of_two_islands() -> None:

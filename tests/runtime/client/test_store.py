@@ -4,7 +4,8 @@ from typing import Any
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
-from pathways.runtime.client.store import Handle, Store, StoredBuffer, Suspended
+from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer, Suspended
+from pathways.runtime.client.store import Handle, Store
 from pathways.runtime.client_state import MAIN
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.run.background import Promise
@@ -30,9 +31,8 @@ class Device:
 def filled(count: int, device: Any) -> Store:
     store = Store()
     for number in range(count):
-        buffer = StoredBuffer(
-            object(), ArrayType((4,), "int8"), "int8", SHARDING, (device,), "x", ("f", "island0", None), MAIN, 4, number
-        )
+        kind = KindOfBuffer(ArrayType((4,), "int8"), "int8", SHARDING, (device,), 4)
+        buffer = StoredBuffer(object(), kind, "x", ("f", "island0", None), MAIN, number)
         device.handles.append(store.hold(buffer))
     return store
 
@@ -49,17 +49,8 @@ def test_handles_may_be_dropped_during_an_iteration_over_all_buffers() -> None:
 
 
 def held(store: Store, array: Any) -> tuple[StoredBuffer, Handle]:
-    buffer = StoredBuffer(
-        array,
-        ArrayType((4,), "int8"),
-        "int8",
-        SHARDING,
-        ("d0",),
-        "x",
-        ("f", "island0", None),
-        MAIN,
-        4,  # pyright: ignore
-    )
+    kind = KindOfBuffer(ArrayType((4,), "int8"), "int8", SHARDING, ("d0",), 4)
+    buffer = StoredBuffer(array, kind, "x", ("f", "island0", None), MAIN)
     return buffer, store.hold(buffer)
 
 

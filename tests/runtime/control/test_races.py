@@ -94,8 +94,8 @@ def test_handles_may_be_freed_while_their_client_suspends_and_resumes(monkeypatc
         )
         client.suspend()
         monkeypatch.undo()
-        back = pjrt.put
-        monkeypatch.setattr(pjrt, "put", lambda *a, **k: (arrays.clear(), back(*a, **k))[1])
+        back = pjrt.putter
+        monkeypatch.setattr(pjrt, "putter", lambda *a, **k: (arrays.clear(), back(*a, **k))[1])
         client.resume()
         monkeypatch.undo()
         assert process().store.bytes == held

@@ -39,7 +39,7 @@ def array() -> Make:
     def make(values: Sequence[float]) -> Any:
         host = np.array(values)
         host = host.astype(np.float32 if host.dtype.kind == "f" else np.int32)
-        return pjrt.put(host, ArrayType(host.shape, str(host.dtype)), layout, real, [device])
+        return pjrt.putter(ArrayType(host.shape, str(host.dtype)), layout, real, [device])(host)
 
     return make
 

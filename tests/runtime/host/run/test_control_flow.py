@@ -35,7 +35,7 @@ def device() -> Any:
 def number(device: Any) -> Callable[[int], Any]:
     """Makes arrays that hold one number each."""
     real = pjrt.named_sharding(LAYOUT.mesh, LAYOUT.dims, [device])
-    return lambda value: pjrt.put(np.array(value, np.int32), ArrayType((), "int32"), LAYOUT, real, [device])
+    return lambda value: pjrt.putter(ArrayType((), "int32"), LAYOUT, real, [device])(np.array(value, np.int32))
 
 
 class Run(Enqueuer):

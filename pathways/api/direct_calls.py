@@ -1,0 +1,64 @@
+"""Calls a compiled program directly if its arguments have the types and places of earlier calls. It only binds the
+arguments, launches and wraps the results. `Program` and `Compiled` try it first.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pathways.api.array import Array
+from pathways.dialect.jax_api import tree_util
+from pathways.dialect.plan.nouns import Plan, Port
+from pathways.runtime.client import debugging
+from pathways.runtime.client.direct_call import DirectCall
+
+MISS = object()
+"""The result of a direct call that is not possible. It has had no effect; the call must take the general path."""
+
+
+class DirectCalls:
+    """Calls one plan directly. `ends` are the port and the sharding of each result."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        direct: DirectCall,
+        in_tree: Any,
+        ends: Sequence[tuple[Port, Any]],
+        unflatten: Callable[[Sequence[Any]], Any],
+        *,
+        is_leaf: bool,
+    ) -> None:
+        """`is_leaf`: the program returns one array, and no structure."""
+        self._direct, self._in_tree, self._unflatten, self._ends = direct, in_tree, unflatten, ends
+        self._weak = [port.weak for port in plan.inputs]
+        self._count = len(self._weak)
+        self._is_flat = in_tree == tree_util.tree_structure((0,) * self._count)
+        self._only = ends[0] if is_leaf else None
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        """Runs the plan on arguments by position; returns its results, or MISS."""
+        if self._is_flat:
+            return self.of_leaves(args) if len(args) == self._count else MISS
+        leaves, tree = tree_util.tree_flatten(args)
+        return self.of_leaves(leaves) if tree == self._in_tree else MISS
+
+    def of_leaves(self, leaves: Sequence[Any]) -> Any:
+        """Runs the plan on one value for each input; returns its results, or MISS."""
+        if debugging.is_requested():
+            return MISS
+        given: list[Any] = []
+        for leaf, weak in zip(leaves, self._weak, strict=True):
+            if type(leaf) is Array:
+                if leaf.weak_type != weak:
+                    return MISS
+                given.append(leaf.handle)
+            elif weak:
+                return MISS
+            else:
+                given.append(leaf)
+        handles = self._direct(given)
+        if handles is None:
+            return MISS
+        if self._only is not None:
+            return Array(handles[0], *self._only)
+        return self._unflatten([Array(h, *end) for h, end in zip(handles, self._ends, strict=True)])

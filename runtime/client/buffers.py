@@ -1,0 +1,99 @@
+"""Defines a buffer that a client holds: its content, its type and its location. Equal types and locations are one
+object, so that a call can compare its arguments with what the plan needs by identity. The store (`store.py`) holds the
+buffers.
+"""
+
+import weakref
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.sharding import Sharding
+from pathways.runtime.client_state import ClientState
+from pathways.runtime.host.run.poison import Origin
+from pathways.runtime.states import BUFFER, Life
+
+
+@dataclass(frozen=True, eq=False)
+class Suspended:
+    """The content of a buffer whose values left device memory because its client was suspended."""
+
+    client: str
+
+
+@dataclass(frozen=True)
+class KindOfBuffer:
+    """The type and the location of a buffer. `dtype` is the user-visible type, for example `key<fry>` for PRNG keys."""
+
+    type: ArrayType
+    dtype: str
+    sharding: Sharding
+    devices: tuple[Hashable, ...]
+    bytes: int
+    """Bytes on each of its devices."""
+
+
+_KINDS: "weakref.WeakValueDictionary[KindOfBuffer, KindOfBuffer]" = weakref.WeakValueDictionary()
+
+
+def interned(kind: KindOfBuffer) -> KindOfBuffer:
+    """Returns the one object of all equal kinds, so that a call compares its arguments by identity."""
+    return _KINDS.setdefault(kind, kind)
+
+
+class StoredBuffer:
+    """One logical buffer: the array (or its promise, or poison), its kind, and the number of handles that hold it.
+
+    `pinned`: a plan holds it too (a constant). `run`: the number of the run that made it.
+    """
+
+    __slots__ = ("array", "client", "counted", "holders", "kind", "life", "name", "origin", "pinned", "run")
+
+    def __init__(  # by hand: each call makes one, and a generated method takes longer
+        self,
+        array: Any,
+        kind: KindOfBuffer,
+        name: str,
+        origin: Origin,
+        client: ClientState,
+        run: int = -1,
+        pinned: bool = False,
+    ) -> None:
+        self.array = array
+        self.kind = kind
+        self.name = name
+        self.origin = origin
+        self.client = client
+        self.run = run
+        self.pinned = pinned
+        self.holders = 0
+        self.counted = False
+        """Whether its bytes are counted as held on its devices."""
+        self.life = Life(BUFFER)
+        """The state of the buffer (runtime/states.py). Guarded by the store's lock."""
+
+    @property
+    def type(self) -> ArrayType:
+        return self.kind.type
+
+    @property
+    def dtype(self) -> str:
+        return self.kind.dtype
+
+    @property
+    def sharding(self) -> Sharding:
+        return self.kind.sharding
+
+    @property
+    def devices(self) -> tuple[Hashable, ...]:
+        return self.kind.devices
+
+    @property
+    def bytes(self) -> int:
+        """Returns the bytes on each of its devices."""
+        return self.kind.bytes
+
+    @property
+    def is_shared(self) -> bool:
+        return self.pinned or self.holders > 1

@@ -1,0 +1,181 @@
+"""A call of one launch takes no place in the queue if it has no rival; otherwise it is a run like all others."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support.codes import code_of
+
+import pathways as pw
+from pathways.api.process import process
+from pathways.runtime.client import direct_call
+from pathways.runtime.client.controller import Controller
+from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.run.poison import Poison
+
+jit: Any = jax.jit
+X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+
+
+def program(body: Callable[..., Any], devices: int = 1, **options: Any) -> Any:
+    """Makes a program of one computation, each on its own slice."""
+    mesh = pw.make_virtual_device_set().add_slice(devices=devices).mesh("x")
+    place = NamedSharding(mesh, P("x") if devices > 1 else P())
+    placed = jit(body, in_shardings=place, out_shardings=place)
+    return pw.program(lambda *args: placed(*args), **options)
+
+
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Records the numbers of runs that enter the queue."""
+    found: list[int] = []
+    enter = Controller.enter
+
+    def recorded(self: Controller, request: Any, *of: Any) -> Any:
+        found.append(request.number)
+        return enter(self, request, *of)
+
+    monkeypatch.setattr(Controller, "enter", recorded)
+    yield found
+    controller = process().controller
+    controller.flights.drain(30)
+    scheduler = controller.run_queue.scheduler
+    assert not controller.flights.enqueuing and not scheduler.active and not scheduler.entries
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_a_call_without_a_rival_does_not_enter_the_queue(devices: int, queued: list[int]) -> None:
+    add = program(lambda x, y: {"sum": x + y, "difference": (x - y,)}, devices)
+    found = add(X, X * 2)
+    again = add(found["sum"], np.asfortranarray(X))
+    np.testing.assert_array_equal(np.asarray(again["sum"]), X * 4)
+    np.testing.assert_array_equal(np.asarray(again["difference"][0]), X * 2)
+    compiled = add.lower(X, X).compile()
+    np.testing.assert_array_equal(np.asarray(compiled(X, found["sum"])["sum"]), X * 4)
+    assert not queued
+
+
+def test_a_call_whose_results_are_not_ready_at_its_return_is_a_run_in_flight(queued: list[int]) -> None:
+    slow = program(lambda x: jax.lax.fori_loop(0, 30_000, lambda _, v: jnp.tanh(v + v.mean()), x), 2)
+    results = [slow(X) for _ in range(3)]
+    controller = process().controller
+    assert controller.flights.count and controller.run_queue.scheduler.running
+    assert [np.asarray(r).shape for r in results] == [(4, 4)] * 3
+    assert not queued
+
+
+def test_a_call_with_a_rival_enters_the_queue(queued: list[int]) -> None:
+    slow = program(lambda x: jax.lax.fori_loop(0, 30_000, lambda _, v: jnp.tanh(v + v.mean()), x), 2)
+    want = np.asarray(slow(X))
+    with pw.Client("other"):
+        slow(X)
+        before = len(queued)
+        with pw.Client("another"):
+            np.testing.assert_array_equal(np.asarray(slow(X)), want)
+    assert len(queued) == before + 1
+
+
+def test_donated_arguments_are_overwritten_and_shared_ones_are_copied(queued: list[int]) -> None:
+    plus = program(lambda x, y: x + y, donate_argnums=0)
+    one, two = plus(X, X), plus(X, X)
+    three = plus(one, two)
+    assert code_of(np.asarray, one) == "PWC0207" and not queued
+    np.testing.assert_array_equal(np.asarray(plus(three, three)), X * 8)  # the same array twice
+    assert len(queued) == 1 and code_of(np.asarray, three) == "PWC0207"
+    np.testing.assert_array_equal(np.asarray(two), X * 2)
+
+
+def test_arguments_of_other_types_and_places_are_checked_as_always() -> None:
+    plus = program(lambda x: x + 1)
+    elsewhere = program(lambda x: x * 2)(X)
+    np.testing.assert_array_equal(np.asarray(plus(elsewhere)), X * 2 + 1)
+    compiled = plus.lower(X).compile()
+    assert code_of(compiled, X.astype(np.int32)) == "PWC0501" and code_of(compiled, X[:2]) == "PWC0501"
+    mine = plus(X)
+    with pw.Client("other"):
+        assert code_of(compiled, mine) == "PWC0508"
+    mine.delete()
+    assert code_of(compiled, mine) == "PWC0217"
+
+
+def test_a_caller_may_change_a_host_array_after_the_call(queued: list[int]) -> None:
+    given = np.ones((256, 256), np.float32)
+    product = program(lambda x: x @ x.T)
+    found = [product(given) for _ in range(4)]
+    given[...] = 0
+    for result in found:
+        np.testing.assert_array_equal(np.asarray(result), np.full((256, 256), 256.0))
+    assert not queued
+
+
+def test_a_failed_launch_poisons_the_results(queued: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    plus = program(lambda x: x + 1, 2)
+    good = plus(X)
+    direct: Any = plus._hot[0]._direct
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("a test says so")
+
+    monkeypatch.setattr(direct, "_start", direct._start._replace(launch=fails))
+    bad = plus(X)
+    assert code_of(np.asarray, bad) == "PWC0504" and not queued
+    np.testing.assert_array_equal(np.asarray(good), X + 1)
+
+
+def test_a_full_device_queue_sends_the_call_to_the_queue(queued: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    plus = program(lambda x: x + 1)
+    plus(X).block_until_ready()
+    direct: Any = plus._hot[0]._direct
+    gang = direct._start.gang
+    before = [(q.flying, q.since) for q in gang._queues]
+    monkeypatch.setattr(type(gang), "try_admit", lambda self: None)
+    np.testing.assert_array_equal(np.asarray(plus(X)), X + 1)
+    assert len(queued) == 1 and len(before) == 1
+
+
+def test_threads_and_clients_that_call_at_once_get_their_own_results(queued: list[int]) -> None:
+    plus = program(lambda x, n: x + n, 2)
+    plus(X, np.full((4, 4), 1, np.float32)).block_until_ready()
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        with pw.Client(f"client{number % 3}"):
+            n = np.full((4, 4), number, np.float32)
+            x = plus(X, n)
+            for _ in range(60):
+                x = plus(x, n)
+            if not np.array_equal(np.asarray(x), X + 61 * number):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_results_on_a_device_that_is_lost_during_the_launch_are_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    plus = program(lambda x: x + 1)
+    plus(X).block_until_ready()
+    direct: Any = plus._hot[0]._direct
+    seen: list[int] = []
+
+    class Owner:
+        plan, goes_on = direct._plan.plan, direct._plan.goes_on
+
+        @property
+        def lost(self) -> Any:
+            seen.append(1)
+            return None if len(seen) == 1 else "lost"
+
+    cause = Poison(ComputationFailed(computation="f", island="island0", cause="lost"))
+    monkeypatch.setattr(direct, "_plan", Owner())
+    monkeypatch.setattr(direct_call, "lost_among", lambda *_: cause)
+    assert code_of(np.asarray, plus(X)) == "PWC0504"
