@@ -253,7 +253,7 @@ def attach(address: str | None, name: str | None = None, keys: str | Path | None
 def attached_process(machine: Attached) -> Process:
     """Creates a `Process` that is a client of a cluster. The cluster's controller schedules runs and limits memory."""
     controller = Controller(machine, numbers=itertools.count(first_id(machine.client)))
-    controller.store.changed = machine.hold
+    controller.store.notify(machine.hold)
 
     def forget(island: PhysicalIsland, cause: Diagnostic) -> None:
         for device in island.devices:

@@ -42,13 +42,14 @@ def interned(kind: KindOfBuffer) -> KindOfBuffer:
     return _KINDS.setdefault(kind, kind)
 
 
-class StoredBuffer:
+class StoredBuffer(Life):
     """One logical buffer: the array (or its promise, or poison), its kind, and the number of handles that hold it.
 
-    `pinned`: a plan holds it too (a constant). `run`: the number of the run that made it.
+    `pinned`: a plan holds it too (a constant). `run`: the number of the run that made it. The store's lock guards its
+    state (runtime/states.py).
     """
 
-    __slots__ = ("array", "client", "counted", "holders", "kind", "life", "name", "origin", "pinned", "run")
+    __slots__ = ("array", "client", "counted", "holders", "kind", "name", "origin", "pinned", "run")
 
     def __init__(  # by hand: each call makes one, and a generated method takes longer
         self,
@@ -60,6 +61,7 @@ class StoredBuffer:
         run: int = -1,
         pinned: bool = False,
     ) -> None:
+        super().__init__(BUFFER)
         self.array = array
         self.kind = kind
         self.name = name
@@ -70,8 +72,6 @@ class StoredBuffer:
         self.holders = 0
         self.counted = False
         """Whether its bytes are counted as held on its devices."""
-        self.life = Life(BUFFER)
-        """The state of the buffer (runtime/states.py). Guarded by the store's lock."""
 
     @property
     def type(self) -> ArrayType:

@@ -80,7 +80,7 @@ class Controller:
         self.run_queue = (
             RunQueue(scheduler, self._why_waits) if self.machine.schedules_here else PassThroughQueue(scheduler)
         )
-        self.store.changed = self._held
+        self.store.notify(self._held, self.ledger.limits)
         self.machine.devices_in_use = self._devices_in_use
         if hasattr(os, "register_at_fork"):
             this = weakref.ref(self)

@@ -7,7 +7,6 @@ are made only if the results are not ready then. A call that is not possible her
 observed, or a device is lost.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -16,18 +15,17 @@ import numpy as np
 from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.arguments import LARGE_ARGUMENT_BYTES
+from pathways.runtime.client import arguments as binding
 from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import Engine
 from pathways.runtime.client.ports import Input, Result
 from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
-from pathways.runtime.control.scheduling import Cost
 from pathways.runtime.host.devices import callbacks, pjrt
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
-from pathways.runtime.host.run.frame import Frame, Start
+from pathways.runtime.host.run.frame import AtOnce, Start
 from pathways.runtime.host.run.poison import lost_among
 from pathways.runtime.host.run.runs_in_flight import LaunchesOfPlan, Launching
 from pathways.runtime.interrupts import uninterrupted
@@ -43,12 +41,12 @@ class Owner(Protocol):
 
     @property
     def lost(self) -> PhysicalIsland | None: ...
-    def goes_on(self, going: Launching, client: ClientState, tokens: Sequence[Any], values: list[Any]) -> None: ...
+    def goes_on(self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]) -> None: ...
 
 
 Ports: TypeAlias = tuple[Sequence[Input | None], Sequence[Result]]
-Scheduled: TypeAlias = tuple[frozenset[str], Sequence[DeviceQueue], Cost]
-"""The islands of a run, the queues of its devices, and its cost."""
+Scheduled: TypeAlias = tuple[frozenset[str], Sequence[DeviceQueue]]
+"""The islands of a run, and the queues of its devices."""
 
 
 def prepare_direct_call(
@@ -56,28 +54,41 @@ def prepare_direct_call(
 ) -> "DirectCall | None":
     """Prepares to call a plan directly; returns None if it is more than one launch, or does not only return results."""
     results = [result.index for result in ports[1]]
-    start = None if engine.only_step is None else engine.only_step.start
-    if start is None or len(set(results)) < len(results) or not set(results) <= set(start.outputs):
+    step = engine.only_step
+    if step is None or step.start is None or step.at_once is None or len(set(results)) < len(results):
         return None
-    return DirectCall(owner, engine, start, ports, scheduled, controller)
+    if not set(results) <= set(step.start.outputs):  # arguments that are returned unchanged, and constants
+        return None
+    return DirectCall(owner, engine, step.start, step.at_once, ports, scheduled, controller)
 
 
 class DirectCall:
-    """Runs one plan directly. It is used by all threads; a call keeps its state in local variables."""
+    """Runs one plan directly. All threads may use it: a call keeps its state in local variables."""
 
     def __init__(
-        self, owner: Owner, engine: Engine, start: Start, ports: Ports, scheduled: Scheduled, controller: Controller
+        self,
+        owner: Owner,
+        engine: Engine,
+        start: Start,
+        at_once: AtOnce,
+        ports: Ports,
+        scheduled: Scheduled,
+        controller: Controller,
     ) -> None:
-        self._plan, self._start, self._controller = owner, start, controller
-        self._inputs, self._results = ports
-        size = LARGE_ARGUMENT_BYTES // max(1, len(self._inputs))
-        self._takes = [_Taken(wanted, size) for wanted in self._inputs]
-        self._islands, queues, self._cost = scheduled
+        inputs, results = ports
+        self._islands, queues = scheduled
         self._what = LaunchesOfPlan(owner.plan, queues, engine.launches)
-        self._frame = Frame(engine.size, engine.constants).values
-        """The slots of a run before it begins."""
-        self._name, self._enqueuing = owner.plan.name, controller.flights.enqueuing
+        self._plan, self._start, self._at_once, self._controller = owner, start, at_once, controller
+        constants = dict(engine.constants)
+        self._row = [constants.get(slot) for slot in start.inputs]
+        """The operands of the launch before the arguments are bound."""
+        size = binding.LARGE_ARGUMENT_BYTES // max(1, len(inputs))
+        self._takes = [_Taken(wanted, start.inputs, size) for wanted in inputs]
+        self._ends = [(result, start.outputs.index(result.index)) for result in results]
+        """The results of the plan, and their places among those of the launch."""
+        self._gang, self._name, self._enqueuing = start.gang, owner.plan.name, controller.flights.enqueuing
         self._store, self._queue, self._machine = controller.store, controller.run_queue, controller.machine
+        self._ids = iter(range(0))
 
     def __call__(self, arguments: Sequence[Any]) -> list[Handle] | None:
         """Runs the plan on handles and host arrays, one for each input. Returns a handle for each result, or None."""
@@ -87,7 +98,7 @@ class DirectCall:
             or client.closed or client.suspended or callbacks.running_here() is not None or self._plan.lost is not None
         ):  # fmt: skip
             return None
-        values = list(self._frame)
+        row = self._row.copy()
         donated: list[Handle] = []
         for value, taken in zip(arguments, self._takes, strict=True):
             wanted = taken.input
@@ -96,62 +107,75 @@ class DirectCall:
             if type(value) is Handle:
                 buffer = value.buffer
                 array = buffer.array
-                if buffer.client is not client or value.taken_by is not None or not pjrt.is_array(array):
+                if buffer.kind is not wanted.placed or buffer.client is not client or value.taken_by is not None:
                     return None
-                if buffer.kind is not wanted.placed:
+                if not pjrt.is_array(array):
                     return None
                 if taken.donated:
                     donated.append(value)
-                values[wanted.index] = array
             elif type(value) is np.ndarray and value.dtype == taken.dtype and value.shape == taken.shape:
-                values[wanted.index] = wanted.put(value)
+                array = wanted.put(value)
             else:
                 return None
+            for place in taken.places:
+                row[place] = array
         if donated and _are_shared([value.buffer for value in arguments if type(value) is Handle]):
             return None
         if not controller.watchdog.is_watching:
             controller.watchdog.ensure()
-        return self._launched(client, values, donated)
+        return self._launched(client, row, donated)
 
     @uninterrupted
-    def _launched(self, client: ClientState, values: list[Any], donated: list[Handle]) -> list[Handle] | None:
-        """Claims donated arguments and the islands, and launches. Nothing here blocks before the launch itself."""
-        start, number = self._start, next(self._controller.numbers)
+    def _launched(self, client: ClientState, row: list[Any], donated: list[Handle]) -> list[Handle] | None:
+        """Takes the slots of the islands, claims donated arguments and launches. Does not block before the launch."""
+        number, changes = next(self._controller.numbers), self._machine.changes
         if not self._queue.take(self._islands, number, client.label):
             return None
-        due = start.gang.try_admit()
         claims: list[Handle] = []
+        due = self._gang.try_admit()
         if due is None or (donated and not self._claim(donated, claims)):
             if due is not None:
-                start.gang.withdraw()
+                self._gang.withdraw()
             self._queue.give_back(self._islands, number)
             return None
-        base = self._machine.take_launches(1)
-        going = Launching(self._what, number, base, client.label)
-        self._enqueuing[number] = going
+        launch_id = next(self._ids, None)
+        if launch_id is None:
+            launch_id = self._more_ids()
+        going = self._enqueuing[number] = Launching(self._what, number, launch_id, client.label)
         tokens: Sequence[Any] = ()
-        is_done = False
+        made: Sequence[Any] = ()
+        is_done = True
         try:
             try:
-                tokens = start.launch(values, start.inputs, start.outputs, base + start.number, due, True)
-                is_done = all([values[slot].is_ready() for slot in start.outputs])
+                tokens, made = self._at_once.start(row, launch_id)
+                for array in made:
+                    is_done = is_done and array.is_ready()
             except Exception as error:  # any error must reach dependents
-                bad = start.poison(start.run, start.island, [values[i] for i in start.inputs], error)
-                for slot in start.outputs:
-                    values[slot] = bad
-                is_done = True
-            return self._handles(values, client, number)
+                start = self._start
+                made = [start.poison(start.run, start.island, row, error)] * len(start.outputs)
+            hold = self._store.hold_result
+            handles = [hold(result.stored(made[place], client, number)) for result, place in self._ends]
+            if self._machine.changes != changes:
+                self._poison_lost(handles)
+            return handles
         finally:
             if claims:
                 where = caller()
                 for handle in claims:
                     handle.give_up(self._name, where)
             if is_done and going.flight is None:
-                self._cost.measured(time.monotonic() - going.since)
+                self._gang.done_at_once()
                 self._queue.give_back(self._islands, number)
                 del self._enqueuing[number]
             else:
-                self._plan.goes_on(going, client, tokens, values)
+                if due and tokens:
+                    self._at_once.keep(tokens, made)
+                self._plan.goes_on(going, client, tokens, made)
+
+    def _more_ids(self) -> int:
+        first = self._machine.take_launches(LAUNCHES_AT_ONCE)
+        self._ids = iter(range(first + 1, first + LAUNCHES_AT_ONCE))
+        return first
 
     def _claim(self, donated: Sequence[Handle], claims: list[Handle]) -> bool:
         """Claims all donated arguments, or none; returns whether it did."""
@@ -162,15 +186,16 @@ class DirectCall:
                 return False
         return True
 
-    def _handles(self, values: list[Any], client: ClientState, number: int) -> list[Handle]:
-        hold = self._store.hold_result
-        made = [hold(result.stored(values[result.index], client, number)) for result in self._results]
-        if self._plan.lost is not None:  # lost during the launch
-            for result, handle in zip(self._results, made, strict=True):
-                cause = lost_among(self._machine.islands, result.side.devices)
-                if cause is not None:
-                    self._store.replace(handle.buffer, handle.buffer.array, cause, held=False)
-        return made
+    def _poison_lost(self, handles: Sequence[Handle]) -> None:
+        """Replaces results on devices that were lost during the launch."""
+        for handle in handles:
+            cause = lost_among(self._machine.islands, handle.buffer.devices)
+            if cause is not None:
+                self._store.replace(handle.buffer, handle.buffer.array, cause, held=False)
+
+
+LAUNCHES_AT_ONCE = 64
+"""The number of launch ids that a direct call reserves together."""
 
 
 def _are_shared(buffers: Sequence[StoredBuffer]) -> bool:
@@ -181,11 +206,13 @@ def _are_shared(buffers: Sequence[StoredBuffer]) -> bool:
 class _Taken:
     """Holds what a direct call checks of an argument."""
 
-    __slots__ = ("donated", "dtype", "input", "shape")
+    __slots__ = ("donated", "dtype", "input", "places", "shape")
 
-    def __init__(self, wanted: Input | None, size: int) -> None:
+    def __init__(self, wanted: Input | None, operands: Sequence[int], size: int) -> None:
         """`size`: host arrays of at least this many bytes are not taken, since their copy is reported as progress."""
         self.input = wanted
+        self.places = [] if wanted is None else [i for i, slot in enumerate(operands) if slot == wanted.index]
+        """The operands of the launch that read the argument."""
         self.shape: tuple[int, ...] | None = None
         """The shape of a host array that is stored as it is; None: none is taken."""
         self.dtype: Any = None

@@ -71,7 +71,7 @@ class LoadedPlan:
         self.calls_back = any(c.callbacks for c in plan.computations)
         self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
         self._bind = self._binder.bind_and_report if self._binder.may_be_large else self._binder.bind
-        ports, scheduled = (self._inputs, self._results_of), (self._keys, self._queues, self._cost)
+        ports, scheduled = (self._inputs, self._results_of), (self._keys, self._queues)
         queues = bool(self._peaks) or self.calls_back
         self.direct = None if queues else prepare_direct_call(self, engine, ports, scheduled, controller)
 
@@ -208,7 +208,7 @@ class LoadedPlan:
                 for handle in () if launched else bound.claims:
                     handle.unclaim()
             finally:
-                self._flown(ticket, flight, frame.values)
+                self._flown(ticket, flight, [frame.values[i] for i in self._only])
                 if not awaited:
                     controller.store.let_go(bound.kept)
 
@@ -319,14 +319,14 @@ class LoadedPlan:
         return done
 
     @uninterrupted
-    def goes_on(self, going: Launching, client: ClientState, tokens: Sequence[Any], values: list[Any]) -> None:
+    def goes_on(self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]) -> None:
         """Gives a ticket and a flight to a run that was called directly and is not complete after its launch."""
         ticket = Ticket(self._request(going.number, client, ()))
         flight = going.as_flight()
         flight.tokens.extend(tokens)
         flight.done = self._at_the_end(ticket)
         self._controller.run_queue.adopt(ticket)
-        self._flown(ticket, flight, values)
+        self._flown(ticket, flight, made)
 
     def _take_off(self, ticket: Ticket, frame: Frame) -> Flight:
         """Registers the run as enqueuing, so that the watchdog monitors it."""
@@ -339,15 +339,13 @@ class LoadedPlan:
             controller.watchdog.ensure()
         return flight
 
-    def _is_done(self, values: list[Any]) -> bool:
-        """Whether a run of one computation is already complete. A small run executes on the thread that enqueues it."""
-        return bool(self._only) and all(is_any_array(values[i]) and values[i].is_ready() for i in self._only)
-
     @uninterrupted
-    def _flown(self, ticket: Ticket | None, flight: Flight | None, values: list[Any]) -> None:
+    def _flown(self, ticket: Ticket | None, flight: Flight | None, made: Sequence[Any]) -> None:
         """Releases the run's slot because all of its work is enqueued on devices, and tracks the run's completion.
 
-        The run's peak memory stays reserved until completion, since devices use buffers whose handles were dropped.
+        `made`: the results of its only computation, if it has one. A small run is already complete: the thread that
+        enqueues it also executes it. Otherwise its peak memory stays reserved until completion, since devices use
+        buffers whose handles were dropped.
         """
         controller = self._controller
         if ticket is None:
@@ -356,7 +354,7 @@ class LoadedPlan:
         if flight is not None:
             flight.thread = 0
         try:
-            done = self._is_done(values)
+            done = bool(made) and all(is_any_array(array) and array.is_ready() for array in made)
             if not done:
                 controller.run_queue.enqueued(ticket, dict(self._peaks) if self._peaks else None)
             for observer in controller.observers:

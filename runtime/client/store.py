@@ -9,7 +9,7 @@ import _thread
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,9 +40,14 @@ class Store:
     buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
     changed: Callable[[tuple[Hashable, ...], int, str, int], None] = lambda _devices, _size, _client, _run: None
     """Notifies the scheduler that a client holds more bytes on each device (negative: fewer), in an array of a run."""
+    limits: Mapping[Hashable, int] | None = None
     forked: bool = False
     # Reentrant: garbage collection may delete and release a handle at any allocation under the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def notify(self, changed: Callable[..., None], limits: Mapping[Hashable, int] | None = None) -> None:
+        """Calls `changed` from now on whenever held bytes change; if `limits` are given, only while there are any."""
+        self.changed, self.limits = changed, limits
 
     @uninterrupted
     def hold(self, buffer: StoredBuffer, array: Any = None) -> "Handle":
@@ -50,8 +55,8 @@ class Store:
         with self._lock:
             if buffer.array is None:
                 buffer.array = array
-            if buffer.life.state in ("new", "freed"):
-                buffer.life.transition(_event_of(buffer.array))
+            if buffer.state in ("new", "freed"):
+                buffer.transition(_event_of(buffer.array))
             buffer.holders += 1
             fresh = buffer.holders == 1
             self.buffers[id(buffer)] = buffer
@@ -65,14 +70,14 @@ class Store:
     @uninterrupted
     def hold_result(self, buffer: StoredBuffer) -> "Handle":
         """Creates the first handle on a buffer with an array, or poison, that a run has just made."""
-        buffer.life.transition("fail" if type(buffer.array) is Poison else "hold")
+        buffer.transition("fail" if type(buffer.array) is Poison else "hold")
         buffer.holders, buffer.counted = 1, True
         self.buffers[id(buffer)] = buffer  # without the lock: those who read all buffers copy the dictionary at once
         if buffer.client.closed:
             with self._lock:
                 self._forget(buffer)
-        else:
-            self.changed(buffer.kind.devices, buffer.kind.bytes, buffer.client.label, buffer.run)
+        elif self.limits is None or self.limits:
+            self.changed(buffer.devices, buffer.bytes, buffer.client.label, buffer.run)
         return Handle(self, buffer)
 
     @uninterrupted
@@ -89,7 +94,7 @@ class Store:
         with self._lock:
             if buffer.array is not was:
                 return False
-            buffer.life.transition(_event_of(now))
+            buffer.transition(_event_of(now))
             buffer.array = now
             self.count(buffer, held)
             return True
@@ -113,7 +118,7 @@ class Store:
         with self._lock:
             if handle.buffer.is_shared or handle.taken_by is not None:
                 return False
-            handle.buffer.life.transition("claim")
+            handle.buffer.transition("claim")
             claims.append(handle)
             handle.taken_by = taker
             return True
@@ -122,7 +127,7 @@ class Store:
     def unclaim(self, handle: "Handle") -> None:
         """Cancels a claim because the run that made it was not enqueued. The handle is valid again."""
         with self._lock:
-            handle.buffer.life.transition("unclaim")
+            handle.buffer.transition("unclaim")
             handle.taken_by = None
 
     @uninterrupted
@@ -143,20 +148,24 @@ class Store:
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
             buffer.holders -= 1
-            if buffer.holders or not self._forget(buffer):
+            if buffer.holders or self.buffers.pop(id(buffer), None) is None:
                 return
+            self._free(buffer)
             counted, buffer.counted = buffer.counted, False
-        if counted:
+        if counted and (self.limits is None or self.limits):
             self.changed(buffer.devices, -buffer.bytes, buffer.client.label, buffer.run)
 
     def _forget(self, buffer: StoredBuffer) -> bool:
         """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""
         is_freed = self.buffers.pop(id(buffer), None) is not None
         if is_freed:
-            buffer.life.transition("free")
-        if is_freed and not buffer.pinned:
-            buffer.array = None
+            self._free(buffer)
         return is_freed
+
+    def _free(self, buffer: StoredBuffer) -> None:
+        buffer.transition("free")
+        if not buffer.pinned:
+            buffer.array = None
 
     def _all(self) -> list[StoredBuffer]:
         """Returns a copy of all buffers: garbage collection may drop handles at any time. The caller has the lock."""
@@ -189,7 +198,7 @@ class Store:
         with self._lock:
             for buffer in self._all():
                 if device in buffer.devices:
-                    buffer.life.transition("fail")
+                    buffer.transition("fail")
                     buffer.array = cause
 
     def resolve(self, promise: Promise, cause: Poison) -> None:
@@ -197,7 +206,7 @@ class Store:
         with self._lock:
             for buffer in self._all():
                 if buffer.array is promise:
-                    buffer.life.transition("fail")
+                    buffer.transition("fail")
                     buffer.array = cause
         promise.resolve()
 

@@ -80,7 +80,7 @@ class RunQueue:
     @uninterrupted
     def take(self, islands: Collection[str], number: int, client: str) -> bool:
         """Gives a run its slots at once if it has no rival; it needs no ticket. `give_back` or `adopt` must follow."""
-        if self._events or not self._lock.acquire(blocking=False):
+        if self._events or not self._lock.acquire(False):
             return False
         try:
             return self.scheduler.take(islands, number, client)
@@ -92,7 +92,7 @@ class RunQueue:
     @uninterrupted
     def give_back(self, islands: Collection[str], number: int) -> None:
         """Releases the slots of a run without a ticket, which is complete."""
-        if self._events or not self._lock.acquire(blocking=False):
+        if self._events or not self._lock.acquire(False):
             self.post(lambda scheduler: scheduler.give_back(islands, number))
             return
         try:

@@ -131,6 +131,7 @@ def test_a_busy_client_keeps_running_while_an_island_is_added_and_removed(cluste
         made = pw.add_island()
         assert (np.asarray(pw.program(jit(stage(made.name)))(X)) == 2 * X + 1).all()
         pw.remove_island(made)
+        assert line_of(clients[0]) == "submitted"
         assert len(line_of(clients[0]).split()) == 100
         end_of(clients[0], "\n")
     assert cluster.is_empty()

@@ -131,6 +131,13 @@ class Gang:
             queue.since += 1
         return due
 
+    def done_at_once(self) -> None:
+        """Counts an execution, and all before it, as done because its results are ready. Needs no token."""
+        for queue in self._queues:
+            if not queue.lost:
+                queue.flying = queue.since = 0
+                queue.tokens.clear()
+
     def withdraw(self) -> None:
         """Reverts `try_admit`, since the execution does not start."""
         for queue in self._queues:

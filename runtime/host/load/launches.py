@@ -7,7 +7,7 @@ computations stay lists of shards. They become arrays only if something else rea
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Free, Run
@@ -18,10 +18,18 @@ from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables, Wanted
 from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.devices.layouts import Shards, Side
+from pathways.runtime.host.run.frame import AtOnce
 from pathways.runtime.host.run.poison import Poison
 
 MAX_KEPT_RESULT_BYTES = 1 << 16
 """Maximum size of a result that is kept until its execution is seen to be done."""
+
+
+class Launchers(NamedTuple):
+    """The two ways to launch one computation: as a step of a run, and alone (`AtOnce`)."""
+
+    launch: "Launcher"
+    at_once: AtOnce | None = None
 
 
 class Launcher(Protocol):
@@ -70,7 +78,7 @@ def kept_as_shards(plan: Plan) -> set[tuple[int, int]]:
 def launch_apart(
     computation: Computation, devices: Sequence[pjrt.Device], sides: Sequence[Side], kept: Sequence[bool],
     gang: Gang, executables: Executables,
-) -> Launcher:  # fmt: skip
+) -> Launchers:  # fmt: skip
     """Prepares launches of a computation device by device. `sides`: result layouts. `kept` results stay shards."""
     shards = [pjrt.shard_type(t, s.sharding) for t, s in zip(computation.outputs, sides, strict=True)]
     starts: list[tuple[Any, Any]] = []
@@ -108,10 +116,19 @@ def launch_apart(
                 values[slot] = end(column)
         return tokens
 
-    return launch
+    def start(row: Sequence[Any], launch_id: int) -> tuple[Sequence[Any], list[Any]]:
+        values, count = [*row, *ends], len(row)
+        tokens = launch(values, range(count), range(count, len(values)), launch_id, False, True)
+        return tokens, values[count:]
+
+    def keep(tokens: Sequence[Any], arrays: Sequence[Any]) -> None:
+        results = [None] * len(tokens) if small is None else shards_of(arrays[small])
+        started(list(zip(tokens, results, strict=True)))
+
+    return Launchers(launch, AtOnce(start, keep))
 
 
-def as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, small: int | None) -> Launcher:
+def as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, small: int | None) -> Launchers:
     """Prepares to launch a computation on all devices at once. `small`: the index of a small result, if any."""
     execute, started = executable.execute_sharded, gang.started
 
@@ -132,7 +149,15 @@ def as_gang(executable: pjrt.Executable, handlers: pjrt.Handlers, gang: Gang, sm
             values[slot] = array
         return tokens
 
-    return launch
+    def start(row: Sequence[Any], launch_id: int) -> tuple[Sequence[Any], list[Any]]:
+        results = execute(row, launch_id=launch_id, with_tokens=True)
+        tokens = [results.consume_token()]
+        return tokens, results.consume_with_handlers(handlers)
+
+    def keep(tokens: Sequence[Any], arrays: Sequence[Any]) -> None:
+        started((tokens[0], None if small is None else arrays[small]))
+
+    return Launchers(launch, AtOnce(start, keep))
 
 
 _NO_TOKENS: Sequence[Any] = ()

@@ -70,7 +70,7 @@ class Preparer:
         self._shards = launches.kept_as_shards(plan)
         self._gangs: dict[tuple[int, int], Gang] = {}
         """Gangs by computation and mesh. All calls share a gang, which adapts to the computation's duration."""
-        self._launchers: dict[tuple[int, int, tuple[bool, ...]], launches.Launcher] = {}
+        self._launchers: dict[tuple[int, int, tuple[bool, ...]], launches.Launchers] = {}
         """Launchers by computation, mesh, and a flag per result: whether it stays shards."""
 
     def prepare(self, waves: Sequence[Wave]) -> list[PreparedWave]:
@@ -240,7 +240,8 @@ class Preparer:
         emptied = [inputs[i] for i in run.donated] + [offset + s for s in freed]
         number = len(self.launches)
         self.launches.append(Launch(run, physical.key, devices, queues))
-        launch = self._launcher(run, at, watched, gang) if here else launches.elsewhere
+        found = self._launcher(run, at, watched, gang) if here else launches.Launchers(launches.elsewhere)
+        launch = found.launch
         last = last or bool(watched)
         if watched:
             mark = self._marks[run.step] = self.size
@@ -252,14 +253,14 @@ class Preparer:
             self._failed, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang, launch, number, last
         )
         enqueue = partial(launch_step, *own)
-        return Step(enqueue, run, physical, self.plan, outputs, emptied, devices, queues, number, own)
+        return Step(enqueue, run, physical, self.plan, outputs, emptied, devices, queues, number, own, found.at_once)
 
     def _failed(self, run: Run, island: str, operands: Sequence[Any], error: Exception) -> Poison:
         """Makes the poison for the results of a failed computation."""
         return _poison(operands) or self._cause(failed(run, island, error))
 
-    def _launcher(self, run: Run, at: int, watched: Sequence[Watched], gang: Gang) -> launches.Launcher:
-        """Returns the cached launcher of a computation on its gang. A call with callbacks has its own launcher."""
+    def _launcher(self, run: Run, at: int, watched: Sequence[Watched], gang: Gang) -> launches.Launchers:
+        """Returns the cached launchers of a computation on its gang. A call with callbacks has its own launcher."""
         kept = tuple((at, s) in self._shards for s in run.outputs)
         key = run.computation, run.mesh, kept
         if watched or key not in self._launchers:
@@ -268,8 +269,8 @@ class Preparer:
 
     def _make_launcher(
         self, run: Run, kept: Sequence[bool], watched: Sequence[Watched], gang: Gang
-    ) -> launches.Launcher:
-        """Makes a launcher that starts device by device if the devices need no data from each other; else as a gang."""
+    ) -> launches.Launchers:
+        """Makes launchers that starts device by device if the devices need no data from each other; else as a gang."""
         computation = self.plan.computations[run.computation]
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]

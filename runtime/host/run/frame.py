@@ -81,6 +81,15 @@ class Start(NamedTuple):
     """Whether no later launch of the run uses these devices."""
 
 
+class AtOnce(NamedTuple):
+    """Launches a computation that is the only one of its run."""
+
+    start: Callable[[Sequence[Any], int], tuple[Sequence[Any], list[Any]]]
+    """Launches on a row of operands under a launch id; returns tokens, and the results."""
+    keep: Callable[[Sequence[Any], Sequence[Any]], None]
+    """Keeps tokens for the in-flight limit, if `Gang.try_admit` has returned True and the results are not ready."""
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """One prepared instruction: `enqueue` executes it; the other fields describe it to observers.
@@ -100,6 +109,8 @@ class Step:
     launch: int = -1
     start: Start | None = None
     """The launch that it makes, if any."""
+    at_once: AtOnce | None = None
+    """The same launch for a plan that has no other step."""
 
     def fail(self, frame: Frame, poison: Poison) -> None:
         """Fills its outputs with poison instead of enqueuing it."""

@@ -93,7 +93,7 @@ class Flight:
 class Launching:
     """A run of one launch while a thread launches it. It becomes a `Flight` only if another thread asks for it."""
 
-    __slots__ = ("base", "client", "flight", "number", "since", "thread", "what")
+    __slots__ = ("base", "client", "flight", "number", "thread", "what")
 
     def __init__(self, what: "LaunchesOfPlan", number: int, base: int, client: str) -> None:
         self.what = what
@@ -101,7 +101,6 @@ class Launching:
         self.base = base
         """Its launch id."""
         self.client = client
-        self.since = time.monotonic()
         self.thread = threading.get_ident()
         self.flight: Flight | None = None
 
@@ -109,7 +108,6 @@ class Launching:
         with _BECOMING:
             if self.flight is None:
                 flight = Flight(self.number, self.what.plan, self.what.queues, [], self.client, _ignore)
-                flight.since = flight.moved = self.since
                 flight.thread = self.thread
                 flight.begin(None, self.base, self.what.launches)
                 self.flight = flight

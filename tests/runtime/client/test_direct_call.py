@@ -122,7 +122,7 @@ def test_a_failed_launch_poisons_the_results(queued: list[int], monkeypatch: pyt
     def fails(*_: Any) -> Any:
         raise RuntimeError("a test says so")
 
-    monkeypatch.setattr(direct, "_start", direct._start._replace(launch=fails))
+    monkeypatch.setattr(direct, "_at_once", direct._at_once._replace(start=fails))
     bad = plus(X)
     assert code_of(np.asarray, bad) == "PWC0504" and not queued
     np.testing.assert_array_equal(np.asarray(good), X + 1)
@@ -165,17 +165,13 @@ def test_results_on_a_device_that_is_lost_during_the_launch_are_poison(monkeypat
     plus = program(lambda x: x + 1)
     plus(X).block_until_ready()
     direct: Any = plus._hot[0]._direct
-    seen: list[int] = []
+    at_once, machine = direct._at_once, process().machine
 
-    class Owner:
-        plan, goes_on = direct._plan.plan, direct._plan.goes_on
-
-        @property
-        def lost(self) -> Any:
-            seen.append(1)
-            return None if len(seen) == 1 else "lost"
+    def loses(*of: Any) -> Any:
+        machine.changes += 1
+        return at_once.start(*of)
 
     cause = Poison(ComputationFailed(computation="f", island="island0", cause="lost"))
-    monkeypatch.setattr(direct, "_plan", Owner())
+    monkeypatch.setattr(direct, "_at_once", at_once._replace(start=loses))
     monkeypatch.setattr(direct_call, "lost_among", lambda *_: cause)
     assert code_of(np.asarray, plus(X)) == "PWC0504"

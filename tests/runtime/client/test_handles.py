@@ -80,11 +80,11 @@ def test_an_array_that_ends_while_it_is_read_is_refused(world: World, end: str, 
 
 def test_a_claim_keeps_others_from_claiming_until_it_is_taken_back(world: World) -> None:
     handle, claims = world.hold(), list[Handle]()
-    assert world.store.claim(handle, "train", claims) and claims == [handle] and handle.buffer.life.state == "claimed"
+    assert world.store.claim(handle, "train", claims) and claims == [handle] and handle.buffer.state == "claimed"
     assert not world.store.claim(handle, "eval", claims) and claims == [handle]
     assert code_of(handle) == "PWC0207"
     handle.unclaim()
-    assert handle.taken_by is None and handle.array() is handle.buffer.array and handle.buffer.life.state == "made"
+    assert handle.taken_by is None and handle.array() is handle.buffer.array and handle.buffer.state == "made"
     assert world.store.claim(handle, "eval", claims) and handle.taken_by == "eval"
 
 
@@ -113,7 +113,7 @@ def test_a_buffer_that_a_run_reads_outlives_its_last_handle(world: World) -> Non
     handle.drop()
     assert buffer.array is not None and world.bytes == {"d0": 4, "d1": 4} and world.store.of(world.client) == [buffer]
     world.store.let_go(kept)
-    assert buffer.array is None and buffer.life.state == "freed" and world.bytes == {"d0": 0, "d1": 0}
+    assert buffer.array is None and buffer.state == "freed" and world.bytes == {"d0": 0, "d1": 0}
 
 
 def test_a_buffer_that_was_dropped_meanwhile_is_held_again_with_its_array(world: World) -> None:
@@ -121,7 +121,7 @@ def test_a_buffer_that_was_dropped_meanwhile_is_held_again_with_its_array(world:
     buffer = handle.buffer
     handle.drop()
     again = world.store.hold(buffer, array)
-    assert again.array() is array and buffer.life.state == "made" and world.bytes == {"d0": 4, "d1": 4}
+    assert again.array() is array and buffer.state == "made" and world.bytes == {"d0": 4, "d1": 4}
 
 
 def test_a_pinned_buffer_is_not_counted_and_keeps_its_array(world: World) -> None:
@@ -172,7 +172,7 @@ def test_only_its_client_reads_an_array(world: World) -> None:
 def test_a_suspended_array_and_a_forked_store_say_so(world: World) -> None:
     handle, away = world.hold(), world.hold()
     assert world.store.replace(away.buffer, away.buffer.array, Suspended("mine"), held=False)
-    assert away.buffer.life.state == "suspended" and code_of(away) == "PWC0515" and world.bytes == {"d0": 4, "d1": 4}
+    assert away.buffer.state == "suspended" and code_of(away) == "PWC0515" and world.bytes == {"d0": 4, "d1": 4}
     world.store.in_child()
     assert code_of(handle) == "PWC0520"
 
@@ -195,18 +195,18 @@ def test_dropping_a_client_frees_its_buffers_alone(world: World) -> None:
 def test_a_lost_device_poisons_the_buffers_that_lie_there(world: World) -> None:
     handle, other = world.hold(), world.hold(devices=("d2",))
     world.store.lose("d1", POISON)
-    assert handle.array() is POISON and handle.buffer.life.state == "poisoned"
-    assert other.array() is not POISON and other.buffer.life.state == "made"
+    assert handle.array() is POISON and handle.buffer.state == "poisoned"
+    assert other.array() is not POISON and other.buffer.state == "made"
 
 
 def test_a_promise_that_fails_poisons_only_the_buffers_that_still_hold_it(world: World) -> None:
     promise, second = (Promise(n, "f", world.client, False) for n in range(2))
     waits, kept, other = world.hold(promise), world.hold(promise), world.hold(second)
-    assert waits.known(timeout=0) is promise and waits.buffer.life.state == "promised"
+    assert waits.known(timeout=0) is promise and waits.buffer.state == "promised"
     array = object()
     assert world.store.replace(kept.buffer, promise, array, held=True)
     world.store.resolve(promise, POISON)
-    assert promise.is_known and waits.known() is POISON and waits.buffer.life.state == "poisoned"
+    assert promise.is_known and waits.known() is POISON and waits.buffer.state == "poisoned"
     assert kept.known() is array and other.array() is second and not second.is_known
 
 
@@ -226,7 +226,7 @@ def test_a_handle_waits_for_a_promise_and_reads_what_took_its_place(world: World
 
 def test_a_poisoned_buffer_raises_nothing_until_its_cause_is_asked_for(world: World) -> None:
     handle = world.hold(POISON)
-    assert handle.array() is POISON and handle.buffer.life.state == "poisoned"
+    assert handle.array() is POISON and handle.buffer.state == "poisoned"
     assert POISON.error().diagnostic is POISON.cause and "a reason" in str(POISON.error())
 
 

@@ -40,7 +40,7 @@ def test_a_gang_gives_a_token_where_the_limit_or_the_run_wants_one(
 ) -> None:
     executable, queue = Executable(), DeviceQueue()
     handlers: Any = ["first", "second"]
-    launch = as_gang(executable, handlers, Gang([queue]), small)  # pyright: ignore[reportArgumentType]
+    launch = as_gang(executable, handlers, Gang([queue]), small).launch  # pyright: ignore[reportArgumentType]
     values: list[Any] = ["a", None, "b", None]
     assert list(launch(values, (2, 0), (1, 3), 77, due, last)) == tokens
     assert values == ["a", "first", "b", "second"]
