@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: tools vendor demo test test-all test-quick bench gpu lint types imports docs pictures notebooks proto reference golden clean
+.PHONY: tools vendor demo test test-all test-quick bench bench-speed gpu lint types imports docs pictures notebooks proto reference golden clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +54,10 @@ bench: $(VENV)/.ready
 	@names=$$(cd docs && ../$(BIN)/python -c 'from generate.evaluation import ORDER; print(*ORDER)') && \
 	  for name in $$names; do echo "== $$name"; $(BIN)/python bench/paper/$$name.py || exit; done
 	cd docs && ../$(BIN)/python -m generate.pictures
+
+# Small calls, loops, chains, hops and imports against their limits: docs/performance.md. About 5 minutes on 2 cores.
+bench-speed: $(VENV)/.ready
+	$(BIN)/python bench/speed.py
 
 # What needs a GPU, as a table; without one it says so. JAX with its GPU plugin must be in .venv (docs/gpu.md).
 gpu: $(VENV)/.ready

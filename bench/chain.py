@@ -98,7 +98,8 @@ def bare_pjrt(plan, devices, sharding, x):
     return chain
 
 
-def compare(function, rounds):
+def measure(function, rounds):
+    """Returns the seconds of a computation by way."""
     lowered = make_plan(function).lower(np.ones(8 * DEVICES, np.float32))
     merged, apart = lowered.compile(), lowered.compile(merge=False)
     host = np.ones(8 * DEVICES, np.float32)
@@ -119,11 +120,15 @@ def compare(function, rounds):
         "one jit": lambda: whole(y).block_until_ready(),
         "native loop": lambda: native_loop(step, y),
     }
-    found = medians(ways, rounds)
+    return {name: median / LENGTH for name, median in medians(ways, rounds).items()}
+
+
+def compare(function, rounds):
+    found = measure(function, rounds)
     print(function.__doc__.splitlines()[0])
     for name, median in found.items():
         ratio = found["native loop"] / median
-        print(f"  {name:14}{1e6 * median / LENGTH:8.1f} us a computation, native loop / this {ratio:7.2f}")
+        print(f"  {name:14}{1e6 * median:8.1f} us a computation, native loop / this {ratio:7.2f}")
 
 
 def main():

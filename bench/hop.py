@@ -96,7 +96,8 @@ def make_chain(devices, length):
     return chain
 
 
-def compare(devices, options):
+def measure(devices, options):
+    """Returns the seconds of a hop by way."""
     topology, length = f"islands=2,devices={devices}", options.length
     host = np.ones(8 * devices, np.float32)
     with contextlib.ExitStack() as stack:
@@ -122,10 +123,14 @@ def compare(devices, options):
 
             ways |= {"Ray, one by one": lambda: actors(True), "Ray, all at once": lambda: actors(False)}
         assert all(np.isclose(way(), want) for way in ways.values())
-        found = medians(ways, options.rounds)
-    print(f"{devices} device{'s and an all-reduce' if devices > 1 else ''} an island, a chain of {length}")
+        return {name: median / length for name, median in medians(ways, options.rounds).items()}
+
+
+def compare(devices, options):
+    found = measure(devices, options)
+    print(f"{devices} device{'s and an all-reduce' if devices > 1 else ''} an island, a chain of {options.length}")
     for name, median in found.items():
-        print(f"  {name:18}{1e6 * median / length:8.1f} us a hop, this / {OURS} {median / found[OURS]:6.2f}")
+        print(f"  {name:18}{1e6 * median:8.1f} us a hop, this / {OURS} {median / found[OURS]:6.2f}")
 
 
 def main():

@@ -48,10 +48,8 @@ def by_hand(f, g, test, x, limit, one, two):
     return x.block_until_ready()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10)
-    rounds = parser.parse_args().rounds
+def measure(rounds):
+    """Returns the seconds of a turn by way."""
     host = np.ones(WIDTH, np.float32)
     limit = host.max()
     for _ in range(TURNS):
@@ -67,10 +65,16 @@ def main():
         "plan": lambda: compiled(x, bound).block_until_ready(),
         "by hand": lambda: by_hand(*hand, one, two),
     }
-    found = medians(ways, rounds)
+    return {name: median / TURNS for name, median in medians(ways, rounds).items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    found = measure(parser.parse_args().rounds)
     print(f"jax {jax.__version__}, a loop of about {TURNS} turns over two devices, float32[{WIDTH}]")
     for name, median in found.items():
-        print(f"  {name:10}{1e6 * median / TURNS:8.1f} us a turn, by hand / this {found['by hand'] / median:6.2f}")
+        print(f"  {name:10}{1e6 * median:8.1f} us a turn, by hand / this {found['by hand'] / median:6.2f}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ def is_any_array(value: Any) -> bool:
     return isinstance(value, RemoteArray) or pjrt.is_array(value)
 
 
+def is_local_array(value: Any) -> bool:
+    return pjrt.is_array(value)
+
+
 def fetched(array: Array) -> "np.ndarray[Any, Any]":
     """Copies an array to this process. Raises one of `pjrt.FAILURES` or the first cause if it is never computed."""
     return array.fetch() if isinstance(array, RemoteArray) else pjrt.to_host(array)

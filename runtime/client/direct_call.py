@@ -16,13 +16,14 @@ from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.user_line import caller
 from pathways.runtime.client import arguments as binding
+from pathways.runtime.client.arrays import is_local_array
 from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import Engine
 from pathways.runtime.client.ports import Input, Result
 from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
-from pathways.runtime.host.devices import callbacks, pjrt
+from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.frame import AtOnce, Start
@@ -109,7 +110,7 @@ class DirectCall:
                 array = buffer.array
                 if buffer.kind is not wanted.placed or buffer.client is not client or value.taken_by is not None:
                     return None
-                if not pjrt.is_array(array):
+                if not is_local_array(array):
                     return None
                 if taken.donated:
                     donated.append(value)

@@ -1,0 +1,84 @@
+# pyright: basic
+"""Measures calls of programs of one small computation, against `jax.jit` of the same function.
+
+    python bench/small_calls.py
+
+The rows differ in where the arguments are, in their structure, and in donation. A result is dropped before the next
+call. All ways run in rotation in one run; microseconds are medians of rounds of 200 calls.
+"""
+
+import argparse
+import statistics
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import pathways as pw
+
+CALLS = 200
+
+
+def add(x):
+    return x + 1
+
+
+def combine(x, y):
+    return {"sum": x + y, "rest": (x - y, x * y)}
+
+
+class Again:
+    """Calls a function that donates its argument, again and again on its own result."""
+
+    def __init__(self, function, value):
+        self.function, self.value = function, function(value)
+
+    def __call__(self):
+        self.value = self.function(self.value)
+
+
+def ways():
+    """Returns pairs of ways to make a call, ours and that of `jax.jit`, by what the call is."""
+    place = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
+    placed_add, placed_combine = (jax.jit(f, in_shardings=place, out_shardings=place) for f in (add, combine))
+    one, tree = pw.program(lambda x: placed_add(x)), pw.program(lambda x, y: placed_combine(x, y))
+    donating = pw.program(lambda x: placed_add(x), donate_argnums=0)
+    jit_one, jit_tree, jit_donating = jax.jit(add), jax.jit(combine), jax.jit(add, donate_argnums=0)
+    host = np.ones((8, 8), np.float32)
+    x, compiled, j = one(host), one.lower(host).compile(), jit_one(host)
+    y, k = one(x), jit_one(j)
+    return {
+        "a program, argument on the device": (lambda: one(x), lambda: jit_one(j)),
+        "a compiled program, argument on the device": (lambda: compiled(x), lambda: jit_one(j)),
+        "a program, NumPy argument": (lambda: one(host), lambda: jit_one(host)),
+        "two arguments, three results in a tree": (lambda: tree(x, y), lambda: jit_tree(j, k)),
+        "an argument that is donated": (Again(donating, host), Again(jit_donating, jnp.asarray(host))),
+    }
+
+
+def measure(rounds):
+    """Returns the seconds of a call, ours and jit's, by what the call is."""
+    made, times = ways(), {}
+    for _ in range(rounds):
+        for name, pair in made.items():
+            for which, way in enumerate(pair):
+                begin = time.perf_counter()
+                for _ in range(CALLS):
+                    way()
+                times.setdefault((name, which), []).append((time.perf_counter() - begin) / CALLS)
+    return {name: tuple(statistics.median(times[name, which]) for which in (0, 1)) for name in made}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40)
+    print(f"jax {jax.__version__}, float32[8, 8] on one {jax.devices()[0].device_kind}")
+    for name, (ours, jit) in measure(parser.parse_args().rounds).items():
+        print(f"  {name:44}{1e6 * ours:8.1f} us, jit {1e6 * jit:6.1f} us, this / jit {ours / jit:6.2f}")
+
+
+if __name__ == "__main__":
+    main()

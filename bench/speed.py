@@ -1,0 +1,95 @@
+# pyright: basic
+"""Measures small calls, loops, chains, hops and imports against limits and peers, and writes docs/performance.md.
+
+    python bench/speed.py
+
+Each row is measured by the script that the page names, in one process of its own. It takes about 5 minutes on 2 cores.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs/performance.md"
+ROWS = {
+    "small_calls": "{n: {'ours': o, 'jax.jit': j} for n, (o, j) in small_calls.measure(40).items()}",
+    "loops": "{'a turn of a loop on data': {'ours': (f := loops.measure(10))['plan'], 'by hand': f['by hand']}}",
+    "chain": "{**{f'a computation of a chain, {w}': {'ours': (f := chain.measure(g, 10))['plan, merged'],"
+    " 'one jit': f['one jit']} for w, g in (('all-reduce', chain.work), ('no all-reduce', chain.local_work))},"
+    " 'the same, not merged': {'ours': f['plan, apart'], 'bare PJRT': f['bare PJRT']}}",
+    "hop": "{f'a hop between two processes, {d} device(s)': {'ours': (f := hop.measure(d, o))[hop.OURS],"
+    " 'by hand, in lockstep': f['by hand, lockstep']} for d in (1, 4)}",
+}
+"""For each script, an expression for its rows: the seconds of two ways by what is measured."""
+OPTIONS = "import argparse; o = argparse.Namespace(length=64, rounds=10, ray_python=None)"
+_TEXT = """# Speed of small things
+
+Each row compares one small piece of work with a limit or a peer, in the same process and in rotation. Only the ratios
+mean something on another machine. `make bench-speed` measures all rows again, and writes this page. The paper's
+experiments are on [another page](evaluation.md).
+
+A call of a program of one computation launches at once, if no other client uses its islands. It does not enter the
+queue, and it makes no object that describes a run. It becomes a run like all others if its results are not ready when
+the launch returns. `jax.jit` does less: it has no clients, no futures of failed arrays, and no report of a hang.
+
+jax {version}, {kind}, {cores} cores.
+
+| work | ours | peer or limit | its time | ours / its |
+|---|---|---|---|---|
+{rows}
+"""
+
+
+def rows_of(script):
+    code = f"import sys, json; sys.path.insert(0, {str(HERE)!r}); import {script}; {OPTIONS}\n"
+    code += f"print(json.dumps({ROWS[script]}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def seconds_of(*command):
+    times = []
+    for _ in range(7):
+        begin = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def imports():
+    """Returns the seconds of imports and of the command line, each against `import jax`."""
+    plain = seconds_of(sys.executable, "-c", "import jax")
+    ours = {
+        "the first attribute of `pathways`": (sys.executable, "-c", "import pathways; pathways.program"),
+        "`pwc --help`": (sys.executable, "-m", "pathways.cli.main", "--help"),
+    }
+    return {name: {"ours": seconds_of(*command), "import jax": plain} for name, command in ours.items()}
+
+
+def line(name, ways):
+    (_, ours), (peer, its) = ways.items()
+    unit, scale = ("ms", 1e3) if its > 0.01 else ("us", 1e6)
+    return f"| {name} | {scale * ours:.3g} {unit} | {peer} | {scale * its:.3g} {unit} | {ours / its:.2f} |"
+
+
+def main():
+    found = {}
+    for script in ROWS:
+        print(f"== {script}", flush=True)
+        found |= rows_of(script)
+    found |= imports()
+    rows = "\n".join(line(name, ways) for name, ways in found.items())
+    cores = len(os.sched_getaffinity(0))
+    PAGE.write_text(_TEXT.format(version=jax.__version__, kind=jax.devices()[0].device_kind, cores=cores, rows=rows))
+    print(rows)
+
+
+if __name__ == "__main__":
+    main()
