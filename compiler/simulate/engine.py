@@ -27,10 +27,10 @@ class Job(NamedTuple):
     """A piece of work. `data` are the earlier jobs, by number, that make its operands.
 
     A host enqueues it, which takes the host `overhead` seconds: when the operands that other hosts make have arrived,
-    and the jobs of its own host that make operands are enqueued. Of several such jobs it takes the first. The devices
-    of its `gang` (-1: none) run their jobs in the order in which they are enqueued. A job starts when all of its
-    `ports` are free. It occupies them for `seconds`, and ends `latency` later. It uses `cores` of the shared cores.
-    Another host that reads its result requests it when the result of the job `after` has arrived there.
+    and the jobs of its own host that make operands, and those of `behind`, are enqueued. Of several such jobs it takes
+    the first. The devices of its `gang` (-1: none) run their jobs in the order in which they are enqueued. A job starts
+    when all of its `ports` are free. It occupies them for `seconds`, and ends `latency` later. It uses `cores` of the
+    shared cores. Another host that reads its result requests it when the result of the job `after` has arrived there.
     """
 
     seconds: float
@@ -42,6 +42,7 @@ class Job(NamedTuple):
     ports: Sequence[Hashable]
     cores: int = 0
     after: int = -1
+    behind: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,18 @@ class _Engine:
         self.hosts = [_Host() for _ in begins]
         self.left = [1 + len(job.data) for job in jobs]
         """The number of jobs that a job waits for to start, and 1 more until it is enqueued."""
-        self.unready = [len(job.data) for job in jobs]
-        """The number of its operands that keep its host from enqueuing it."""
+        self.unready = [len(job.data) + len(job.behind) for job in jobs]
+        """The number of operands, and of earlier jobs, that keep its host from enqueuing it."""
+        self.followers: dict[int, list[int]] = defaultdict(list)
+        """The jobs that are enqueued behind a job."""
         self.arrivals = [-1] * count
         """The job whose result arrived from another host before its host could enqueue it; -1: none."""
         self.users: list[list[tuple[int, Waits]]] = [[] for _ in jobs]
         for number, job in enumerate(jobs):
             for before in job.data:
                 self.users[before].append((number, Waits.DATA))
+            for before in job.behind:
+                self.followers[before].append(number)
         self.has_ended = [False] * count
         self.has_arrived = [False] * count
         self.unrequested: dict[int, list[int]] = {}
@@ -174,6 +179,8 @@ class _Engine:
         for user, why in self.users[number]:
             if why == Waits.DATA and self.jobs[user].host == job.host:
                 self.make_ready(user, now, number)
+        for follower in self.followers.pop(number, ()):
+            self.make_ready(follower, now, number)
         self.left[number] -= 1
         if not self.left[number]:
             self.begin(number, now)

@@ -19,7 +19,7 @@ from pathways.compiler.simulate.durations import (
 )
 from pathways.compiler.simulate.engine import Job, Played, run_jobs
 from pathways.compiler.simulate.figures import IslandUse, LinkUse, PathPart, Simulated
-from pathways.compiler.simulate.work import CALL, TRANSFER, Work, work_of
+from pathways.compiler.simulate.work import CALL, RESHARD, TRANSFER, Work, work_of
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.inbound_values import PREFETCH
 from pathways.dialect.plan.nouns import Plan
@@ -139,6 +139,7 @@ def _jobs(
     gangs: dict[tuple[tuple[int, int], ...], int] = {}
     jobs: list[Job] = []
     received: list[deque[int]] = [deque([-1] * PREFETCH, PREFETCH) for _ in work.plan.streams]
+    behind = _behind(work)
     for task, took in zip(work.tasks, takes, strict=True):
         host = task.source if task.kind == TRANSFER else task.stream
         gang = gangs.setdefault(task.devices, len(gangs)) if task.devices else -1
@@ -149,8 +150,30 @@ def _jobs(
             received[task.stream].append(task.number)
         ports = ports_of(task)
         place = 0 if one_process else host
-        jobs.append(Job(took.seconds, took.latency, place, overheads[host], task.waits, gang, ports, cores, after))
+        costs, order = (took.seconds, took.latency, place, overheads[host]), (after, behind[task.number])
+        jobs.append(Job(*costs, task.waits, gang, ports, cores, *order))
     return jobs, _sharing(list(gangs))
+
+
+def _behind(work: Work) -> list[Sequence[int]]:
+    """Lists, for each call that reads a value of other devices of its island, the earlier calls of its devices.
+
+    The host enqueues it after those (runtime/host/load/waves.py). Calls that an earlier one of these follows are left
+    out.
+    """
+    earlier: dict[tuple[int, int], list[int]] = defaultdict(list)
+    found: list[Sequence[int]] = [()] * len(work.tasks)
+    for task in work.tasks:
+        if task.kind != CALL:
+            continue
+        follows = any(work.tasks[before].kind == RESHARD for before in task.waits)
+        if follows:
+            found[task.number] = sorted({number for device in task.devices for number in earlier[device]})
+        for device in task.devices:
+            if follows:
+                earlier[device].clear()
+            earlier[device].append(task.number)
+    return found
 
 
 def _sharing(gangs: Sequence[tuple[tuple[int, int], ...]]) -> list[list[int]]:

@@ -5,14 +5,24 @@ arguments, launches and wraps the results. `Program` and `Compiled` try it first
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from pathways.api.array import Array
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.runtime.client import debugging
 from pathways.runtime.client.direct_call import DirectCall
+from pathways.runtime.host.devices import pjrt
 
 MISS = object()
 """The result of a direct call that is not possible. It has had no effect; the call must take the general path."""
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Whether a leaf is an array of JAX with values in this process, and of a NumPy type (no PRNG key)."""
+    return (
+        pjrt.is_array(leaf) and isinstance(leaf.dtype, np.dtype) and leaf.is_fully_addressable and not leaf.is_deleted()
+    )
 
 
 class DirectCalls:
@@ -52,10 +62,12 @@ class DirectCalls:
                 if leaf.weak_type != weak:
                     return MISS
                 given.append(leaf.handle)
-            elif weak:
-                return MISS
-            else:
+            elif type(leaf) is np.ndarray and not weak:
                 given.append(leaf)
+            elif _is_plain(leaf) and leaf.weak_type == weak:
+                given.append(np.asarray(leaf))
+            else:
+                return MISS
         handles = self._direct(given)
         if handles is None:
             return MISS

@@ -9,6 +9,10 @@ Some results are not known when their work is enqueued. These are results of *fa
 the host, and of branches, whose bodies depend on data. A collective with one bad shard hangs its gang forever. So
 instructions that depend on such results are enqueued only when the results are known. Instructions that do not depend
 on them go first, whatever their position in the order. Instructions that wait for one result do not wait for another.
+
+A device runs its computations in the order in which they are enqueued. A computation whose operand other devices of the
+island still compute would block those that are enqueued behind it. So it keeps the order of the schedule: it waits for
+the values of other hosts that earlier computations of its devices wait for.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -16,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pathways.dialect.plan.inbound_values import PREFETCH
-from pathways.dialect.plan.instructions import Instruction, Recv, Run, Send
+from pathways.dialect.plan.instructions import Copy, Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.order import Joined, Ordered
 
@@ -65,12 +69,18 @@ class _Deferring:
         self.received = received
         self.inbound_awaits: list[int] = []
         """The numbers of the awaits of values from other hosts."""
+        self.inbound = 0
+        """The bits of these awaits."""
         self.waves: dict[tuple[int, bool], Wave] = {(0, False): Wave(0)}
         self.made: dict[tuple[int, int], int] = {}
         """By slot: the awaits that must complete before the slot holds its value."""
         self.touched: dict[tuple[int, int], int] = {}
         """By slot: the awaits that must complete before all its readers and writers so far are done."""
         self.sent: dict[int, int] = {}
+        self.behind: dict[tuple[int, int], int] = {}
+        """By device: the awaits that must complete before all its computations so far are enqueued."""
+        self.copied: set[tuple[int, int]] = set()
+        """Slots whose values come from other devices of the island."""
         self.awaits = 0
 
     def waves_of(self, order: Sequence[Ordered]) -> list[Wave]:
@@ -94,6 +104,10 @@ class _Deferring:
         arrives = isinstance(instruction, Recv) and instruction.channel in self.received
         if arrives and len(self.inbound_awaits) >= PREFETCH:
             needs |= 1 << self.inbound_awaits[-PREFETCH]
+        devices = self._devices_of(at, instruction)
+        if not self.copied.isdisjoint(reads):
+            for device in devices:
+                needs |= self.behind.get(device, 0) & self.inbound
         if isinstance(instruction, Recv):  # also sent by this host: a copy inside an island of several hosts
             needs |= self.sent.get(instruction.channel, 0)
         asks = arrives and needs != 0
@@ -107,9 +121,16 @@ class _Deferring:
             wave.awaits.append((self.awaits, at, instruction))
             if arrives:
                 self.inbound_awaits.append(self.awaits)
+                self.inbound |= 1 << self.awaits
             after |= 1 << self.awaits
             done = after if isinstance(instruction, Joined) else needs
             self.awaits += 1
+        for device in devices:
+            self.behind[device] = self.behind.get(device, 0) | needs
+        if isinstance(instruction, Copy | Recv) and not arrives:
+            self.copied.update(writes)
+        else:
+            self.copied.difference_update(writes)
         if isinstance(instruction, Send):
             self.sent[instruction.channel] = needs
         for slot in reads:
@@ -117,6 +138,12 @@ class _Deferring:
         for slot in writes:
             self.made[slot] = after
             self.touched[slot] = self.touched.get(slot, 0) | after
+
+    def _devices_of(self, at: int, instruction: Instruction | Joined) -> Sequence[tuple[int, int]]:
+        """Returns the devices that execute a computation; none for other instructions."""
+        if not isinstance(instruction, Run):
+            return ()
+        return [(at, device) for device in self.plan.meshes[instruction.mesh].devices]
 
 
 def _one_by_one(order: Sequence[Ordered], received: Container[int]) -> Iterator[Wave]:

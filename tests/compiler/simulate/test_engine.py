@@ -23,8 +23,9 @@ def job(
     latency: float = 0.0,
     cores: int = 0,
     after: int = -1,
+    behind: Sequence[int] = (),
 ) -> Job:
-    return Job(seconds, latency, host, overhead, data, gang, ports, cores, after)
+    return Job(seconds, latency, host, overhead, data, gang, ports, cores, after, behind)
 
 
 def run(jobs: Sequence[Job], cores: float | None = None, begins: Sequence[float] = (0.0, 0.0, 0.0)) -> Played:
@@ -69,6 +70,13 @@ def test_a_host_first_enqueues_what_waits_for_no_other_host() -> None:
     played = run(jobs)
     assert played.starts == [0.0, 0.0, 6.0, 1.0, 4.0]
     assert played.waits[2] == Waits.DEVICES and played.causes[2] == 4
+
+
+def test_a_job_is_enqueued_behind_earlier_ones_whose_devices_it_would_block() -> None:
+    jobs = [job(2.0), job(1.0, data=[0], gang=0, host=1), job(5.0, gang=1, host=1), job(1.0, data=[2], gang=0, host=1)]
+    assert run(jobs).starts[1:] == [6.0, 0.0, 5.0]
+    jobs[3] = jobs[3]._replace(behind=[1])
+    assert run(jobs).starts[1:] == [2.0, 0.0, 5.0]
 
 
 def test_a_value_that_was_not_requested_does_not_arrive() -> None:

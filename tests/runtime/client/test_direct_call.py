@@ -56,6 +56,8 @@ def test_a_call_without_a_rival_does_not_enter_the_queue(devices: int, queued: l
     again = add(found["sum"], np.asfortranarray(X))
     np.testing.assert_array_equal(np.asarray(again["sum"]), X * 4)
     np.testing.assert_array_equal(np.asarray(again["difference"][0]), X * 2)
+    of_jax = add(jnp.asarray(X), again["sum"])
+    np.testing.assert_array_equal(np.asarray(of_jax["sum"]), X * 5)
     compiled = add.lower(X, X).compile()
     np.testing.assert_array_equal(np.asarray(compiled(X, found["sum"])["sum"]), X * 4)
     assert not queued

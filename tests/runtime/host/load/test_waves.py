@@ -146,6 +146,20 @@ def test_a_copy_inside_of_an_island_is_pulled_behind_its_own_offer() -> None:
     assert (1, ["f1", "send2"], []) in found and found[-1] == (1, ["recv3"], [(1, "recv3")])
 
 
+def test_what_other_devices_of_the_island_compute_waits_for_earlier_inbound_values_of_its_device() -> None:
+    """Run 4 may wait on its device for run 2. Before run 3, it would block it; so it also waits for value 1."""
+    forward = [receive(0, 0, 0), run(1, (0,), (1,)), receive(2, 1, 2), run(3, (2,), (3,))]
+    backward = [copy(4, 1, 4), run(5, (4,), (5,))]
+    assert [w[:2] for w in waves(*forward, *backward, received={0, 1})] == [
+        (0, ["recv0", "recv2"]),
+        (1, ["f1", "copy4"]),
+        (2, ["f3"]),
+        (3, ["f5"]),
+    ]
+    other = [run(6, (1,), (6,)), run(7, (6,), (7,))]
+    assert (1, ["f1", "f6", "f7"]) in [w[:2] for w in waves(*forward, *other, received={0, 1})]
+
+
 def test_sequential_dispatch_waits_for_each_computation() -> None:
     found = waves(run(0, (), (0,)), copy(1, 0, 1), run(2, (9,), (2,)), cond(3, (2,), (3,)), everything=True)
     assert found == [

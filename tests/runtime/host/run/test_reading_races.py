@@ -143,17 +143,24 @@ def test_a_donation_does_not_wait_for_a_reader_or_change_its_value(
 
 
 @pytest.mark.embedded
-def test_an_array_that_a_run_will_overwrite_cannot_be_read_or_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", ["called directly", "queued"])
+def test_an_array_that_a_run_will_overwrite_cannot_be_read_or_shared(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step, elsewhere = pw.program(placed(2), donate_argnums=0), pw.program(placed(2))
-    array, real, codes = step(X), LocalEngine.enqueue, list[str]()
+    array, codes = step(X), list[str]()
+    direct: Any = step._hot[0]._direct  # pyright: ignore
+    at_once, real = direct._at_once, LocalEngine.enqueue
 
-    def enqueue(self: Any, *arguments: Any, **options: Any) -> Any:
+    def uses_array() -> None:
         monkeypatch.undo()
         uses = (np.asarray, lambda x: x.copy(), lambda x: x.block_until_ready(), elsewhere, lambda x: x + 1)
         in_other_thread(lambda: codes.extend(code_of(use, array) for use in uses))
-        return real(self, *arguments, **options)
 
-    monkeypatch.setattr(LocalEngine, "enqueue", enqueue)
+    if way == "queued":
+        monkeypatch.setattr(type(direct), "__call__", lambda *_: None)
+        monkeypatch.setattr(LocalEngine, "enqueue", lambda *a, **k: (uses_array(), real(*a, **k))[1])
+    else:
+        start: Any = lambda *a: (uses_array(), at_once.start(*a))[1]  # noqa: E731
+        monkeypatch.setattr(direct, "_at_once", at_once._replace(start=start))
     np.testing.assert_array_equal(np.asarray(step(array)), X + 2)
     assert set(codes) == {"PWC0207"} and len(codes) == 5
 
