@@ -51,7 +51,7 @@ TEMPORARY = left_behind.TemporaryFolder.begin()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    tiers.add_option(parser)
+    tiers.add_options(parser)
     parser.addoption("--update-golden", action="store_true", help="write what golden tests print")
     parser.addoption("--encoded", action="store_true", help="runs are messages, written and read as between processes")
     parser.addoption("--may-leave", action="store_true", help="does not look for what the tests leave behind")
@@ -97,6 +97,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if output is not None:
         output["left"] = left
         return
+    if session.exitstatus == pytest.ExitCode.OK:
+        tiers.record_passed(config, config.pluginmanager.get_plugin("terminalreporter"))
     config.stash[_LEFT] += left + left_behind.settled(lambda: left_behind.Machine.now().left_since(machine))
     if config.stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -18,11 +18,11 @@ MISS = object()
 """The result of a direct call that is not possible. It has had no effect; the call must take the general path."""
 
 
-def _is_plain(leaf: Any) -> bool:
-    """Whether a leaf is an array of JAX with values in this process, and of a NumPy type (no PRNG key)."""
-    return (
-        pjrt.is_array(leaf) and isinstance(leaf.dtype, np.dtype) and leaf.is_fully_addressable and not leaf.is_deleted()
-    )
+def _has_host_values(leaf: Any, weak: bool) -> bool:
+    """Whether a leaf is an array of JAX with values in this process, of a NumPy type (no PRNG key) and a weak type."""
+    if not pjrt.is_array(leaf) or leaf.weak_type != weak:
+        return False
+    return isinstance(leaf.dtype, np.dtype) and leaf.is_fully_addressable and not leaf.is_deleted()
 
 
 class DirectCalls:
@@ -44,6 +44,8 @@ class DirectCalls:
         self._count = len(self._weak)
         self._is_flat = in_tree == tree_util.tree_structure((0,) * self._count)
         self._only = ends[0] if is_leaf else None
+        self.checks_types = direct.reads_all
+        """Whether a direct call compares the types of all arguments with those of the plan."""
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """Runs the plan on arguments by position; returns its results, or MISS."""
@@ -64,7 +66,7 @@ class DirectCalls:
                 given.append(leaf.handle)
             elif type(leaf) is np.ndarray and not weak:
                 given.append(leaf)
-            elif _is_plain(leaf) and leaf.weak_type == weak:
+            elif _has_host_values(leaf, weak):
                 given.append(np.asarray(leaf))
             else:
                 return MISS

@@ -158,7 +158,7 @@ class Program:
                     compiled = known[key] = self._lower(platform, bound, dynamic).compile()
         calls = compiled.direct
         if calls is not None:
-            if mesh is None and not kwargs and not self._static:
+            if mesh is None and not kwargs and not self._static and calls.checks_types:
                 self._hot = calls, now
             if (result := calls.of_leaves(leaves)) is not MISS:
                 return result

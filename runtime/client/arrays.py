@@ -22,6 +22,7 @@ def is_any_array(value: Any) -> bool:
 
 
 def is_local_array(value: Any) -> bool:
+    """Whether a value is an array on devices of this process."""
     return pjrt.is_array(value)
 
 

@@ -34,12 +34,16 @@ class KindOfBuffer:
     """Bytes on each of its devices."""
 
 
-_KINDS: "weakref.WeakValueDictionary[KindOfBuffer, KindOfBuffer]" = weakref.WeakValueDictionary()
+_KINDS: "weakref.WeakValueDictionary[tuple[Any, ...], KindOfBuffer]" = weakref.WeakValueDictionary()
 
 
 def interned(kind: KindOfBuffer) -> KindOfBuffer:
-    """Returns the one object of all equal kinds, so that a call compares its arguments by identity."""
-    return _KINDS.setdefault(kind, kind)
+    """Returns one shared object for equal kinds, so that a call can compare its arguments by identity.
+
+    Two threads may get two objects. Then the kinds look different, and a call takes the general path.
+    """
+    key = kind.type, kind.dtype, kind.sharding, kind.devices, kind.bytes  # the kind itself would keep itself alive
+    return _KINDS.setdefault(key, kind)
 
 
 class StoredBuffer(Life):

@@ -3,10 +3,11 @@ others. It is prepared once when a plan is loaded. `LoadedPlan` and the API use 
 
 A small run is complete when its launch returns, so its ticket, its flight and its request would never be read. They
 are made only if the results are not ready then. A call that is not possible here returns None and has no effect; then
-`LoadedPlan.run` executes it. That is so if another client uses the islands, an argument must be moved, a run is
-observed, or a device is lost.
+`LoadedPlan.run` executes it. It is not possible if another client uses the islands, if an argument must be moved, if
+runs are observed, or if a device is lost.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -23,6 +24,7 @@ from pathways.runtime.client.engine import Engine
 from pathways.runtime.client.ports import Input, Result
 from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
+from pathways.runtime.control.scheduling import Cost
 from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
@@ -42,12 +44,14 @@ class Owner(Protocol):
 
     @property
     def lost(self) -> PhysicalIsland | None: ...
-    def goes_on(self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]) -> None: ...
+    def continue_as_run(
+        self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]
+    ) -> None: ...
 
 
 Ports: TypeAlias = tuple[Sequence[Input | None], Sequence[Result]]
-Scheduled: TypeAlias = tuple[frozenset[str], Sequence[DeviceQueue]]
-"""The islands of a run, and the queues of its devices."""
+Scheduled: TypeAlias = tuple[frozenset[str], Sequence[DeviceQueue], Cost]
+"""The islands of a run, the queues of its devices, and its cost."""
 
 
 def prepare_direct_call(
@@ -77,115 +81,125 @@ class DirectCall:
         controller: Controller,
     ) -> None:
         inputs, results = ports
-        self._islands, queues = scheduled
-        self._what = LaunchesOfPlan(owner.plan, queues, engine.launches)
+        self._islands, queues, self._cost = scheduled
+        self._launches = LaunchesOfPlan(owner.plan, queues, engine.launches)
         self._plan, self._start, self._at_once, self._controller = owner, start, at_once, controller
         constants = dict(engine.constants)
         self._row = [constants.get(slot) for slot in start.inputs]
         """The operands of the launch before the arguments are bound."""
         size = binding.LARGE_ARGUMENT_BYTES // max(1, len(inputs))
-        self._takes = [_Taken(wanted, start.inputs, size) for wanted in inputs]
-        self._ends = [(result, start.outputs.index(result.index)) for result in results]
+        self._checks = [_Check(wanted, start.inputs, size) for wanted in inputs]
+        self.reads_all = all(wanted is not None for wanted in inputs)
+        """Whether the plan reads all arguments. The others are not checked."""
+        self._results = [(result, start.outputs.index(result.index)) for result in results]
         """The results of the plan, and their places among those of the launch."""
         self._gang, self._name, self._enqueuing = start.gang, owner.plan.name, controller.flights.enqueuing
         self._store, self._queue, self._machine = controller.store, controller.run_queue, controller.machine
-        self._ids = iter(range(0))
 
     def __call__(self, arguments: Sequence[Any]) -> list[Handle] | None:
         """Runs the plan on handles and host arrays, one for each input. Returns a handle for each result, or None."""
-        controller, client = self._controller, current_client.get()
-        if (
-            controller.observers or controller.forked or controller.ending or controller.closing
-            or client.closed or client.suspended or callbacks.running_here() is not None or self._plan.lost is not None
-        ):  # fmt: skip
+        controller, client, changes = self._controller, current_client.get(), self._machine.changes
+        if controller.observers or controller.ending or controller.forked or callbacks.running_here() is not None:
             return None
-        row = self._row.copy()
+        if not controller.watchdog.is_watching:
+            controller.watchdog.ensure()
+        going = Launching(self._launches, client.label)
+        made: Sequence[Any] | None = None
+        tokens: Sequence[Any] = ()
+        failed = False
+        try:  # an interrupt may come at any point, but not inside `_begin` and `_end`
+            if not self._begin(going, client):
+                return None
+            row = self._row.copy()
+            if not self._bind(row, going, arguments, client):
+                return None
+            made, going.is_launched = (), True
+            try:
+                tokens, made = self._at_once.start(row, going.base)
+            except Exception as error:  # any error must reach dependents
+                start, failed = self._start, True
+                made = [start.poison(start.run, start.island, row, error)] * len(start.outputs)
+            hold, number = self._store.hold_result, going.number
+            handles = [hold(result.stored(made[place], client, number)) for result, place in self._results]
+            if self._machine.changes != changes:
+                self._poison_lost(handles)
+            return handles
+        finally:
+            if going.number >= 0:
+                self._end(going, client, tokens, None if failed else made)
+
+    @uninterrupted
+    def _begin(self, going: Launching, client: ClientState) -> bool:
+        """Takes the slots of the islands; returns False if the run must enter the queue."""
+        number = next(self._controller.numbers)
+        if not self._queue.take(self._islands, number, client.label):
+            return False
+        going.number, going.base = number, self._machine.take_launches(1)
+        self._enqueuing[number] = going  # from now on, suspending or closing the client waits for this run
+        if client.closed or client.suspended or self._controller.closing or self._plan.lost is not None:
+            return False
+        going.due = self._gang.try_admit()
+        return going.due is not None
+
+    def _bind(self, row: list[Any], going: Launching, arguments: Sequence[Any], client: ClientState) -> bool:
+        """Fills the row of operands, and claims donated arguments; returns False if an argument needs more than that.
+
+        The run has its slots: no other run overwrites an argument that is on its islands.
+        """
         donated: list[Handle] = []
-        for value, taken in zip(arguments, self._takes, strict=True):
-            wanted = taken.input
+        for value, check in zip(arguments, self._checks, strict=True):
+            wanted = check.input
             if wanted is None:
                 continue
             if type(value) is Handle:
                 buffer = value.buffer
                 array = buffer.array
                 if buffer.kind is not wanted.placed or buffer.client is not client or value.taken_by is not None:
-                    return None
+                    return False
                 if not is_local_array(array):
-                    return None
-                if taken.donated:
+                    return False
+                if check.donated:
                     donated.append(value)
-            elif type(value) is np.ndarray and value.dtype == taken.dtype and value.shape == taken.shape:
+            elif type(value) is np.ndarray and value.dtype == check.dtype and value.shape == check.shape:
                 array = wanted.put(value)
             else:
-                return None
-            for place in taken.places:
+                return False
+            for place in check.places:
                 row[place] = array
         if donated and _are_shared([value.buffer for value in arguments if type(value) is Handle]):
-            return None
-        if not controller.watchdog.is_watching:
-            controller.watchdog.ensure()
-        return self._launched(client, row, donated)
+            return False
+        return not donated or all(self._store.claim(handle, self._name, going.claims) for handle in donated)
 
     @uninterrupted
-    def _launched(self, client: ClientState, row: list[Any], donated: list[Handle]) -> list[Handle] | None:
-        """Takes the slots of the islands, claims donated arguments and launches. Does not block before the launch."""
-        number, changes = next(self._controller.numbers), self._machine.changes
-        if not self._queue.take(self._islands, number, client.label):
-            return None
-        claims: list[Handle] = []
-        due = self._gang.try_admit()
-        if due is None or (donated and not self._claim(donated, claims)):
-            if due is not None:
-                self._gang.withdraw()
-            self._queue.give_back(self._islands, number)
-            return None
-        launch_id = next(self._ids, None)
-        if launch_id is None:
-            launch_id = self._more_ids()
-        going = self._enqueuing[number] = Launching(self._what, number, launch_id, client.label)
-        tokens: Sequence[Any] = ()
-        made: Sequence[Any] = ()
-        is_done = True
-        try:
-            try:
-                tokens, made = self._at_once.start(row, launch_id)
-                for array in made:
-                    is_done = is_done and array.is_ready()
-            except Exception as error:  # any error must reach dependents
-                start = self._start
-                made = [start.poison(start.run, start.island, row, error)] * len(start.outputs)
-            hold = self._store.hold_result
-            handles = [hold(result.stored(made[place], client, number)) for result, place in self._ends]
-            if self._machine.changes != changes:
-                self._poison_lost(handles)
-            return handles
-        finally:
-            if claims:
-                where = caller()
-                for handle in claims:
-                    handle.give_up(self._name, where)
-            if is_done and going.flight is None:
-                self._gang.done_at_once()
-                self._queue.give_back(self._islands, number)
-                del self._enqueuing[number]
+    def _end(self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any] | None) -> None:
+        """Ends a run that is complete, or makes it a run like all others. `made`: None if the launch has failed, or was
+        not made.
+        """
+        if going.claims:
+            self._hand_over(going)
+        is_ready = bool(made) and all([array.is_ready() for array in made])
+        if is_ready:
+            self._gang.done_at_once()
+            if going.number % CALLS_PER_MEASUREMENT == 0:
+                self._cost.measured(time.monotonic() - going.since)
+        elif made is None and going.due is not None:
+            self._gang.withdraw()
+        elif going.due and tokens and made:
+            self._at_once.keep(tokens, made)
+        if going.flight is None and (is_ready or not tokens):
+            del self._enqueuing[going.number]
+            self._queue.give_back(self._islands, going.number)
+        else:
+            self._plan.continue_as_run(going, client, tokens, made or ())
+
+    def _hand_over(self, going: Launching) -> None:
+        """Gives up the arguments that the launch has overwritten; without a launch, they are valid again."""
+        where = caller() if going.is_launched else None
+        for handle in going.claims:
+            if going.is_launched:
+                handle.give_up(self._name, where)
             else:
-                if due and tokens:
-                    self._at_once.keep(tokens, made)
-                self._plan.goes_on(going, client, tokens, made)
-
-    def _more_ids(self) -> int:
-        first = self._machine.take_launches(LAUNCHES_AT_ONCE)
-        self._ids = iter(range(first + 1, first + LAUNCHES_AT_ONCE))
-        return first
-
-    def _claim(self, donated: Sequence[Handle], claims: list[Handle]) -> bool:
-        """Claims all donated arguments, or none; returns whether it did."""
-        for handle in donated:
-            if not self._store.claim(handle, self._name, claims):
-                for claimed in claims:
-                    claimed.unclaim()
-                return False
-        return True
+                handle.unclaim()
 
     def _poison_lost(self, handles: Sequence[Handle]) -> None:
         """Replaces results on devices that were lost during the launch."""
@@ -195,8 +209,8 @@ class DirectCall:
                 self._store.replace(handle.buffer, handle.buffer.array, cause, held=False)
 
 
-LAUNCHES_AT_ONCE = 64
-"""The number of launch ids that a direct call reserves together."""
+CALLS_PER_MEASUREMENT = 16
+"""Of this many calls, one measures the cost of a plan, which the scheduler charges when there are rivals."""
 
 
 def _are_shared(buffers: Sequence[StoredBuffer]) -> bool:
@@ -204,7 +218,7 @@ def _are_shared(buffers: Sequence[StoredBuffer]) -> bool:
     return len(set(map(id, buffers))) < len(buffers)
 
 
-class _Taken:
+class _Check:
     """Holds what a direct call checks of an argument."""
 
     __slots__ = ("donated", "dtype", "input", "places", "shape")

@@ -71,9 +71,9 @@ class LoadedPlan:
         self.calls_back = any(c.callbacks for c in plan.computations)
         self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
         self._bind = self._binder.bind_and_report if self._binder.may_be_large else self._binder.bind
-        ports, scheduled = (self._inputs, self._results_of), (self._keys, self._queues)
-        queues = bool(self._peaks) or self.calls_back
-        self.direct = None if queues else prepare_direct_call(self, engine, ports, scheduled, controller)
+        ports, scheduled = (self._inputs, self._results_of), (self._keys, self._queues, self._cost)
+        must_queue = bool(self._peaks) or self.calls_back
+        self.direct = None if must_queue else prepare_direct_call(self, engine, ports, scheduled, controller)
 
     def _input(self, number: int, port: Port) -> Input | None:
         """Returns the slot and layout of an argument, None if the plan does not read it."""
@@ -319,8 +319,10 @@ class LoadedPlan:
         return done
 
     @uninterrupted
-    def goes_on(self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]) -> None:
-        """Gives a ticket and a flight to a run that was called directly and is not complete after its launch."""
+    def continue_as_run(
+        self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]
+    ) -> None:
+        """Gives a ticket and a flight to a run that was called directly, since its results `made` are not ready."""
         ticket = Ticket(self._request(going.number, client, ()))
         flight = going.as_flight()
         flight.tokens.extend(tokens)

@@ -72,11 +72,11 @@ class Store:
         """Creates the first handle on a buffer with an array, or poison, that a run has just made."""
         buffer.transition("fail" if type(buffer.array) is Poison else "hold")
         buffer.holders, buffer.counted = 1, True
-        self.buffers[id(buffer)] = buffer  # without the lock: those who read all buffers copy the dictionary at once
-        if buffer.client.closed:
-            with self._lock:
+        with self._lock:
+            self.buffers[id(buffer)] = buffer
+            if is_closed := buffer.client.closed:
                 self._forget(buffer)
-        elif self.limits is None or self.limits:
+        if not is_closed and (self.limits is None or self.limits):
             self.changed(buffer.devices, buffer.bytes, buffer.client.label, buffer.run)
         return Handle(self, buffer)
 

@@ -44,7 +44,7 @@ class Ticket:
 
 
 def _nothing(scheduler: Scheduler) -> list[int]:
-    """Is posted to process the events of other threads."""
+    """Does nothing. Posting it processes the events of other threads."""
     return []
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from support import passed
+
 OPTION = "--all"
 _MARKER = "long(reason, keep=()): runs with --all alone, but for the parameters that `keep` names by patterns"
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
@@ -21,8 +23,10 @@ LONGEST_FILES = (
 """Files that take 40 s or more with --all, some with few tests. If one ran last, the other process would be idle."""
 
 
-def add_option(parser: pytest.Parser) -> None:
+def add_options(parser: pytest.Parser) -> None:
     parser.addoption(OPTION, action="store_true", help="also runs what is marked as long, and more random examples")
+    parser.addoption("--record", action="store_true", help="records which tests have passed with which files")
+    parser.addoption("--rest", action="store_true", help="leaves out what is recorded, and tries no more examples")
 
 
 def is_thorough(config: pytest.Config) -> bool:
@@ -36,10 +40,11 @@ def configure(config: pytest.Config) -> None:
 
 
 def leave_out_long(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects tests that are marked as long, and counts them by reason."""
-    if is_thorough(config):
+    """Deselects tests that are marked as long, or recorded, and counts them by reason."""
+    known = passed.recorded() if config.getoption("--rest") else frozenset[str]()
+    if is_thorough(config) and not known:
         return
-    reasons = [_reason_to_leave_out(item) for item in items]
+    reasons = [_reason_not_to_repeat(item, known) or _reason_to_leave_out(item, config) for item in items]
     left_out = [item for item, reason in zip(items, reasons, strict=True) if reason]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -54,13 +59,24 @@ def put_long_files_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), -counts[item.path], str(item.path)))
 
 
-def _reason_to_leave_out(item: pytest.Item) -> str:
-    for mark in item.iter_markers("long"):
+def _reason_to_leave_out(item: pytest.Item, config: pytest.Config) -> str:
+    for mark in () if is_thorough(config) else item.iter_markers("long"):
         (reason,) = mark.args
         parameters = item.name.partition("[")[2].removesuffix("]")
         if not any(fnmatchcase(parameters, pattern) for pattern in mark.kwargs.get("keep", ())):
             return str(reason)
     return ""
+
+
+def _reason_not_to_repeat(item: pytest.Item, known: frozenset[str]) -> str:
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    return "passed in `make test` of the same files" if item.nodeid in known and "thorough" not in fixtures else ""
+
+
+def record_passed(config: pytest.Config, reporter: Any) -> None:
+    """Records the tests that have passed, in the process that prints the summary."""
+    if config.getoption("--record") and reporter is not None:
+        passed.record({report.nodeid for report in reporter.stats.get("passed", ()) if report.when == "call"})
 
 
 def send_to_controller(config: pytest.Config) -> None:
@@ -78,6 +94,7 @@ def print_left_out(reporter: Any, config: pytest.Config) -> None:
     """Prints how many tests were left out, by reason."""
     counts = config.stash[_LEFT_OUT]
     if counts:
-        reporter.section(f"left out: {sum(counts.values())} tests that `make test-all` runs")
+        rest = "" if is_thorough(config) else " that `make test-all` runs"
+        reporter.section(f"left out: {sum(counts.values())} tests{rest}")
         for reason, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
             reporter.line(f"{count:5} {reason}")

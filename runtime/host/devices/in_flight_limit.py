@@ -141,8 +141,9 @@ class Gang:
     def withdraw(self) -> None:
         """Reverts `try_admit`, since the execution does not start."""
         for queue in self._queues:
-            queue.flying -= 1
-            queue.since -= 1
+            if not queue.lost:
+                queue.flying -= 1
+                queue.since -= 1
 
     def _has_room(self, queue: DeviceQueue) -> bool:
         """Whether one more execution may start. Removes those that are done from the queue."""

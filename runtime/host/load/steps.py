@@ -270,7 +270,7 @@ class Preparer:
     def _make_launcher(
         self, run: Run, kept: Sequence[bool], watched: Sequence[Watched], gang: Gang
     ) -> launches.Launchers:
-        """Makes launchers that starts device by device if the devices need no data from each other; else as a gang."""
+        """Makes launchers that start device by device if the devices need no data from each other; else as a gang."""
         computation = self.plan.computations[run.computation]
         devices = self._sides.devices(run.mesh)
         sides = [self._sides.of(Layout(run.mesh, d)) for d in computation.out_layouts]
@@ -291,7 +291,7 @@ class Preparer:
             values = frame.values
             try:
                 values[target] = move(values[source])
-            except Exception as error:  # any error must reach dependents, as in `_launch`
+            except Exception as error:  # any error must reach dependents, as in `launch_step`
                 cause = failed_because("a transfer", island=island, cause=str(error), where=where)
                 values[target] = _poison([values[source]]) or self._cause(cause)
             if release:

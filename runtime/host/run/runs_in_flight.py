@@ -93,23 +93,31 @@ class Flight:
 class Launching:
     """A run of one launch while a thread launches it. It becomes a `Flight` only if another thread asks for it."""
 
-    __slots__ = ("base", "client", "flight", "number", "thread", "what")
+    number = -1
+    """The number of the run; -1: it has no slots."""
+    base = -1
+    """Its launch id."""
+    due: bool | None = None
+    """Whether the in-flight limit needs its token; None: it is not admitted."""
+    is_launched = False
+    """Whether its launch has begun."""
+    flight: Flight | None = None
 
-    def __init__(self, what: "LaunchesOfPlan", number: int, base: int, client: str) -> None:
-        self.what = what
-        self.number = number
-        self.base = base
-        """Its launch id."""
+    def __init__(self, launches: "LaunchesOfPlan", client: str) -> None:
+        self.launches = launches
         self.client = client
+        self.since = time.monotonic()
         self.thread = threading.get_ident()
-        self.flight: Flight | None = None
+        self.claims: list[Any] = []
+        """The handles of arguments that it overwrites."""
 
     def as_flight(self) -> Flight:
         with _BECOMING:
             if self.flight is None:
-                flight = Flight(self.number, self.what.plan, self.what.queues, [], self.client, _ignore)
+                flight = Flight(self.number, self.launches.plan, self.launches.queues, [], self.client, _ignore)
+                flight.since = flight.moved = self.since
                 flight.thread = self.thread
-                flight.begin(None, self.base, self.what.launches)
+                flight.begin(None, self.base, self.launches.launches)
                 self.flight = flight
             return self.flight
 
@@ -123,7 +131,7 @@ class LaunchesOfPlan:
     launches: Sequence[Launch]
 
 
-_BECOMING = threading.Lock()
+_BECOMING = threading.RLock()
 
 
 def _ignore(seconds: float) -> None:

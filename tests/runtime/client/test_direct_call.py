@@ -1,5 +1,6 @@
 """A call of one launch takes no place in the queue if it has no rival; otherwise it is a run like all others."""
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.codes import code_of
+from support.processes import start_python
+from support.shared import line_of
 
 import pathways as pw
 from pathways.api.process import process
@@ -177,3 +180,68 @@ def test_results_on_a_device_that_is_lost_during_the_launch_are_poison(monkeypat
     monkeypatch.setattr(direct, "_at_once", at_once._replace(start=loses))
     monkeypatch.setattr(direct_call, "lost_among", lambda *_: cause)
     assert code_of(np.asarray, plus(X)) == "PWC0504"
+
+
+def test_arguments_that_matter_only_by_their_types_are_part_of_the_signature() -> None:
+    by_shape = pw.program(lambda x, n: x * n.shape[0])
+    by_type = pw.program(lambda x, y: x.astype(y.dtype))
+    for count in (3, 5, 7):
+        assert float(by_shape(np.float32(2), np.zeros(count))) == 2 * count
+    for dtype in (np.int32, np.float32, np.int32):
+        assert by_type(X, np.zeros(2, dtype)).dtype == dtype
+
+
+def test_an_argument_that_another_thread_donates_during_the_call_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The argument is read only when the run has its slots. Two devices with a collective would crash the process."""
+    total = program(lambda x: x + x.sum(), 2)
+    donating = pw.program(total.function, donate_argnums=0)
+    array, taken = total(X), total(X)
+    donating(taken)
+    direct: Any = total._hot[0]._direct
+    begin = type(direct)._begin
+
+    def donated_meanwhile(self: Any, *of: Any) -> bool:
+        monkeypatch.undo()
+        thread = threading.Thread(target=donating, args=(array,))
+        thread.start()
+        thread.join()
+        return begin(self, *of)
+
+    monkeypatch.setattr(type(direct), "_begin", donated_meanwhile)
+    assert code_of(total, array) == "PWC0207"
+
+
+def test_a_failed_launch_leaves_the_counts_of_other_runs() -> None:
+    slow = program(lambda x: jax.lax.fori_loop(0, 30_000, lambda _, v: jnp.tanh(v + v.mean()), x), 2)
+    results = [slow(X) for _ in range(3)]
+    gang = slow._hot[0]._direct._gang
+    counts = [queue.flying for queue in gang._queues]
+    assert gang.try_admit() is not None
+    gang.withdraw()
+    assert [queue.flying for queue in gang._queues] == counts
+    gang.try_admit()
+    gang.done_at_once()
+    assert [queue.flying for queue in gang._queues] == [0, 0] and len(results) == 3
+
+
+CALLS = """
+import numpy as np, pathways as pw
+f = pw.program(lambda x: x + 1)
+x = f(np.ones(64, np.float32))
+print("ready", flush=True)
+try:
+    while True:
+        x = f(x)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.embedded
+def test_ctrl_c_ends_a_loop_of_small_calls() -> None:
+    """A call must not hold the interrupt back again and again: most of the time of such a loop is inside of calls."""
+    with start_python("-c", CALLS) as process:
+        assert line_of(process) == "ready"
+        process.send_signal(signal.SIGINT)
+        assert line_of(process) == "interrupted"
+        process.wait(30)
