@@ -99,7 +99,7 @@ def bare_pjrt(plan, devices, sharding, x):
 
 
 def measure(function, rounds):
-    """Returns the seconds of a computation by way."""
+    """Returns seconds per computation, keyed by implementation."""
     lowered = make_plan(function).lower(np.ones(8 * DEVICES, np.float32))
     merged, apart = lowered.compile(), lowered.compile(merge=False)
     host = np.ones(8 * DEVICES, np.float32)

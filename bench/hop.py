@@ -97,7 +97,7 @@ def make_chain(devices, length):
 
 
 def measure(devices, options):
-    """Returns the seconds of a hop by way."""
+    """Returns seconds per hop, keyed by implementation."""
     topology, length = f"islands=2,devices={devices}", options.length
     host = np.ones(8 * devices, np.float32)
     with contextlib.ExitStack() as stack:

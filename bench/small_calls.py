@@ -41,7 +41,7 @@ class Again:
 
 
 def ways():
-    """Returns pairs of ways to make a call, ours and that of `jax.jit`, by what the call is."""
+    """Returns pairs of functions, ours and that of `jax.jit`, keyed by the kind of call."""
     place = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
     placed_add, placed_combine = (jax.jit(f, in_shardings=place, out_shardings=place) for f in (add, combine))
     one, tree = pw.program(lambda x: placed_add(x)), pw.program(lambda x, y: placed_combine(x, y))
@@ -60,7 +60,7 @@ def ways():
 
 
 def measure(rounds):
-    """Returns the seconds of a call, ours and jit's, by what the call is."""
+    """Returns seconds per call, ours and jit's, keyed by the kind of call."""
     made, times = ways(), {}
     for _ in range(rounds):
         for name, pair in made.items():

@@ -3,7 +3,7 @@
 
     python bench/speed.py
 
-Each row is measured by the script that the page names, in one process of its own. It takes about 5 minutes on 2 cores.
+Each script of `ROWS` runs in a process of its own. All take about 1 minute on 2 cores.
 """
 
 import json
@@ -20,20 +20,22 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs/performance.md"
 ROWS = {
     "small_calls": "{n: {'ours': o, 'jax.jit': j} for n, (o, j) in small_calls.measure(40).items()}",
-    "loops": "{'a turn of a loop on data': {'ours': (f := loops.measure(10))['plan'], 'by hand': f['by hand']}}",
+    "loops": "{'a turn of a loop that reads its condition': {'ours': (f := loops.measure(10))['plan'],"
+    " 'by hand': f['by hand']}}",
     "chain": "{**{f'a computation of a chain, {w}': {'ours': (f := chain.measure(g, 10))['plan, merged'],"
     " 'one jit': f['one jit']} for w, g in (('all-reduce', chain.work), ('no all-reduce', chain.local_work))},"
     " 'the same, not merged': {'ours': f['plan, apart'], 'bare PJRT': f['bare PJRT']}}",
-    "hop": "{f'a hop between two processes, {d} device(s)': {'ours': (f := hop.measure(d, o))[hop.OURS],"
-    " 'by hand, in lockstep': f['by hand, lockstep']} for d in (1, 4)}",
+    "hop": "{f'a computation on another process than the one before, {n}': {'ours': (f := hop.measure(d, o))[hop.OURS],"
+    " 'by hand, in lockstep': f['by hand, lockstep']} for d, n in ((1, '1 device'), (4, '4 devices'))}",
 }
 """For each script, an expression for its rows: the seconds of two ways by what is measured."""
 OPTIONS = "import argparse; o = argparse.Namespace(length=64, rounds=10, ray_python=None)"
-_TEXT = """# Speed of small things
+_TEXT = """# Speed of small calls and transfers
 
 Each row compares one small piece of work with a limit or a peer, in the same process and in rotation. Only the ratios
-mean something on another machine. `make bench-speed` measures all rows again, and writes this page. The paper's
-experiments are on [another page](evaluation.md).
+mean something on another machine. `by hand` is a Python loop over `jax.jit` and `jax.device_put`; between processes, it
+is JAX's transfer library. `bare PJRT` makes the same launches with nothing around them. `make bench-speed` measures all
+rows again, and writes this page. The paper's experiments are on [another page](evaluation.md).
 
 A call of a program of one computation launches at once, if no other client uses its islands. It does not enter the
 queue, and it makes no object that describes a run. It becomes a run like all others if its results are not ready when
@@ -76,7 +78,8 @@ def imports():
 def line(name, ways):
     (_, ours), (peer, its) = ways.items()
     unit, scale = ("ms", 1e3) if its > 0.01 else ("us", 1e6)
-    return f"| {name} | {scale * ours:.3g} {unit} | {peer} | {scale * its:.3g} {unit} | {ours / its:.2f} |"
+    shown = [f"{scale * t:,.0f} {unit}" if scale * t >= 100 else f"{scale * t:.3g} {unit}" for t in (ours, its)]
+    return f"| {name} | {shown[0]} | {peer} | {shown[1]} | {ours / its:.2f} |"
 
 
 def main():

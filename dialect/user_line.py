@@ -65,7 +65,7 @@ def caller() -> Where | None:
 
 @functools.lru_cache(4096)
 def _is_own(file: str) -> bool:
-    """Whether a file is the user's own and not of a library. Cached, since each call that donates asks."""
+    """Whether a file is the user's own and not of a library. Cached, since each donating call checks its stack."""
     return is_users(file) and _LIBRARIES not in file
 
 

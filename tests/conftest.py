@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, say: tests
 import jax
 import pytest
 from hypothesis import settings
-from support import cores, encoded, forked_python, left_behind, tiers
+from support import cores, encoded, forked_python, left_behind, passed, tiers
 from support.encoded import encoded_process
 from support.fuzz_plans import base_plans
 
@@ -42,6 +42,8 @@ MAX_MAPS = 8_000
 """Memory maps of a test process at which it drops compiled code: at about 1.5 GB."""
 _LEFT = pytest.StashKey[list[str]]()
 """What a run has left, on the machine and in its processes."""
+_FILES = pytest.StashKey[str]()
+"""The digest of the files before the run."""
 _BEFORE = pytest.StashKey[tuple[float, left_behind.Machine, left_behind.Inside]]()
 
 os.environ.setdefault(left_behind.RUN, str(os.getpid()))
@@ -68,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     config.stash[_LEFT] = []
+    config.stash[_FILES] = passed.digest() if config.getoption("--record") else ""
     config.stash[_BEFORE] = time.time(), left_behind.Machine.now(), left_behind.Inside.now()
 
 
@@ -97,11 +100,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if output is not None:
         output["left"] = left
         return
-    if session.exitstatus == pytest.ExitCode.OK:
-        tiers.record_passed(config, config.pluginmanager.get_plugin("terminalreporter"))
     config.stash[_LEFT] += left + left_behind.settled(lambda: left_behind.Machine.now().left_since(machine))
     if config.stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if session.exitstatus == pytest.ExitCode.OK:
+        tiers.record_passed(config, config.stash[_FILES])
 
 
 @pytest.hookimpl(optionalhook=True)

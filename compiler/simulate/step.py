@@ -158,8 +158,8 @@ def _jobs(
 def _behind(work: Work) -> list[Sequence[int]]:
     """Lists, for each call that reads a value of other devices of its island, the earlier calls of its devices.
 
-    The host enqueues it after those (runtime/host/load/waves.py). Calls that an earlier one of these follows are left
-    out.
+    The host enqueues it after those (runtime/host/load/waves.py; there, those that wait for callbacks or branches do
+    not delay it). Calls that an earlier one of these follows are left out.
     """
     earlier: dict[tuple[int, int], list[int]] = defaultdict(list)
     found: list[Sequence[int]] = [()] * len(work.tasks)

@@ -1,12 +1,13 @@
-"""Calls a plan of one launch directly: without a place in the queue, and without the objects that describe a run to
-others. It is prepared once when a plan is loaded. `LoadedPlan` and the API use it.
+"""Calls a plan of one launch directly: without a slot of the queue, and without the objects that describe a run to
+others. `LoadedPlan` prepares a direct call when it loads the plan, and the API calls it.
 
-A small run is complete when its launch returns, so its ticket, its flight and its request would never be read. They
-are made only if the results are not ready then. A call that is not possible here returns None and has no effect; then
+A small run is complete when its launch returns, so its ticket, its flight and its request would never be read. A run
+gets them only if its results are not ready then. A call that is not possible here returns None and has no effect; then
 `LoadedPlan.run` executes it. It is not possible if another client uses the islands, if an argument must be moved, if
 runs are observed, or if a device is lost.
 """
 
+import itertools
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
@@ -93,6 +94,8 @@ class DirectCall:
         """Whether the plan reads all arguments. The others are not checked."""
         self._results = [(result, start.outputs.index(result.index)) for result in results]
         """The results of the plan, and their places among those of the launch."""
+        self._calls = itertools.count()
+        """Counts the calls that are complete at their return."""
         self._gang, self._name, self._enqueuing = start.gang, owner.plan.name, controller.flights.enqueuing
         self._store, self._queue, self._machine = controller.store, controller.run_queue, controller.machine
 
@@ -135,7 +138,7 @@ class DirectCall:
         if not self._queue.take(self._islands, number, client.label):
             return False
         going.number, going.base = number, self._machine.take_launches(1)
-        self._enqueuing[number] = going  # from now on, suspending or closing the client waits for this run
+        self._enqueuing[number] = going  # from now on, suspending the client waits for this run
         if client.closed or client.suspended or self._controller.closing or self._plan.lost is not None:
             return False
         going.due = self._gang.try_admit()
@@ -178,11 +181,9 @@ class DirectCall:
         if going.claims:
             self._hand_over(going)
         is_ready = bool(made) and all([array.is_ready() for array in made])
-        if is_ready:
-            self._gang.done_at_once()
-            if going.number % CALLS_PER_MEASUREMENT == 0:
-                self._cost.measured(time.monotonic() - going.since)
-        elif made is None and going.due is not None:
+        if is_ready and next(self._calls) % CALLS_PER_MEASUREMENT == 0:
+            self._cost.measured(time.monotonic() - going.since)
+        if (is_ready or made is None) and going.due is not None:
             self._gang.withdraw()
         elif going.due and tokens and made:
             self._at_once.keep(tokens, made)

@@ -2,12 +2,14 @@
 
     python tests/support/passed.py      # exits with 0 if there is a record for these files
 
-The record names the tests, and has a digest of all files that they can read, of the interpreter and of its packages.
+The record names the tests, and has a digest of all files that they can read, of the interpreter, of its packages and
+of JAX's settings.
 """
 
 import hashlib
 import importlib.metadata
 import json
+import os
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -22,6 +24,8 @@ FILES = (
 
 def digest() -> str:
     found = hashlib.sha256(sys.version.encode())
+    settings = {f"{name}={value}" for name, value in os.environ.items() if name.startswith("JAX_")}
+    found.update("\n".join(sorted(settings - {"JAX_PLATFORMS=cpu"})).encode())  # tests set it themselves
     packages = {f"{d.metadata['Name']} {d.version}" for d in importlib.metadata.distributions()}
     found.update("\n".join(sorted(packages)).encode())
     for path in _files():

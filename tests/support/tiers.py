@@ -26,7 +26,7 @@ LONGEST_FILES = (
 def add_options(parser: pytest.Parser) -> None:
     parser.addoption(OPTION, action="store_true", help="also runs what is marked as long, and more random examples")
     parser.addoption("--record", action="store_true", help="records which tests have passed with which files")
-    parser.addoption("--rest", action="store_true", help="leaves out what is recorded, and tries no more examples")
+    parser.addoption("--rest", action="store_true", help="leaves out the tests that are recorded as passed")
 
 
 def is_thorough(config: pytest.Config) -> bool:
@@ -73,9 +73,11 @@ def _reason_not_to_repeat(item: pytest.Item, known: frozenset[str]) -> str:
     return "passed in `make test` of the same files" if item.nodeid in known and "thorough" not in fixtures else ""
 
 
-def record_passed(config: pytest.Config, reporter: Any) -> None:
-    """Records the tests that have passed, in the process that prints the summary."""
-    if config.getoption("--record") and reporter is not None:
+def record_passed(config: pytest.Config, before: str) -> None:
+    """Records the tests of a whole run that have passed, if the files are those of the digest `before` the run."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    is_whole = config.args == config.getini("testpaths") and not config.getoption("-k")
+    if config.getoption("--record") and reporter is not None and is_whole and passed.digest() == before:
         passed.record({report.nodeid for report in reporter.stats.get("passed", ()) if report.when == "call"})
 
 

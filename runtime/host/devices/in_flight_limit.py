@@ -120,26 +120,19 @@ class Gang:
 
     def try_admit(self) -> bool | None:
         """Admits an execution like `admit`, but returns None, and counts nothing, if it would have to wait."""
-        due, stride = False, self._stride
-        for queue in self._queues:
-            if queue.since + 1 >= stride:
-                due = True
-                if queue.lost or not self._has_room(queue):
-                    return None
+        due = any([queue.since + 1 >= self._stride for queue in self._queues])
+        if due and any([queue.lost or not self._has_room(queue) for queue in self._queues]):
+            return None
         for queue in self._queues:
             queue.flying += 1
             queue.since += 1
         return due
 
-    def done_at_once(self) -> None:
-        """Counts an execution, and all before it, as done because its results are ready. Needs no token."""
-        for queue in self._queues:
-            if not queue.lost:
-                queue.flying = queue.since = 0
-                queue.tokens.clear()
-
     def withdraw(self) -> None:
-        """Reverts `try_admit`, since the execution does not start."""
+        """Reverts `try_admit`, since the execution does not start, or is done already and needs no token.
+
+        Others may still be in flight: a small one executes at once, beside those that exchange data (CPU).
+        """
         for queue in self._queues:
             if not queue.lost:
                 queue.flying -= 1
@@ -153,7 +146,6 @@ class Gang:
             if result is None or result.is_deleted() or not result.is_ready():
                 return False
             queue.done(oldest, time.monotonic())
-            self._stride = min(self._max_stride, 2 * self._stride)
         return True
 
     def started_each(self, tokens: Sequence[Token]) -> None:

@@ -91,7 +91,10 @@ class Flight:
 
 
 class Launching:
-    """A run of one launch while a thread launches it. It becomes a `Flight` only if another thread asks for it."""
+    """A run of one launch while a thread launches it.
+
+    It becomes a `Flight` if its results are not ready when the launch returns, or if another thread asks for it.
+    """
 
     number = -1
     """The number of the run; -1: it has no slots."""
@@ -135,7 +138,7 @@ _BECOMING = threading.RLock()
 
 
 def _ignore(seconds: float) -> None:
-    """Ends a flight whose run has completed on the thread that launched it."""
+    """Does nothing: the thread that launched the run releases its slots."""
 
 
 class Line:

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -90,9 +90,10 @@ def test_donated_arguments_are_overwritten_and_shared_ones_are_copied(queued: li
     plus = program(lambda x, y: x + y, donate_argnums=0)
     one, two = plus(X, X), plus(X, X)
     three = plus(one, two)
-    assert code_of(np.asarray, one) == "PWC0207" and not queued
+    assert code_of(np.asarray, one) == "PWC0207"
+    before = len(queued)
     np.testing.assert_array_equal(np.asarray(plus(three, three)), X * 8)  # the same array twice
-    assert len(queued) == 1 and code_of(np.asarray, three) == "PWC0207"
+    assert len(queued) == before + 1 and code_of(np.asarray, three) == "PWC0207"
     np.testing.assert_array_equal(np.asarray(two), X * 2)
 
 
@@ -211,25 +212,30 @@ def test_an_argument_that_another_thread_donates_during_the_call_is_refused(monk
     assert code_of(total, array) == "PWC0207"
 
 
-def test_a_failed_launch_leaves_the_counts_of_other_runs() -> None:
+def test_a_quick_call_leaves_the_counts_of_slow_runs_of_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be ready while earlier runs still execute; also a launch that fails must not forget them."""
     slow = program(lambda x: jax.lax.fori_loop(0, 30_000, lambda _, v: jnp.tanh(v + v.mean()), x), 2)
+    first = slow(X)
+    quick = pw.program(jit(lambda x: x + 1, in_shardings=first.sharding, out_shardings=first.sharding))
+    given = quick(X)
+    np.asarray(slow(X))
     results = [slow(X) for _ in range(3)]
-    gang = slow._hot[0]._direct._gang
-    counts = [queue.flying for queue in gang._queues]
-    assert gang.try_admit() is not None
-    gang.withdraw()
-    assert [queue.flying for queue in gang._queues] == counts
-    gang.try_admit()
-    gang.done_at_once()
-    assert [queue.flying for queue in gang._queues] == [0, 0] and len(results) == 3
+    direct: Any = cast("Any", quick)._hot[0]._direct
+    queues = direct._gang._queues
+    assert min(queue.flying for queue in queues) >= 3
+    quick(given)
+    at_once = direct._at_once
+    monkeypatch.setattr(direct, "_at_once", at_once._replace(start=lambda *_: 1 / 0))
+    assert code_of(np.asarray, quick(given)) == "PWC0504"
+    assert min(queue.flying for queue in queues) >= 3 and len(results) == 3
 
 
 CALLS = """
 import numpy as np, pathways as pw
 f = pw.program(lambda x: x + 1)
 x = f(np.ones(64, np.float32))
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     while True:
         x = f(x)
 except KeyboardInterrupt:
