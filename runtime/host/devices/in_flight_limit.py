@@ -120,9 +120,14 @@ class Gang:
 
     def try_admit(self) -> bool | None:
         """Admits an execution like `admit`, but returns None, and counts nothing, if it would have to wait."""
-        due = any([queue.since + 1 >= self._stride for queue in self._queues])
-        if due and any([queue.lost or not self._has_room(queue) for queue in self._queues]):
-            return None
+        due, stride = False, self._stride
+        for queue in self._queues:
+            if queue.since + 1 >= stride:
+                due = True
+        for queue in self._queues if due else ():
+            is_full = queue.flying + self._max_stride > queue.limit
+            if queue.lost or (is_full and not self._has_room(queue)):
+                return None
         for queue in self._queues:
             queue.flying += 1
             queue.since += 1
