@@ -22,6 +22,7 @@ from pathways.runtime.client.controller import Controller
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.run.poison import Poison
 
+pytestmark = pytest.mark.embedded
 jit: Any = jax.jit
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
 

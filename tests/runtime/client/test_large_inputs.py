@@ -10,6 +10,7 @@ import pytest
 import pathways as pw
 from pathways.dialect.activities import BYTES, under_way
 from pathways.runtime.client import arguments
+from pathways.runtime.client.remote.remote_engine import RemoteEngine
 from pathways.runtime.host.load.local_engine import LocalEngine
 
 INPUT_BYTES = 4096
@@ -20,18 +21,21 @@ INPUT_BYTES = 4096
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     """Records the reported activities at each moment in which an input is put on its devices."""
     found: list[tuple[str, int, int]] = []
-    prepare: Callable[..., Callable[[Any], Any]] = LocalEngine.prepare_put
 
-    def recording(*of: Any) -> Callable[[Any], Any]:
-        put = prepare(*of)
+    def recording(prepare: Callable[..., Callable[[Any], Any]]) -> Callable[..., Callable[[Any], Any]]:
+        def prepared(*of: Any) -> Callable[[Any], Any]:
+            put = prepare(*of)
 
-        def recorded(array: Any) -> Any:
-            found.extend((a.name, a.done, a.total) for a in under_way() if a.unit == BYTES)
-            return put(array)
+            def recorded(array: Any) -> Any:
+                found.extend((a.name, a.done, a.total) for a in under_way() if a.unit == BYTES)
+                return put(array)
 
-        return recorded
+            return recorded
 
-    monkeypatch.setattr(LocalEngine, "prepare_put", recording)
+        return prepared
+
+    for engine in (LocalEngine, RemoteEngine):
+        monkeypatch.setattr(engine, "prepare_put", recording(engine.prepare_put))
     return found
 
 
