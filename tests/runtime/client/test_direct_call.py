@@ -38,7 +38,7 @@ def program(body: Callable[..., Any], devices: int = 1, **options: Any) -> Any:
 
 @pytest.fixture
 def queued(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Records the numbers of runs that enter the queue. What earlier tests have left on the devices sends none there."""
+    """Records the numbers of runs that enter the queue. What earlier tests have left on devices sends none there."""
     found: list[int] = []
     enter = Controller.enter
 
@@ -170,6 +170,7 @@ def test_threads_and_clients_that_call_at_once_get_their_own_results(queued: lis
     assert not wrong
 
 
+@pytest.mark.usefixtures("queued")
 def test_results_on_a_device_that_is_lost_during_the_launch_are_poison(monkeypatch: pytest.MonkeyPatch) -> None:
     plus = program(lambda x: x + 1)
     plus(X).block_until_ready()
@@ -215,6 +216,7 @@ def test_an_argument_that_another_thread_donates_during_the_call_is_refused(monk
     assert code_of(total, array) == "PWC0207"
 
 
+@pytest.mark.usefixtures("queued")
 def test_a_quick_call_leaves_the_counts_of_slow_runs_of_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be ready while earlier runs still execute; also a launch that fails must not forget them."""
     slow = program(lambda x: jax.lax.fori_loop(0, 30_000, lambda _, v: jnp.tanh(v + v.mean()), x), 2)
