@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 
-CALLS = 200
+CALLS_PER_ROUND = 200
 
 
 def add(x):
@@ -66,9 +66,9 @@ def measure(rounds):
         for name, pair in made.items():
             for which, way in enumerate(pair):
                 begin = time.perf_counter()
-                for _ in range(CALLS):
+                for _ in range(CALLS_PER_ROUND):
                     way()
-                times.setdefault((name, which), []).append((time.perf_counter() - begin) / CALLS)
+                times.setdefault((name, which), []).append((time.perf_counter() - begin) / CALLS_PER_ROUND)
     return {name: tuple(statistics.median(times[name, which]) for which in (0, 1)) for name in made}
 
 

@@ -70,7 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     config.stash[_LEFT] = []
-    config.stash[_FILES] = passed.digest() if config.getoption("--record") else ""
+    config.stash[_FILES] = (
+        passed.digest() if config.getoption("--record") and not hasattr(config, "workeroutput") else ""
+    )
     config.stash[_BEFORE] = time.time(), left_behind.Machine.now(), left_behind.Inside.now()
 
 

@@ -150,8 +150,7 @@ def _jobs(
             received[task.stream].append(task.number)
         ports = ports_of(task)
         place = 0 if one_process else host
-        costs, order = (took.seconds, took.latency, place, overheads[host]), (after, behind[task.number])
-        jobs.append(Job(*costs, task.waits, gang, ports, cores, *order))
+        jobs.append(Job(*took, place, overheads[host], task.waits, gang, ports, cores, after, behind[task.number]))
     return jobs, _sharing(list(gangs))
 
 

@@ -34,9 +34,6 @@ from pathways.runtime.host.run.poison import lost_among
 from pathways.runtime.host.run.runs_in_flight import LaunchesOfPlan, Launching
 from pathways.runtime.interrupts import uninterrupted
 
-Value: TypeAlias = "Handle | np.ndarray[Any, Any]"
-"""An argument that a direct call may accept."""
-
 
 class Owner(Protocol):
     """The loaded plan of a direct call."""

@@ -76,8 +76,8 @@ class Store:
             self.buffers[id(buffer)] = buffer
             if is_closed := buffer.client.closed:
                 self._forget(buffer)
-        if not is_closed and (self.limits is None or self.limits):
-            self.changed(buffer.devices, buffer.bytes, buffer.client.label, buffer.run)
+        if not is_closed:
+            self._tell(buffer, buffer.bytes)
         return Handle(self, buffer)
 
     @uninterrupted
@@ -86,7 +86,7 @@ class Store:
         with self._lock:
             same, buffer.counted = buffer.counted == held, held
         if not same:
-            self.changed(buffer.devices, buffer.bytes if held else -buffer.bytes, buffer.client.label, buffer.run)
+            self._tell(buffer, buffer.bytes if held else -buffer.bytes)
 
     @uninterrupted
     def replace(self, buffer: StoredBuffer, was: Any, now: Any, *, held: bool) -> bool:
@@ -148,24 +148,25 @@ class Store:
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
             buffer.holders -= 1
-            if buffer.holders or self.buffers.pop(id(buffer), None) is None:
+            if buffer.holders or not self._forget(buffer):
                 return
-            self._free(buffer)
             counted, buffer.counted = buffer.counted, False
-        if counted and (self.limits is None or self.limits):
-            self.changed(buffer.devices, -buffer.bytes, buffer.client.label, buffer.run)
+        if counted:
+            self._tell(buffer, -buffer.bytes)
 
     def _forget(self, buffer: StoredBuffer) -> bool:
         """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""
         is_freed = self.buffers.pop(id(buffer), None) is not None
         if is_freed:
-            self._free(buffer)
+            buffer.transition("free")
+        if is_freed and not buffer.pinned:
+            buffer.array = None
         return is_freed
 
-    def _free(self, buffer: StoredBuffer) -> None:
-        buffer.transition("free")
-        if not buffer.pinned:
-            buffer.array = None
+    def _tell(self, buffer: StoredBuffer, size: int) -> None:
+        """Notifies the scheduler of bytes that are held on each device of a buffer (negative: no longer)."""
+        if self.limits is None or self.limits:
+            self.changed(buffer.devices, size, buffer.client.label, buffer.run)
 
     def _all(self) -> list[StoredBuffer]:
         """Returns a copy of all buffers: garbage collection may drop handles at any time. The caller has the lock."""

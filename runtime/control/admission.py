@@ -92,19 +92,18 @@ class RunQueue:
     @uninterrupted
     def give_back(self, islands: Collection[str], number: int) -> None:
         """Releases the slots of a run without a ticket, which is complete."""
-        if self._events or not self._lock.acquire(False):
+        is_released = False
+        if not self._events and self._lock.acquire(False):
+            try:
+                if not self.contended:  # no run waits, so none starts
+                    self.scheduler.give_back(islands, number)
+                    is_released = True
+            finally:
+                self._lock.release()
+        if not is_released:
             self.post(lambda scheduler: scheduler.give_back(islands, number))
-            return
-        try:
-            if self.contended:
-                self._events.append((lambda scheduler: scheduler.give_back(islands, number), None))
-                self._process()
-            else:
-                self.scheduler.give_back(islands, number)
-        finally:
-            self._lock.release()
-            if self._events:
-                self.post(_nothing)
+        elif self._events:
+            self.post(_nothing)
 
     def adopt(self, ticket: Ticket) -> None:
         """Gives a ticket to a run that has taken its slots and is not complete."""

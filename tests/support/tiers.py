@@ -78,7 +78,7 @@ def record_passed(config: pytest.Config, before: str) -> None:
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     is_whole = config.args == config.getini("testpaths") and not config.getoption("-k")
     if config.getoption("--record") and reporter is not None and is_whole and passed.digest() == before:
-        passed.record({report.nodeid for report in reporter.stats.get("passed", ()) if report.when == "call"})
+        passed.record({report.nodeid for report in reporter.stats.get("passed", ()) if report.when == "call"}, before)
 
 
 def send_to_controller(config: pytest.Config) -> None:

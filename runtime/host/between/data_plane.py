@@ -49,7 +49,8 @@ class ArrayGroup:
         for type_, sharding in zip(self.types, self.shardings, strict=True):
             devices = _devices_in_order(sharding)
             shape = sharding.shard_shape(type_.shape)
-            found.append((pjrt.placer(type_, sharding, devices), shape, numpy_dtype(type_.dtype), len(devices)))
+            place = pjrt.placer(type_, sharding, devices, keeps=True)
+            found.append((place, shape, numpy_dtype(type_.dtype), len(devices)))
         return found
 
     def put(self, data: memoryview) -> list[pjrt.DeviceArray]:

@@ -244,7 +244,7 @@ def putter(
 
 
 def placer(
-    type_: ArrayType, sharding: Any, devices: Sequence[Device], *, keeps: bool = True
+    type_: ArrayType, sharding: Any, devices: Sequence[Device], *, keeps: bool
 ) -> "Callable[[Sequence[np.ndarray[Any, Any]]], DeviceArray]":
     """Prepares to put host shards on devices, one on each, as an array. With `keeps`, the shards must not change later.
 

@@ -21,7 +21,7 @@ from pathways.runtime.host.load.loaded_part import load_part
 from pathways.runtime.host.run.dispatch import Dispatch
 from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
-from pathways.runtime.host.run.progress import drive
+from pathways.runtime.host.run.progress import drive, enqueue_wave
 
 
 class LocalEngine:
@@ -88,8 +88,7 @@ class LocalEngine:
         try:
             if ahead or not self.awaits:
                 (first,) = self._waves
-                for part in first.parts:
-                    run.enqueue(part, frame, last=part is first.parts[-1])
+                enqueue_wave(first, frame, run)
                 return [task for _, task in first.tasks if isinstance(task, Awaited)] if ahead else ()
             for pendings in drive(self._waves, frame, run):
                 run.wait(pendings)

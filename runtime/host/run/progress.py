@@ -220,7 +220,7 @@ def drive(waves: Sequence[PreparedWave], frame: Frame, run: Enqueuer) -> Work:
 
 
 def enqueue_wave(wave: PreparedWave, frame: Frame, run: Enqueuer) -> None:
-    """Enqueues the only wave of a frame, which has no tasks; does the same as `drive`."""
+    """Enqueues the only wave of a frame, and none of its tasks. Without tasks, does the same as `drive`."""
     for part in wave.parts:
         run.enqueue(part, frame, last=part is wave.parts[-1])
     if frame.unsent:

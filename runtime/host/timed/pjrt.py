@@ -124,7 +124,7 @@ def putter(
 
 
 def placer(
-    type_: ArrayType, sharding: TimedSharding, devices: Sequence[Device], *, keeps: bool = True
+    type_: ArrayType, sharding: TimedSharding, devices: Sequence[Device], *, keeps: bool
 ) -> "Callable[[Sequence[np.ndarray[Any, Any]]], DeviceArray]":
     return lambda shards: TimedArray(type_, sharding, [NOW] * len(sharding.here))
 

@@ -159,7 +159,11 @@ def test_an_array_that_a_run_will_overwrite_cannot_be_read_or_shared(way: str, m
         monkeypatch.setattr(type(direct), "__call__", lambda *_: None)
         monkeypatch.setattr(LocalEngine, "enqueue", lambda *a, **k: (uses_array(), real(*a, **k))[1])
     else:
-        start: Any = lambda *a: (uses_array(), at_once.start(*a))[1]  # noqa: E731
+
+        def start(*of: Any) -> Any:
+            uses_array()
+            return at_once.start(*of)
+
         monkeypatch.setattr(direct, "_at_once", at_once._replace(start=start))
     np.testing.assert_array_equal(np.asarray(step(array)), X + 2)
     assert set(codes) == {"PWC0207"} and len(codes) == 5
