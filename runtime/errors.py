@@ -286,6 +286,10 @@ class ClientClosed(Diagnostic):
     have_: str
 
 
+CLUSTER_CLOSED = "a cluster whose with block has ended, or is ending"
+"""The line `have` of `ClientClosed` where the whole cluster was closed."""
+
+
 @dataclass(frozen=True)
 class ClientSuspended(Diagnostic):
     code: ClassVar[str] = "PWC0515"

@@ -34,10 +34,10 @@ def cluster(
     `topology` is a `pw.Topology` or a spec (`islands=2,hosts=2,devices=4`: each island is two processes of four devices
     each). Without a topology there are `islands` islands of `devices` devices each. Every process has its own devices,
     and data moves between hosts without passing through this process (paper, 4.2 to 4.5). The processes end with the
-    block, and arrays made there can no longer be read: copy results out with `np.asarray`. If a process dies or
-    freezes, the arrays of its island are lost (PWC0910), and those of other islands stay. The island is restarted, and
-    the next call of a program uses it again. Yields the topology at the start; `pw.add_island` and `pw.remove_island`
-    change it.
+    block, and arrays made there can no longer be read (PWC0509): copy results out with `np.asarray`. If a process
+    dies or freezes, the arrays of its island are lost (PWC0910), and those of other islands stay. The island is
+    restarted, and the next call of a program uses it again. Yields the topology at the start; `pw.add_island` and
+    `pw.remove_island` change it.
 
     With `timed` the devices compute nothing: each call occupies them for the time that `Compiled.simulate` predicts,
     and values are zeros. `timed` may have seconds of computations by name. All hosts of an island are one process, so

@@ -27,7 +27,7 @@ from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Req
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.scheduler import DEPTH, Scheduler
 from pathways.runtime.control.wait_texts import before_it, lacking
-from pathways.runtime.errors import ClientSuspended, Forked, Hang, MemoryHeld, NeverFits, RunCancelled
+from pathways.runtime.errors import CLUSTER_CLOSED, ClientSuspended, Forked, Hang, MemoryHeld, NeverFits, RunCancelled
 from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
@@ -258,7 +258,7 @@ class Controller:
         if client.closed:
             raise closed(client, "a client whose with block has ended, or that was closed")
         if self.closing:
-            raise closed(client, "a cluster whose with block has ended, or is ending")
+            raise closed(client, CLUSTER_CLOSED)
 
     def cancel(self, runs: Iterable[Promise]) -> None:
         """Cancels background runs. Work that they have enqueued still executes, but their results are poison."""

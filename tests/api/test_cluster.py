@@ -25,6 +25,7 @@ import pathways as pw
 from pathways.api.process import Process, inside_of, process, process_policy
 from pathways.dialect.plan.part import edges_of
 from pathways.dialect.topology import parse_topology
+from pathways.runtime.client.remote.attached import Attached
 from pathways.runtime.client.remote.cluster import Cluster
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 
@@ -337,3 +338,17 @@ def test_a_cluster_is_left_while_another_thread_calls_programs() -> None:
     left.set()
     thread.join(60)
     assert not thread.is_alive() and codes <= {"", "PWC0509"}
+
+
+def test_what_goes_on_after_the_end_of_a_cluster_is_refused() -> None:
+    """A call of another thread may be at any of these points when the block ends."""
+    with pw.cluster(islands=1, devices=1):
+        result = pw.program(lambda x: jax.jit(lambda v: v + 1)(x))(np.float32(1))
+        machine = process().machine
+    assert isinstance(machine, Attached)
+    island = machine.topology.islands[0].name
+    for use in (lambda: machine.host(island), lambda: machine.get_ready([], "main"), lambda: machine.ask("status")):
+        assert code_of(use) == "PWC0509"
+    with pytest.raises(pw.PathwaysError, match="read results") as caught:
+        np.asarray(result)
+    assert caught.value.code == "PWC0509"

@@ -5,7 +5,6 @@ cluster's controller, which schedules them. Plans and large arguments go directl
 
 import contextlib
 import itertools
-import threading
 import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pathways.dialect.diagnostic_json import read_diagnostic, write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.ranks import ranks_in
 from pathways.dialect.topology import Island, topology_of, write_topology
+from pathways.dialect.user_line import caller
 from pathways.runtime.client.remote.controller_requests import ControllerRequests
 from pathways.runtime.client.remote.host_endpoints import (
     Connect,
@@ -32,8 +32,9 @@ from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.run_window import RunWindow
 from pathways.runtime.client.remote.submitted import MAX_KEPT, HeldBytes, are_ahead, parcels_of, submitted
 from pathways.runtime.client.remote_array import Parts, RemoteRun
+from pathways.runtime.client_state import MAIN
 from pathways.runtime.control.health import HeartbeatMonitor, host_timeout
-from pathways.runtime.errors import DeviceLost, Hang
+from pathways.runtime.errors import CLUSTER_CLOSED, ClientClosed, DeviceLost, Hang
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Monitor
@@ -72,7 +73,7 @@ class Attached(HostedIslands):
         self._ticket = welcome.ticket
         self.policy = welcome.policy
         self.ended: Diagnostic | None = None
-        """The reason why the controller is lost, None while it is connected."""
+        """The reason why the controller is lost or the cluster is closed, None while it is connected."""
         self.ranks = ranks_in(self.topology)
         self._by_number = dict(enumerate(welcome.hosts))
         self._changed = Monitor()
@@ -82,7 +83,6 @@ class Attached(HostedIslands):
         self._requests = ControllerRequests(self._changed, self._check_there)
         self._inside = InsideClients(self._post, self.telling)
         self._held = HeldBytes()
-        self._closed = threading.Event()
         for name, place in self._places.items():
             if place.ended:
                 self._handle_ended(name, place)
@@ -108,8 +108,7 @@ class Attached(HostedIslands):
             except PathwaysError as error:
                 if error.code != NoPeer.code or time.monotonic() > tried[place.epoch] + CONNECT_TIMEOUT_S:
                     raise
-            if self._closed.wait(0.01):
-                raise PathwaysError(ControllerLost(address=self.address, reason="the connection has been closed"))
+            time.sleep(0.01)
 
     @uninterrupted
     def _seen(self, name: str) -> tuple[IslandEndpoints, RemoteIsland | None]:
@@ -123,7 +122,7 @@ class Attached(HostedIslands):
 
     def _check_there(self) -> None:
         if self.ended is not None:
-            raise PathwaysError(self.ended)
+            raise PathwaysError(replace(self.ended, where=caller()))
 
     def _attach(self, name: str, place: IslandEndpoints) -> None:
         """Connects to all hosts of an island."""
@@ -288,7 +287,10 @@ class Attached(HostedIslands):
 
     def control_ended(self, reason: str) -> None:
         """Handles the loss of the connection to the controller."""
-        cause = ControllerLost(address=self.address, reason=reason)
+        self._end(ControllerLost(address=self.address, reason=reason))
+
+    def _end(self, cause: Diagnostic) -> None:
+        """Marks the controller and all hosts as lost. The first cause is kept."""
         with self._changed.lock:
             self.ended = self.ended or cause
             hosts = list(self.hosts.values())
@@ -387,12 +389,8 @@ class Attached(HostedIslands):
         """Disconnects from the cluster, which frees everything that this client has there."""
         if self.is_forked:
             return
-        reason = "the connection has been closed"
-        self._closed.set()
+        self._end(ClientClosed(client=MAIN.label, have_=CLUSTER_CLOSED))
         self._control.close()
-        for host in list(self.hosts.values()):
-            host.lose(reason)
-        self.control_ended(reason)
         self._end_loop()
 
     def _end_loop(self) -> None:
