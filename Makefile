@@ -25,11 +25,12 @@ test: lint types imports tools
 	$(PYTEST) --record
 
 # What CI runs as well: all tests, with more random examples; then some tests again, with each run sent to a host as
-# encoded messages. If `make test` has passed with the same files, its tests are not repeated. 30 to 40 minutes on 2 cores.
+# encoded messages, and with XLA's optimizations. If `make test` has passed with the same files, its tests are not
+# repeated. 30 to 40 minutes on 2 cores.
 test-all: tools
 	@if $(BIN)/python tests/support/passed.py; then $(PYTEST) --all --rest; \
 	  else $(MAKE) lint types imports && $(PYTEST) --all; fi
-	$(PYTEST) --all --encoded $(ENCODED_TESTS)
+	PATHWAYS_TESTS_OPTIMIZED=1 $(PYTEST) --all --encoded $(ENCODED_TESTS)
 
 # While you edit: lint, types, and the tests that start no process and compile little. Under a minute on 2 cores.
 test-quick: lint types imports

@@ -8,6 +8,7 @@ not stored. During a compilation, the MLIR context also maps each name to the pa
 
 import os
 import sysconfig
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -68,7 +69,13 @@ def _is_file(file: str) -> bool:
 def _real(file: str) -> str:
     """Resolves the links of a file's folder, but not of the file itself, which may link into a content store."""
     folder, name = os.path.split(os.path.abspath(file))
-    return os.path.join(os.path.realpath(folder), name)
+    return os.path.join(_real_folder(folder), name)
+
+
+@lru_cache(1024)
+def _real_folder(folder: str) -> str:
+    """Resolves the links of a folder. Every program names the same few folders, and each link is a system call."""
+    return os.path.realpath(folder)
 
 
 def _is_package(folder: str) -> bool:

@@ -431,6 +431,7 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
 }
 
 
+@pytest.mark.long("more rows of one table: 1 to 2 s each", keep=("pass", "placement", "schedule", "op", "front end"))
 @pytest.mark.parametrize("name", CASES)
 def test_what_contributing_says_is_enough(name: str, tree: Path, tmp_path: Path) -> None:
     files, code, said = CASES[name]

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from pathways.compiler.computations.flops import flops_of
 from pathways.dialect.call_labels import Action, actions_of, read_action
 from pathways.dialect.diagnostics import Where
-from pathways.dialect.mlir import from_portable
+from pathways.dialect.mlir import from_portable, make_context
 from pathways.dialect.plan.instructions import Copy, Instruction, Recv, Run, Send
 from pathways.dialect.plan.nouns import Computation, Decision, Plan
 from pathways.dialect.plan.order import Joined, linearize
@@ -96,9 +96,10 @@ def work_of(plan: Plan) -> Work:
 
 def _flops(computations: Sequence[Computation]) -> list[float]:
     known: dict[bytes, float] = {}
+    context = make_context()
     for computation in computations:
         if computation.module not in known:
-            known[computation.module] = flops_of(from_portable(computation.module).operation)
+            known[computation.module] = flops_of(from_portable(computation.module, context).operation)
     return [known[c.module] for c in computations]
 
 

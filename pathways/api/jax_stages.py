@@ -14,7 +14,7 @@ from pathways.api.fetched import key_dims, user_dtype
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.mlir import Module, from_portable, pretty
+from pathways.dialect.mlir import Module, from_portable, make_context, pretty
 from pathways.dialect.plan.leaves import leaf_ports
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.trees import Tree, build_tree
@@ -117,7 +117,8 @@ class CompiledAsInJax:
 
     def as_text(self) -> str:
         """Returns the code of the computations as StableHLO, one module for each, in the order of the plan."""
-        return "\n".join(pretty(from_portable(computation.module)) for computation in self.plan.computations)
+        context = make_context()
+        return "\n".join(pretty(from_portable(computation.module, context)) for computation in self.plan.computations)
 
 
 def _filled(treedef: Any, tree: Tree, ports: Sequence[Port]) -> Any:

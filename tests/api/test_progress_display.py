@@ -43,7 +43,7 @@ def run_slow_program(where: str, *arguments: str, **environment: str) -> Generat
         yield shown
 
 
-@pytest.mark.long("more things that a script waits for", keep=("trace-rows0", "memory-rows4"))
+@pytest.mark.long("more things that a script waits for", keep=("memory-rows4",))
 @pytest.mark.parametrize(
     ("where", "rows"),
     [
@@ -144,7 +144,7 @@ def test_repeated_runs_are_counted() -> None:
     assert not any("of 3 runs" in line for line in left)
 
 
-@pytest.mark.long("more ways to say that nothing shall be shown", keep=("group", "script-quick"))
+@pytest.mark.long("more ways to say that nothing shall be shown", keep=("group",))
 @pytest.mark.parametrize(
     ("arguments", "environment"),
     [

@@ -93,6 +93,7 @@ def test_host_callbacks_are_refused() -> None:
         assert refused.value.code == "PWC0912"
 
 
+@pytest.mark.long("more invalid values: 1 s each", keep=("nan",))
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), "fast"])
 def test_invalid_seconds_are_refused_at_the_call(seconds: Any) -> None:
     with pw.cluster("islands=1,devices=1", timed={"double": seconds}):

@@ -97,6 +97,7 @@ def test_a_sweep_ranks_and_draws_all_combinations(model: str, tmp_path: Path) ->
     assert texts.count("refused") == sum(isinstance(other, str) for other in others.values()) == 3
 
 
+@pytest.mark.long("25 plans are compiled")
 def test_a_sweep_prints_the_fastest_first(model: str) -> None:
     options = ("--compare-schedules", "--compare-microbatches", "1,4,8,16", "--sweep")
     code, printed, stderr = pwc_here("simulate", model, *SPEC, *options)

@@ -24,7 +24,9 @@ FILES = (
 
 def digest() -> str:
     found = hashlib.sha256(sys.version.encode())
-    settings = {f"{name}={value}" for name, value in os.environ.items() if name.startswith("JAX_")}
+    settings = {
+        f"{name}={value}" for name, value in os.environ.items() if name.startswith(("JAX_", "PATHWAYS_TESTS_OPT"))
+    }
     found.update("\n".join(sorted(settings - {"JAX_PLATFORMS=cpu"})).encode())  # tests set it themselves
     packages = {f"{d.metadata['Name']} {d.version}" for d in importlib.metadata.distributions()}
     found.update("\n".join(sorted(packages)).encode())

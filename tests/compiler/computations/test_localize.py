@@ -101,7 +101,7 @@ def test_chained_calls_per_device_give_the_right_values() -> None:
 
     compiled = pw.program(work).lower(X).compile(merge=False)
     for found, expected in zip(compiled(X), (4 * X.sum(), 8 * X, 16 * X), strict=True):
-        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-4)  # a sum of near 0
 
 
 def test_a_per_device_module_of_other_shapes_is_refused() -> None:

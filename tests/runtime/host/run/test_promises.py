@@ -1,7 +1,9 @@
 """Tests runs in the background one by one: who waits for them, and when a client has none."""
 
 import threading
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,7 +114,8 @@ def test_a_client_with_many_runs_waits_for_one_of_its_own_to_end(monkeypatch: py
         has_begun.append(5 in runs.runs)
         work.go.set()
 
-    monkeypatch.setattr(background.time, "sleep", pause)
+    # Not `time.sleep` itself: other threads of this process call it, too.
+    monkeypatch.setattr(background, "time", SimpleNamespace(sleep=pause, monotonic=time.monotonic))
     work.start(promise(5))
     assert has_begun and not any(has_begun)
     monkeypatch.undo()
