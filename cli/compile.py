@@ -168,7 +168,7 @@ def compile_(
         _emit_ir(compilation.emit(emit), output)
         return
     if upto is not Phase.PLAN:
-        _emit_ir(text(compilation.program.module), output)
+        _emit_ir(text(compilation.program.read_module()), output)
         return
     plan = compilation.plan(with_phases=with_phases)
     click.echo(compile_summary(plan, compilation.timing))

@@ -98,7 +98,7 @@ class _Work:
         session = Session(parse_topology(self.topology) if self.topology else None)
         for step in self.passes:
             run_pass(program, step, session, self.timing, self.instruments)
-        return text(program.module) if self.debug_info else pretty(program.module)
+        return text(program.read_module()) if self.debug_info else pretty(program.read_module())
 
     def problems(self, chunk: str) -> Iterator[Diagnostic]:
         try:

@@ -16,6 +16,7 @@ from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import is_file, order_by_waits
 from pathways.compiler.schedule.attribute import read_schedule
 from pathways.compiler.simulate.step import simulate_step
+from pathways.compiler.stream_ops import peaks_of
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import parse
@@ -73,8 +74,7 @@ def outcome(
         if not isinstance(problem, UnsuitableSchedule):  # other errors may be bugs of the compiler
             raise
         return Alternative(name, None, {}, f"{error.code}: {problem.text(problem.title)}")
-    peaks = {island: op.peak_bytes for island, op in program.plans.items()}
-    found = Alternative(name, read_schedule(program), peaks, units=length.units)
+    found = Alternative(name, read_schedule(program), peaks_of(program), units=length.units)
     if constants is None:
         return found
     plan = extract_plan(program, constants)

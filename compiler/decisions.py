@@ -30,7 +30,7 @@ def decisions_of(program: ProgramIR) -> tuple[Decision, ...]:
 
 
 def _losses(program: ProgramIR) -> Iterator[Decision]:
-    for loss in read_losses(program.module):
+    for loss in read_losses(program.base):
         yield Decision("loss", loss.loss, loss.verdict, loss.handling, "", (), 0, None)
 
 

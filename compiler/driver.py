@@ -41,7 +41,7 @@ class _Dumps(Instrument):
     dumps: dict[Phase, str]
 
     def after(self, step: Pass, program: ProgramIR) -> None:
-        self.dumps[program.phase] = text(program.module)
+        self.dumps[program.phase] = text(program.read_module())
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Compilation:
         `options.without` applies to both. Raises PWC0711 if the passes left out are needed to reach a phase.
         """
         if keep_dumps:
-            self.dumps.setdefault(self.program.phase, text(self.program.module))
+            self.dumps.setdefault(self.program.phase, text(self.program.read_module()))
         options = options or Options()
         pipeline = default_passes(options) if passes is None else leave_out(passes, options.without)
         check_reaches(pipeline, options.without, self.program.phase, upto)
@@ -95,7 +95,7 @@ class Compilation:
         stated = topology is not None and any(i.memory is not None for i in topology.islands)
         if passes is not None or not stated or self.program.phase is not Phase.TRACE:
             return None
-        return bytecode(self.program.module.operation)
+        return bytecode(self.program.read_module().operation)
 
     def compare(self, options: Options) -> list[Alternative]:
         """Compiles the program under every schedule and returns the results for comparison. Requires phase `trace`."""

@@ -2,7 +2,8 @@
 compilation, and the verifier to check a plan.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pathways.compiler.buffers.streams import plan_meshes
@@ -10,6 +11,7 @@ from pathways.compiler.computations.signature import signature_of
 from pathways.compiler.decisions import decisions_of
 from pathways.compiler.instruction_ops import read_instruction
 from pathways.compiler.schedule.attribute import read_schedule
+from pathways.compiler.stream_ops import planned_streams
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.host_callbacks import hold, read_callbacks
@@ -46,13 +48,13 @@ def outline_of_plan(program: ProgramIR) -> Plan:
 
 
 def _extract(program: ProgramIR, constants: Mapping[str, bytes], *, with_bytes: bool) -> Plan:
-    attributes = program.module.operation.attributes
+    attributes = program.attributes
     raw: dict[str, bytes] = {}
     numbers = _Numbers(program)
-    readers = {f.name: _Reader(f, numbers, constants, raw, with_bytes) for f in (program, *program.bodies.values())}
-    bodies = {name: reader.body() for name, reader in readers.items()}
-    main = bodies.pop(program.name)
-    found = {c.name: c for reader in readers.values() for c in reader.computations()}
+    readers = [_Reader(f, numbers, constants, raw, with_bytes) for f in program.functions]
+    planned = planned_streams(program) or [None] * len(readers)
+    *bodies, main = [reader.body(streams) for reader, streams in zip(readers, planned, strict=True)]
+    found = {c.name: c for reader in readers for c in reader.computations()}
     return Plan(
         name=program.name,
         platform=program.platform,
@@ -75,7 +77,7 @@ def _extract(program: ProgramIR, constants: Mapping[str, bytes], *, with_bytes: 
         decisions=decisions_of(program) if with_bytes else (),
         schedule=read_schedule(program),
         temporaries=attributes["pw.temporaries"].value if "pw.temporaries" in attributes else "",
-        bodies=tuple(bodies.values()),
+        bodies=tuple(bodies),
         parameters=_parameters(attributes),
     )
 
@@ -106,7 +108,7 @@ def read_topology(program: ProgramIR) -> Topology:
         )
         for name, op in program.islands.items()
     )
-    attributes = program.module.operation.attributes
+    attributes = program.attributes
     stated = {name: attributes[f"pw.{name}"].value for name in CLUSTER_FIGURES if f"pw.{name}" in attributes}
     return Topology(islands, **stated)
 
@@ -116,7 +118,7 @@ class _Numbers:
 
     def __init__(self, program: ProgramIR) -> None:
         self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
-        operations = (op.operation for op in program.module.body.operations)
+        operations = (op.operation for op in program.base.body.operations)
         modules = (op for op in operations if op.name == "builtin.module" and PER_DEVICE_OF not in op.attributes)
         symbols = (op.attributes["sym_name"].value for op in modules)
         self.computations = {symbol: i for i, symbol in enumerate(symbols)}
@@ -143,10 +145,12 @@ class _Reader:
         self.donated: dict[str, tuple[int, ...]] = {}
         self.slots = number_slots(program)
 
-    def body(self) -> Body:
-        streams = tuple(self.stream(op) for op in self.program.plans.values())
+    def body(self, planned: Sequence[Stream] | None) -> Body:
+        """Returns the function with its planned streams, or those that are ops."""
+        plans = self.program.plans.values() if planned is None else ()
+        streams = map(self.stream, plans) if planned is None else map(self.numbered, planned)
         inputs, held = self.arguments()
-        return Body(self.program.name, streams, inputs, tuple(self.results()), held)
+        return Body(self.program.name, tuple(streams), inputs, tuple(self.results()), held)
 
     def computations(self) -> Iterator[Computation]:
         """Yields the computations. Read the streams first: they determine which operands are donated."""
@@ -154,6 +158,20 @@ class _Reader:
 
     def island(self, value: int) -> str:
         return self.program.island_of(self.program.flow.place(value).mesh)
+
+    def numbered(self, stream: Stream) -> Stream:
+        """Returns a planned stream, which numbers the function's own computations, with the numbers of the plan."""
+        symbols = list(self.program.computations)
+        for instruction in stream.instructions:
+            if isinstance(instruction, Run):
+                self.donated[symbols[instruction.computation]] = instruction.donated
+        numbers = [self.numbers.computations[symbol] for symbol in symbols]
+        if numbers == list(range(len(numbers))):
+            return stream
+        renumbered = (
+            replace(i, computation=numbers[i.computation]) if isinstance(i, Run) else i for i in stream.instructions
+        )
+        return replace(stream, instructions=tuple(renumbered))
 
     def stream(self, plan: pw.PlanOp) -> Stream:
         kinds: dict[BufferKind, int] = {}

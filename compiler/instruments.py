@@ -63,19 +63,19 @@ class Printer(Instrument):
             self._print("after", step, program)
 
     def _print(self, when: str, step: Pass, program: ProgramIR) -> None:
-        self.echo(f"// ----- {when} {step.name} -----\n{pretty(program.module)}")
+        self.echo(f"// ----- {when} {step.name} -----\n{pretty(program.read_module())}")
 
     def _write(self, step: Pass, program: ProgramIR, folder: Path) -> None:
         self._count += 1
-        write_folder(folder, {f"{self._count:02}.{step.name}.mlir": text(program.module)})
+        write_folder(folder, {f"{self._count:02}.{step.name}.mlir": text(program.read_module())})
 
 
 def _digest(program: ProgramIR) -> bytes:
     """Hashes everything but the phase, which every pass writes."""
-    attributes = program.module.operation.attributes
+    attributes = program.attributes
     phase = program.phase
     del attributes["pw.phase"]
-    digest = hashlib.sha256(bytecode(program.module.operation)).digest()
+    digest = hashlib.sha256(bytecode(program.read_module().operation)).digest()
     program.phase = phase
     return digest
 
@@ -103,7 +103,7 @@ def _count_ops(program: ProgramIR) -> Counter[str]:
 
 
 def _ops(program: ProgramIR) -> Iterator[Any]:
-    yield from program.module.body.operations
+    yield from program.read_module().body.operations
     yield from program.block.operations
     for plan in program.plans.values():
         yield from plan.operation.regions[0].blocks[0].operations

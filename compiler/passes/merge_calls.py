@@ -53,7 +53,7 @@ class MergeCalls(Pass):
     """Maximum parts of one call."""
 
     def apply(self, program: ProgramIR, session: Session) -> None:
-        attributes = program.module.operation.attributes
+        attributes = program.attributes
         if _DONE in attributes:
             return
         for function in program.functions:

@@ -54,7 +54,7 @@ class PerDevice(Pass):
 
 
 def _add(program: ProgramIR, symbol: str, module: Module) -> None:
-    made = module.operation.clone(ir.InsertionPoint(program.module.body)).operation
+    made = module.operation.clone(ir.InsertionPoint(program.base.body)).operation
     made.attributes["sym_name"] = ir.StringAttr.get(program.unique_symbol(f"{symbol}_per_device"))
     made.attributes[PER_DEVICE_OF] = ir.FlatSymbolRefAttr.get(symbol)
     program.per_device[symbol] = made

@@ -83,7 +83,7 @@ def _write_summary(program: ProgramIR, policy: str, estimate: Estimate, topology
     assumed = Machines(topology).assumed_rates()
     note = f"; assumed: {', '.join(assumed)}" if assumed else ""
     text = f"{policy}: about {seconds(estimate.seconds)} a run, {estimate.dcn_bytes:,} bytes between islands{note}"
-    attributes = program.module.operation.attributes
+    attributes = program.attributes
     attributes["pw.placement"] = ir.StringAttr.get(text, program.context)
     if not reproducible:
         attributes["pw.not_reproducible"] = ir.UnitAttr.get(program.context)

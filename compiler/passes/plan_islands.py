@@ -1,26 +1,23 @@
-"""Defines the pass `plan-islands`. It gives every value a buffer, and writes the list of instructions of each island.
+"""Defines the pass `plan-islands`. It gives every value a buffer, and makes the list of instructions of each island.
 It raises an error if a device lacks memory.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from pathways.compiler.buffers.liveness import Donated, donations, lifetimes
 from pathways.compiler.buffers.streams import plan_streams
 from pathways.compiler.computations.temporaries import temporaries_of
 from pathways.compiler.errors import OutOfMemory
-from pathways.compiler.instruction_ops import InstructionWriter
 from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.stream_ops import PlannedStreams
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir import pw
-from pathways.dialect.ir.declare import INTEGERS
-from pathways.dialect.ir.program import BodyIR, ProgramIR, described, main_of
-from pathways.dialect.mlir import Attribute, ir
+from pathways.dialect.ir.program import ProgramIR, described, main_of
+from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Branch, Run
 from pathways.dialect.plan.memory import Peak, by_kind
-from pathways.dialect.plan.nouns import Buffers, Stream
-from pathways.dialect.sdy import Placed, write_shardings
+from pathways.dialect.plan.nouns import Stream
 from pathways.dialect.topology import readable
 
 _Donations: TypeAlias = dict[str, Donated]
@@ -30,11 +27,12 @@ Planned: TypeAlias = tuple[tuple[Stream, Peak], ...]
 
 @dataclass(frozen=True)
 class PlanIslands(Pass):
-    """Lays out buffers with birth, last use and size, marks donated operands, and writes one pw.plan for each island.
+    """Lays out buffers with birth, last use and size, marks donated operands, and plans the stream of each island.
 
     Requires: phase schedule.
     Ensures: phase plan: each buffer is freed or donated exactly once after its last use, or kept as a result or a
-    constant; each send has one receive; the peak of bytes on a device is known.
+    constant; each send has one receive; the peak of bytes on a device is known. The streams become one pw.plan for
+    each island when the module is printed or changed.
     """
 
     name: ClassVar[str] = "plan-islands"
@@ -55,16 +53,12 @@ class PlanIslands(Pass):
                     _mark_donated(computation, donated.get(symbol, {}))
             # The memory that XLA needs depends on the arguments that it may overwrite.
             temporaries |= temporaries_of(function, session.analyzer)
-        planned = [(f, self._streams(f, donated, temporaries)) for f in program.functions]
+        planned = [self._streams(function, donated, temporaries) for function in program.functions]
         if self.enforce:
-            check_memory(program, planned[-1][1])
-        with program.context, ir.Location.unknown():
-            note = "estimated" if session.analyzer is None else "measured"
-            program.module.operation.attributes["pw.temporaries"] = ir.StringAttr.get(note)
-            for function, streams in planned:
-                for stream, _ in streams:
-                    _Writer(function, stream).run()
-        program.phase = Phase.PLAN
+            check_memory(program, planned[-1])
+        note = "estimated" if session.analyzer is None else "measured"
+        program.attributes["pw.temporaries"] = ir.StringAttr.get(note, program.context)
+        program.unwritten = PlannedStreams(program, [[stream for stream, _ in streams] for streams in planned])
 
     def _streams(self, function: ProgramIR, donated: _Donations, temporaries: dict[str, int]) -> Planned:
         return plan_streams(function, donated=donated, temporaries=temporaries, donate=self.donate)
@@ -98,71 +92,6 @@ def _too_much(stream: Stream, peak: Peak, memory: int) -> OutOfMemory:
         activations=sum(size for owner, size in peak.owners if owner.startswith("activations")),
         where=None if run is None else run.where,
     )
-
-
-class _Writer:
-    """Writes one stream as IR. Attributes that many ops share are built once."""
-
-    def __init__(self, program: ProgramIR, stream: Stream) -> None:
-        self.program = program
-        self.stream = stream
-        self.meshes = list(program.meshes)
-        tables = {"meshes": self.meshes, "computations": list(program.computations), "bodies": list(program.bodies)}
-        self._instructions = InstructionWriter(program.context, tables)
-        self._unknown: Any = ir.Location.unknown()
-        self._shared: dict[tuple[int, ...], dict[str, Attribute]] = {}
-
-    def run(self) -> None:
-        stream = self.stream
-        op = pw.PlanOp.create(
-            ip=ir.InsertionPoint(self.program.module.body),
-            loc=self._unknown,
-            island=stream.island,
-            peak_bytes=stream.peak_bytes,
-            body=self.program.name if isinstance(self.program, BodyIR) else None,
-        )
-        self.program.plans[stream.island] = op
-        ip = ir.InsertionPoint(op.operation.regions[0].blocks.append())
-        born: dict[int, list[tuple[int, Buffers]]] = {}
-        slot = 0
-        for group in stream.groups:
-            born.setdefault(group.birth, []).append((slot, group))
-            slot += len(group.kinds)
-        self._buffers(born.get(-1, []), ip)
-        for instruction in stream.instructions:
-            if instruction.effects.writes:
-                self._buffers(born.get(instruction.step, []), ip)
-            self._instructions.write(instruction, ip)
-
-    def _buffers(self, groups: list[tuple[int, Buffers]], ip: Any) -> None:
-        for slot, group in groups:
-            pw.BuffersOp.create(
-                ip=ip,
-                loc=self._unknown,
-                slot=slot,
-                name=group.name,
-                role=group.role,
-                owner=group.owner,
-                birth=group.birth,
-                deaths=group.deaths,
-                **self._kinds(group.kinds),
-            )
-
-    def _kinds(self, numbers: tuple[int, ...]) -> dict[str, Attribute]:
-        if numbers not in self._shared:
-            kinds = [self.stream.kinds[n] for n in numbers]
-            placed = [Placed(self.meshes[k.layout.mesh], k.layout.dims) for k in kinds]
-            shards = [
-                replace(k.type, shape=self.program.sharding(p).shard_shape(k.type.shape))
-                for k, p in zip(kinds, placed, strict=True)
-            ]
-            self._shared[numbers] = {
-                "types": pw.TYPES.write(tuple(k.type for k in kinds)),
-                "shards": pw.TYPES.write(tuple(shards)),
-                "sharding": write_shardings(tuple(placed)),
-                "bytes": INTEGERS.write(tuple(k.bytes for k in kinds)),
-            }
-        return self._shared[numbers]
 
 
 def _mark_donated(computation: Any, donated: Donated) -> None:

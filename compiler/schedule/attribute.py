@@ -15,12 +15,12 @@ NAME = "pw.schedule"
 def write_schedule(program: ProgramIR, schedule: Schedule) -> None:
     with program.context:
         entries = {f.name: _write(getattr(schedule, f.name)) for f in fields(Schedule)}
-        program.module.operation.attributes[NAME] = ir.DictAttr.get(entries)
+        program.attributes[NAME] = ir.DictAttr.get(entries)
 
 
 def read_schedule(program: ProgramIR) -> Schedule:
     """Reads the schedule of a program; program order if the IR states none."""
-    attributes = program.module.operation.attributes
+    attributes = program.attributes
     if NAME not in attributes:
         return Schedule("program")
     found = ir.DictAttr(attributes[NAME])

@@ -19,9 +19,9 @@ Results carry `pw.name`, `pw.dtype`, `pw.weak` and `pw.piece`. The same attribut
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType, from_mlir
@@ -112,16 +112,29 @@ PER_DEVICE_OF = "pw.per_device_of"
 """Marks a module for one device, and names the computation whose work on one device it does."""
 
 
+class UnwrittenStreams(Protocol):
+    """Instruction streams that a pass has planned. They become ops when the module is printed or changed."""
+
+    def write(self) -> None:
+        """Writes the `pw.plan` ops of all functions. `ProgramIR.plans` then has them."""
+        ...
+
+
 class ProgramIR:
-    """A view of a module. It is cheap to make, and its only state are the symbol tables that it read."""
+    """A view of a module. It is cheap to make. Its only state are the symbol tables that it read, and the instruction
+    streams that are not yet ops.
+    """
 
     def __init__(self, module: Module) -> None:
-        self.module = module
+        self.base = module
+        """The module without `unwritten`. Only code that reads no streams may use it."""
+        self.unwritten: UnwrittenStreams | None = None
+        """The streams of all functions, from the pass that plans them until their ops may be changed."""
         self.context: Any = module.context
         self.slices: dict[str, pw.SliceOp] = {}
         self.meshes: dict[str, pw.MeshOp] = {}
         self.islands: dict[str, pw.IslandOp] = {}
-        self.plans: dict[str, pw.PlanOp] = {}
+        self._plans: dict[str, pw.PlanOp] = {}
         self.computations: dict[str, Operation] = {}
         self.per_device: dict[str, Operation] = {}
         """The module for one device of each computation whose devices do not communicate, by computation."""
@@ -144,7 +157,7 @@ class ProgramIR:
             body = BodyIR(self, op)
             self.bodies[body.name] = body
         for op in plans:
-            self.bodies.get(op.body or "", self).plans[op.island] = op
+            self.bodies.get(op.body or "", self).add_plan(op)
 
     def _read(self, op: Any) -> None:
         match op:
@@ -164,6 +177,33 @@ class ProgramIR:
                 self._func = op
             case _:
                 pass
+
+    @property
+    def module(self) -> Module:
+        """The whole module. After phase `plan`, its ops are what counts from now on, since they may be changed."""
+        module = self.read_module()
+        self.unwritten = None
+        return module
+
+    def read_module(self) -> Module:
+        """Returns the whole module, to read it only."""
+        if self.unwritten is not None and not self._plans:
+            self.unwritten.write()
+        return self.base
+
+    @property
+    def plans(self) -> Mapping[str, pw.PlanOp]:
+        """The stream of each island that has values of this function, from phase `plan` on. As `module`."""
+        _ = self.module
+        return self._plans
+
+    def add_plan(self, plan: pw.PlanOp) -> None:
+        self._plans[plan.island] = plan
+
+    @property
+    def attributes(self) -> Any:
+        """The attributes of the module."""
+        return self.base.operation.attributes
 
     @property
     def functions(self) -> "list[ProgramIR]":
@@ -204,20 +244,20 @@ class ProgramIR:
 
     @property
     def phase(self) -> Phase:
-        return Phase(self.module.operation.attributes["pw.phase"].value)
+        return Phase(self.attributes["pw.phase"].value)
 
     @phase.setter
     def phase(self, phase: Phase) -> None:
-        self.module.operation.attributes["pw.phase"] = ir.StringAttr.get(phase.value, self.context)
+        self.attributes["pw.phase"] = ir.StringAttr.get(phase.value, self.context)
 
     @property
     def ordered(self) -> bool:
         """Whether the order of the calls is fixed: no schedule changes it."""
-        return ORDERED in self.module.operation.attributes
+        return ORDERED in self.attributes
 
     @property
     def platform(self) -> str:
-        return self.module.operation.attributes["pw.platform"].value
+        return self.attributes["pw.platform"].value
 
     @property
     def block(self) -> Any:
@@ -289,11 +329,11 @@ class BodyIR(ProgramIR):
     """A function that control flow runs: a program with its own computations, on the slices and meshes of the whole."""
 
     def __init__(self, whole: ProgramIR, function: Any) -> None:
-        self.module, self.context = whole.module, whole.context
+        self.base, self.context = whole.base, whole.context
         self.slices, self.meshes, self.islands = whole.slices, whole.meshes, whole.islands
         self.per_device = whole.per_device
         self.whole, self.bodies = whole, whole.bodies
-        self.plans: dict[str, pw.PlanOp] = {}
+        self._plans: dict[str, pw.PlanOp] = {}
         self._specs: dict[str, MeshSpec] = {}
         self._slices: dict[str, str] = {}
         self._func, self._flow = function, None
@@ -303,6 +343,13 @@ class BodyIR(ProgramIR):
     @property
     def functions(self) -> list[ProgramIR]:
         return self.whole.functions
+
+    @property
+    def module(self) -> Module:
+        return self.whole.module
+
+    def read_module(self) -> Module:
+        return self.whole.read_module()
 
 
 def array_type(value: Value) -> ArrayType:

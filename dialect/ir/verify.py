@@ -51,8 +51,8 @@ def _broken(program: ProgramIR, changes: Changes | None) -> Iterator[Iterator[Br
     """Yields the violations of each rule, in the order in which rules are checked."""
     _check_valid(program)
     if changes is None:
-        yield known_ops(program.module)
-    yield declarations(program.module, None if changes is None else changes.attributes)
+        yield known_ops(program.base)
+    yield declarations(program.base, None if changes is None else changes.attributes)
     yield _one_program(program)
     for phase, rules in _RULES.items():
         if program.phase.reached(phase):
@@ -63,7 +63,7 @@ def _broken(program: ProgramIR, changes: Changes | None) -> Iterator[Iterator[Br
 
 def _check_valid(program: ProgramIR) -> None:
     """Runs MLIR's own verifier; inside computations it also refuses unknown ops. Raises PWC0701."""
-    module = program.module.operation
+    module = program.base.operation
     try:
         with registered_only(program.context):
             for function in program.functions:
@@ -82,7 +82,7 @@ def _check_valid(program: ProgramIR) -> None:
 
 def _one_program(program: ProgramIR) -> Iterator[Broken]:
     if not program.has_program:
-        yield program.module.operation, "has no function marked pw.program", "one program per module"
+        yield program.base.operation, "has no function marked pw.program", "one program per module"
 
 
 def _counts(program: ProgramIR) -> Iterator[Broken]:

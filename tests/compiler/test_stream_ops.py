@@ -1,0 +1,72 @@
+"""A plan that is made from the planned streams equals the one that is read from their ops in the module."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
+
+import pathways as pw
+from pathways.api.stages import Lowered
+from pathways.compiler.driver import Compilation
+from pathways.compiler.pass_manager import Options
+from pathways.compiler.stream_ops import peaks_of, planned_streams
+from pathways.dialect.ir import pw as pw_ops
+from pathways.dialect.phases import Phase
+
+
+def compiled(draw_one: Callable[[int], tuple[Any, Any]], seed: int, **options: Any) -> Compilation:
+    values = [np.zeros(SHAPE, np.float32)] * INPUTS
+    return planned(pw.program(draw_one(seed)[0]).lower(*values), **options)
+
+
+def planned(lowered: Lowered, **options: Any) -> Compilation:
+    return lowered.compiled(None, Options(**options))
+
+
+def pipeline() -> Lowered:
+    made = pw.make_virtual_device_set()
+    slices = [made.add_slice(devices=1) for _ in range(2)]
+
+    def loss(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = jax.nn.relu(x @ w)
+        return (x**2).mean()
+
+    staged: Any = pw.pipeline(loss, slices, batch_argnums=(1,), microbatches=4)
+    rows = jax.ShapeDtypeStruct((8, 8), "float32")
+    return pw.program(lambda ws, x: jax.value_and_grad(staged)(ws, x)).lower([rows] * 4, rows)
+
+
+def assert_read_back(compilation: Compilation) -> None:
+    program = compilation.program
+    assert planned_streams(program) is not None and not any(isinstance(op, pw_ops.PlanOp) for op in program.base.body)
+    plan, peaks = compilation.plan(), dict(peaks_of(program))
+    assert program.read_module() is program.base and planned_streams(program) is not None
+    assert compilation.plan() == plan, "reading the module changes nothing"
+    assert program.module is program.base and planned_streams(program) is None, "now its ops are what counts"
+    assert compilation.plan() == plan and dict(peaks_of(program)) == peaks
+
+
+@pytest.mark.parametrize("draw_one", [draw, draw_irregular])
+def test_streams_of_random_programs_are_read_back_equal(draw_one: Any, thorough: bool) -> None:
+    for seed in range(40 if thorough else 4):
+        assert_read_back(compiled(draw_one, seed))
+
+
+@pytest.mark.parametrize("options", [{"schedule": "gpipe"}, {"schedule": "zero-bubble", "merge": False}])
+def test_streams_of_pipelines_are_read_back_equal(options: dict[str, Any]) -> None:
+    assert_read_back(planned(pipeline(), **options))
+
+
+def test_a_change_of_an_instruction_is_in_the_plan() -> None:
+    """A user's pass may change the ops of plans, which are made when it asks for them."""
+    compilation = planned(pipeline(), schedule="1f1b")
+    before = compilation.plan()
+    for plan in compilation.program.plans.values():
+        plan.peak_bytes = plan.peak_bytes + 64
+    assert compilation.program.phase is Phase.PLAN
+    now = {stream.island: stream.peak_bytes for stream in compilation.plan().streams}
+    assert now == {stream.island: stream.peak_bytes + 64 for stream in before.streams}
