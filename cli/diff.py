@@ -1,8 +1,7 @@
 """Implements `pwc diff`, which compares two plan files. It prints a summary of what moved, was resharded or reordered,
-and then a textual diff.
+and then the instructions that differ.
 """
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -11,8 +10,10 @@ from pathlib import Path
 import click
 
 from pathways.api.summary import dcn_bytes, in_bodies, size
-from pathways.cli.inspect import describe_plan, dump_of
+from pathways.cli.inspect import dump_of
 from pathways.cli.json_output import json_option, print_json
+from pathways.cli.line_diff import moved_in, unified_diff
+from pathways.cli.plan_lines import plan_lines
 from pathways.dialect.mlir import parse_text, pretty
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Run
@@ -20,6 +21,10 @@ from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.printable import lines_of
 
+MAX_LINES = 199
+"""The most lines that are printed without --all, before the one that counts the rest."""
+MAX_CALLS = 8
+"""The most calls that the summary names for each slice that has other calls."""
 _EXAMPLE = """
 \b
 Examples:
@@ -33,9 +38,10 @@ Examples:
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Compare the dumps of this phase.")
 @click.option("--summary", is_flag=True, help="Print only the summary.")
+@click.option("--all", "everything", is_flag=True, help=f"Print all lines, not only the first {MAX_LINES}.")
 @json_option
 @click.pass_context
-def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool, as_json: bool) -> None:
+def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool, everything: bool, as_json: bool) -> None:
     """Compare two plans: first a summary of the changes, then line by line. Exit code 1 if they differ."""
     old, new = open_plan(a), open_plan(b)
     changes = list(changed_lines(old, new))
@@ -45,13 +51,11 @@ def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool, as
         same = not (changes or lines or rest)
         print_json({"same": same, "summary": changes, "lines": [] if summary else lines, "unseen": rest})
         ctx.exit(0 if same else 1)
-    for line in changes:
-        click.echo(line)
-    if not changes:
-        differ = lines or rest
-        click.echo("nothing moved, nothing resharded, nothing reordered" if differ else "the plans are the same")
-    if shown := [*([] if summary else lines), *rest]:
-        click.echo(lines_of("\n".join(shown)))
+    same = "nothing moved, nothing resharded, nothing reordered" if lines or rest else "the plans are the same"
+    shown = [*(changes or [same]), *([] if summary else lines), *rest]
+    click.echo(lines_of("\n".join(shown if everything else shown[:MAX_LINES])))
+    if len(shown) > MAX_LINES and not everything:
+        click.echo(f"... and {len(shown) - MAX_LINES:,} more lines: --all")
     if changes or lines or rest:
         ctx.exit(1)
 
@@ -107,7 +111,7 @@ def _movement(plan: Plan) -> Counter[tuple[str, str, str]]:
 def _layout(plan: Plan, port: Port) -> str:
     if port.slot < 0:
         return "unused"
-    layout = plan.stream(port.island).buffers[port.slot].layout
+    layout = plan.stream(port.island).kind_of[port.slot].layout
     mesh = plan.meshes[layout.mesh]
     return f"{mesh.slice}{plan.sharding(layout)} on {mesh.spec}"
 
@@ -121,18 +125,21 @@ def _reordered(old: Plan, new: Plan) -> Iterator[str]:
             more, fewer = Counter(b) - Counter(a), Counter(a) - Counter(b)
             parts = [f"+{n} {name}" for name, n in sorted(more.items())]
             parts += [f"-{n} {name}" for name, n in sorted(fewer.items())]
-            yield f"calls      {slice_}: {', '.join(parts)}"
+            more_parts = f", and {len(parts) - MAX_CALLS} more" if len(parts) > MAX_CALLS else ""
+            yield f"calls      {slice_}: {', '.join(parts[:MAX_CALLS])}{more_parts}"
         else:
             first = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
-            yield f"reordered  {slice_}: call {first} was {a[first]}, is {b[first]}"
+            many = f"{moved_in(a, b)} of {len(a)} calls moved"
+            yield f"reordered  {slice_}: {many}; call {first} was {a[first]}, is {b[first]}"
 
 
 def _order(plan: Plan, slice_: str) -> list[str]:
+    """Returns the calls of a slice in order, each with the actions that it does."""
     meshes = {i for i, m in enumerate(plan.meshes) if m.slice == slice_}
     found: list[str] = []
     for streams in plan.all_streams:
         runs = [i for s in streams for i in s.instructions if isinstance(i, Run) and i.mesh in meshes]
-        found += [r.name for r in sorted(runs, key=lambda r: r.step)]
+        found += [f"{r.action} {r.name}".strip() for r in sorted(runs, key=lambda r: r.step)]
     return found
 
 
@@ -168,8 +175,9 @@ def _without_locations(dump: bytes) -> str:
 
 
 def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:
-    """Yields the differences of the dumps if both plans hold them, else of the plans as `pwc inspect` shows them."""
-    phase = Phase(ir or Phase.PLAN)
-    dumps = ir is not None or all(phase.dump_name in p.phases for p in (old, new))
-    x, y = ((_without_locations(dump_of(p, phase)) if dumps else describe_plan(p)).splitlines() for p in (old, new))
-    yield from difflib.unified_diff(x, y, a, b, lineterm="", n=1)
+    """Yields the differences of the plans, or of the dumps of one phase."""
+    if ir is None:
+        x, y = (list(plan_lines(plan)) for plan in (old, new))
+    else:
+        x, y = (_without_locations(dump_of(plan, Phase(ir))).splitlines() for plan in (old, new))
+    yield from unified_diff(x, y, a, b)

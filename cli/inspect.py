@@ -90,7 +90,12 @@ def describe_plan(plan: Plan) -> str:
         table([[s.name, f"-> {s.island} {list(s.devices)}", s.reason] for s in plan.slices] or [["no slices"]], "  "),
         f"transfers between islands: {moves}, {size(crossing)} a run{in_bodies(plan)}",
         table(
-            [[a.name, str(a.type), f"{_at(plan, a)} -> {_at(plan, b)}"] for a, b in channels(plan)] or [["none"]], "  "
+            [
+                [a.name, str(a.type), f"{_at(plan, a)} -> {_at(plan, b)}"]
+                for a, b in ((s.buffers[i], t.buffers[k]) for (s, i), (t, k) in channels(plan))
+            ]
+            or [["none"]],
+            "  ",
         ),
     ]
     for stream in plan.streams:
@@ -186,7 +191,7 @@ def _instruction(plan: Plan, instruction: Instruction) -> list[str]:
         case Run():
             given = " ".join(f"%{s}{'!' if i in instruction.donated else ''}" for i, s in enumerate(instruction.inputs))
             made = " ".join(f"%{s}" for s in instruction.outputs)
-            where = _line(instruction.where)
+            where = source_line(instruction.where)
             action = f"{instruction.action} " if instruction.action else ""
             return [at, f"run {action}{instruction.name} {given} -> {made}", where]
         case Send():
@@ -196,12 +201,13 @@ def _instruction(plan: Plan, instruction: Instruction) -> list[str]:
         case Copy():
             return [at, f"copy %{instruction.source} -> %{instruction.target}", ""]
         case Branch():
-            return [at, _branch(plan, instruction), _line(instruction.where)]
+            return [at, _branch(plan, instruction), source_line(instruction.where)]
         case Free():
             return [at, f"free {' '.join(f'%{s}' for s in instruction.slots)}", ""]
 
 
-def _line(where: Where | None) -> str:
+def source_line(where: Where | None) -> str:
+    """Returns `model.py:7`; empty without a line."""
     return "" if where is None else where.at
 
 

@@ -55,11 +55,11 @@ def _port(streams: dict[str, Stream], port: Port) -> _Problems:
         yield f"{name} in slot {port.slot}", "a slot, or -1"
     elif port.slot >= 0:
         stream = streams.get(port.island)
-        if stream is None or port.slot >= len(stream.buffers):
+        if stream is None or port.slot >= len(stream.kind_of):
             yield f"{name} in slot {port.slot} of {port.island}", "a slot that exists"
             return
-        if stream.buffers[port.slot].type != port.type:
-            yield f"{name} is {port.type}, its buffer {stream.buffers[port.slot].type}", "equal types"
+        if stream.kind_of[port.slot].type != port.type:
+            yield f"{name} is {port.type}, its buffer {stream.kind_of[port.slot].type}", "equal types"
     if (problem := type_problem(port.type)) is not None:
         yield f"{name} {problem[0]}", problem[1]
     elif not _is_stored_as(port.dtype, port.type):
@@ -85,10 +85,10 @@ def _words(kind: str) -> int | None:
 
 def _constant(plan: Plan, streams: dict[str, Stream], held: ConstantData) -> _Problems:
     stream = streams.get(held.island)
-    if stream is None or not 0 <= held.slot < len(stream.buffers):
+    if stream is None or not 0 <= held.slot < len(stream.kind_of):
         yield f"a constant in slot {held.slot} of {held.island}", "a slot that exists"
         return
-    type_, raw = stream.buffers[held.slot].type, plan.constants.get(held.member)
+    type_, raw = stream.kind_of[held.slot].type, plan.constants.get(held.member)
     if raw is None or len(raw) != type_.bytes:
         yield f"constant {held.member} of the wrong size", f"{type_.bytes} bytes"
     elif type_.dtype == "bool" and raw.translate(None, b"\0\1"):

@@ -11,7 +11,7 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import PlanTooLarge
 from pathways.dialect.plan.instructions import Branch, Copy, Recv, Send
 from pathways.dialect.plan.memory import classes_of
-from pathways.dialect.plan.nouns import Buffer, Layout, Plan
+from pathways.dialect.plan.nouns import BufferKind, Layout, Plan
 from pathways.dialect.reshard import max_pieces
 
 MAX_BODIES = 1 << 12
@@ -67,14 +67,14 @@ _Move = tuple[tuple[int, ...], Layout, Layout]
 def _moves(plan: Plan) -> Iterator[_Move]:
     """Yields the transfers and copies of a valid plan, in which every channel has two ends."""
     for streams in plan.all_streams:
-        sent: dict[int, Buffer] = {}
+        sent: dict[int, BufferKind] = {}
         for stream in streams:
-            sent.update((i.channel, stream.buffers[i.slot]) for i in stream.instructions if isinstance(i, Send))
+            sent.update((i.channel, stream.kind_of[i.slot]) for i in stream.instructions if isinstance(i, Send))
         for stream in streams:
             for i in stream.instructions:
                 if isinstance(i, Recv | Copy):
-                    here = sent[i.channel] if isinstance(i, Recv) else stream.buffers[i.source]
-                    there = stream.buffers[i.slot if isinstance(i, Recv) else i.target]
+                    here = sent[i.channel] if isinstance(i, Recv) else stream.kind_of[i.source]
+                    there = stream.kind_of[i.slot if isinstance(i, Recv) else i.target]
                     yield here.type.shape, here.layout, there.layout
 
 

@@ -44,7 +44,7 @@ def memory_of(plan: Plan, island: str, code: int) -> MemoryAnalysis:
 
 def _bytes(plan: Plan, ports: Sequence[Port], device: int) -> int:
     """Counts the bytes of arguments or results on one device of an island."""
-    buffers = [plan.stream(p.island).buffers[p.slot] for p in ports]
+    buffers = [plan.stream(p.island).kind_of[p.slot] for p in ports]
     return sum(b.bytes for b in buffers if device in plan.meshes[b.layout.mesh].devices)
 
 

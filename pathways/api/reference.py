@@ -99,7 +99,7 @@ def _run(plan: Plan, arguments: Sequence[Any], called: _Called) -> list["np.ndar
         if port.slot >= 0:
             values[port.island, port.slot] = value
     for held in plan.constant_buffers:
-        type_ = plan.stream(held.island).buffers[held.slot].type
+        type_ = plan.stream(held.island).kind_of[held.slot].type
         raw = np.frombuffer(plan.constants[held.member], numpy_dtype(type_.dtype))
         values[held.island, held.slot] = raw.reshape(type_.shape)
     for at, instruction in linearize(plan):

@@ -16,7 +16,7 @@ from pathways.runtime.host.devices.pjrt import named_sharding
 
 def virtual_sharding(plan: Plan, port: Port, slices: Mapping[str, VirtualSlice]) -> Any:
     """Returns the sharding of a result on these slices, which have the names of the plan's slices."""
-    buffer = plan.stream(port.island).buffers[port.slot]
+    buffer = plan.stream(port.island).kind_of[port.slot]
     mesh = plan.meshes[buffer.layout.mesh]
     bound = next(s for s in plan.slices if s.name == mesh.slice)
     positions = tuple(bound.devices.index(d) for d in mesh.devices)

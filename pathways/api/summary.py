@@ -10,7 +10,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch, Recv, Run, Send
 from pathways.dialect.plan.leaves import leaf_ports
 from pathways.dialect.plan.memory import by_kind, peak
-from pathways.dialect.plan.nouns import Buffer, Plan
+from pathways.dialect.plan.nouns import Layout, Plan, Stream
 from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.sharding import Sharding
@@ -34,7 +34,10 @@ def _cell(text: str, width: int) -> str:
 
 def dcn_bytes(plan: Plan) -> tuple[int, int]:
     """Counts the transfers between islands in one run, and their bytes."""
-    kinds = Counter((source.type, source.layout, target.layout) for source, target in channels(plan))
+    kinds: Counter[tuple[ArrayType, Layout, Layout]] = Counter()
+    for (source, slot), (target, there) in channels(plan):
+        kind = source.kind_of[slot]
+        kinds[kind.type, kind.layout, target.kind_of[there].layout] += 1
     total = 0
     for (type_, here, there), count in kinds.items():
         total += count * _moved(type_, plan.sharding(here), plan.sharding(there))
@@ -47,13 +50,13 @@ def _moved(type_: ArrayType, here: Sharding, there: Sharding) -> int:
     return plan_reshard(type_.shape, here, there, range(here.mesh.size), ids).moved * type_.shard_bytes(())
 
 
-def channels(plan: Plan) -> Iterable[tuple[Buffer, Buffer]]:
-    """Finds the two buffers of every transfer between islands."""
-    received = {i.channel: s.buffers[i.slot] for s in plan.streams for i in s.instructions if isinstance(i, Recv)}
+def channels(plan: Plan) -> Iterable[tuple[tuple[Stream, int], tuple[Stream, int]]]:
+    """Finds the stream and slot at both ends of every transfer between islands."""
+    received = {i.channel: (s, i.slot) for s in plan.streams for i in s.instructions if isinstance(i, Recv)}
     for stream in plan.streams:
         for instruction in stream.instructions:
             if isinstance(instruction, Send):
-                yield stream.buffers[instruction.slot], received[instruction.channel]
+                yield (stream, instruction.slot), received[instruction.channel]
 
 
 def compile_summary(plan: Plan, timing: Timing) -> str:

@@ -107,7 +107,7 @@ def location_of(plan: Plan, port: Port, devices: tuple[int, ...]) -> Location:
     if port.slot < 0:
         spec = MeshSpec((("devices", len(devices)),), tuple(range(len(devices))))
         return Location(devices, Sharding(spec, ((),) * len(port.type.shape)))
-    layout = plan.stream(port.island).buffers[port.slot].layout
+    layout = plan.stream(port.island).kind_of[port.slot].layout
     mesh = plan.meshes[layout.mesh]
     positions = tuple(devices.index(d) for d in mesh.devices)
     return Location(devices, Sharding(MeshSpec(mesh.spec.axes, positions), layout.dims))

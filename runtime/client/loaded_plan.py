@@ -108,7 +108,7 @@ class LoadedPlan:
                 if device in ledger.limits:
                     peaks[device] = self.plan.stream(island).peak_bytes + between.get(island, 0)
         for constant in self.plan.constant_buffers if peaks else ():
-            buffer = self.plan.stream(constant.island).buffers[constant.slot]
+            buffer = self.plan.stream(constant.island).kind_of[constant.slot]
             devices = self._sides.devices(buffer.layout.mesh)
             label = current_client.get().label
             self._controller.store.changed(devices, buffer.bytes, label, -1)

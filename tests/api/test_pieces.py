@@ -89,7 +89,7 @@ def test_no_parameter_leaves_its_slice(schedule: str, moved: bool) -> None:
     width, microbatches, stages = 32, 4, 4
     made = stacks((2,) * stages, ADAMW, width=width, batch=8, microbatches=microbatches, moved=moved)
     plan = made.program(donate_argnums=(0, 1)).lower(*made.arguments).compile(schedule=schedule).plan
-    sent = [a.type for a, _ in channels(plan)]
+    sent = [stream.kind_of[slot].type for (stream, slot), _ in channels(plan)]
     activations = [t for t in sent if t.shape == (8 // microbatches, width)]
     assert len(activations) == 2 * microbatches * (stages - 1), "there and back"
     assert all(t.shape == () for t in sent if t not in activations), "a norm, a step count"
@@ -326,7 +326,9 @@ def test_pipelining_a_loss_over_a_stack_splits_it_into_pieces() -> None:
 
     program = pw.program(training_step(pw.pipeline(loss, meshes, microbatches=4), ADAMW))
     plan = program.lower(params, state, batch).compile(schedule="1f1b").plan
-    assert {a.type.shape for a, _ in channels(plan)} == {(), (2, 8)}, "activations of a microbatch, and scalars"
+    assert {stream.kind_of[slot].type.shape for (stream, slot), _ in channels(plan)} == {(), (2, 8)}, (
+        "activations of a microbatch, and scalars"
+    )
     ours = program(params, state, batch)
     assert_equal(ours, jax.jit(training_step(loss, ADAMW))(params, state, batch))
     assert ours[0]["mix"].sizes == (2, 2, 2)

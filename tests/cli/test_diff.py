@@ -1,5 +1,6 @@
 """Tests that `pwc diff` exits with 0 only for equal plans, and `pwc check` only for plans with valid modules."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,76 @@ def test_diff_reports_that_only_lines_or_operations_differ(moe_plan: Path, tmp_p
     assert (exit_code, stdout) == (1, "nothing moved, nothing resharded, nothing reordered\n")
     exit_code, stdout, _ = pwc_here("diff", a, saved(with_other_module(plan), tmp_path / "c.bin"))
     assert exit_code == 1 and "computes   " in stdout and ": other operations" in stdout
+
+
+PIPELINE = """
+import jax
+import pathways as pw
+
+made = pw.make_virtual_device_set()
+slices = [made.add_slice(devices=1) for _ in range(4)]
+
+
+def loss(ws, x):
+    for w in ws:
+        x = jax.nn.relu(x @ w)
+    return (x**2).mean()
+
+
+staged = pw.pipeline(loss, slices, batch_argnums=(1,), microbatches=8)
+rows = jax.ShapeDtypeStruct((16, 16), "float32")
+
+
+@pw.program(example_args=([rows] * 4, rows))
+def step(ws, x):
+    return jax.value_and_grad(staged)(ws, x)
+"""
+
+
+@pytest.fixture(scope="module")
+def schedules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files of one program under two schedules, with and without dumps, and on one island."""
+    folder = tmp_path_factory.mktemp("schedules")
+    (folder / "model.py").write_text(PIPELINE)
+    options = {
+        "gpipe": ("--schedule", "gpipe", "--with-phases"),
+        "1f1b": ("--schedule", "1f1b", "--with-phases"),
+        "one island": ("--schedule", "gpipe", "--topology", "devices=4"),
+    }
+    for name, chosen in options.items():
+        code, _, stderr = pwc_here("compile", str(folder / "model.py"), "-o", str(folder / f"{name}.bin"), *chosen)
+        assert code == 0, stderr
+    return {name: str(folder / f"{name}.bin") for name in options}
+
+
+def test_another_schedule_shows_the_calls_that_moved(schedules: dict[str, str]) -> None:
+    code, printed, _ = pwc_here("diff", schedules["gpipe"], schedules["1f1b"])
+    lines = printed.splitlines()
+    assert code == 1 and len(lines) <= 200
+    assert any(line.startswith("reordered  s2: ") and " calls moved; call " in line for line in lines)
+    shown = [line for line in lines if line.startswith(("-s1: 1F", "+s1: 1F"))]
+    assert (
+        shown
+        and len(shown) % 2 == 0
+        and {line[1:] for line in shown if line[0] == "-"} == {line[1:] for line in shown if line[0] == "+"}
+    ), "a call that moved is the same line in both plans"
+
+
+def test_all_lines_are_printed_on_request(schedules: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathways.cli.diff.MAX_LINES", 20)
+    pair = schedules["gpipe"], schedules["1f1b"]
+    cut, whole = (pwc_here("diff", *pair, *option)[1].splitlines() for option in ((), ("--all",)))
+    assert cut[:20] == whole[:20] and cut[20:] == [f"... and {len(whole) - 20} more lines: --all"]
+
+
+def test_another_placement_changes_no_call(schedules: dict[str, str]) -> None:
+    """Transfers between islands become copies, and calls of one island are interleaved. The calls are the same."""
+    _, printed, _ = pwc_here("diff", schedules["gpipe"], schedules["one island"], "--all")
+    calls = [line for line in printed.splitlines() if re.match(r".s\d: \d[FB]\d ", line)]
+    assert calls and sorted(line[1:] for line in calls if line[0] == "-") == sorted(
+        line[1:] for line in calls if line[0] == "+"
+    )
+    assert "\n-send 0F0" in printed and "\n+copy 0F0" in printed
 
 
 def test_plans_with_and_without_dumps_or_executables_are_the_same(tmp_path: Path) -> None:

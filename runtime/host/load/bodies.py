@@ -62,7 +62,7 @@ def put_constants(plan: Plan, sides: Sides) -> list[tuple[int, Any]]:
     held: list[tuple[int, Any]] = []
     offsets = offsets_of(plan)
     for constant in plan.constant_buffers:
-        buffer = plan.stream(constant.island).buffers[constant.slot]
+        buffer = plan.stream(constant.island).kind_of[constant.slot]
         raw = plan.constants[constant.member]
         host = np.frombuffer(raw, numpy_dtype(buffer.type.dtype)).reshape(buffer.type.shape)
         held.append((offsets[constant.island] + constant.slot, put_on_side(host, buffer.type, sides.of(buffer.layout))))
