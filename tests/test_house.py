@@ -63,6 +63,7 @@ def test_the_command_line_offers_a_platform_added_as_a_row() -> None:
         assert "[cpu|gpu|tpu|abacus]" in pwc_with_abacus(0, command, "--help")
 
 
+@pytest.mark.long("with devices that start apart: 2 s", keep=("0",))
 @pytest.mark.parametrize("apart", [0, 4])
 def test_programs_compile_for_a_platform_added_as_a_row(apart: int, tmp_path: Path) -> None:
     path = tmp_path / "plan.bin"

@@ -127,6 +127,7 @@ def test_a_run_with_a_wrong_number_of_arguments_fails_alone(cluster: SharedClust
         client.close()
 
 
+@pytest.mark.long("more causes: 1 s each", keep=("garbage",))
 @pytest.mark.parametrize("cause", ["garbage", "[" * 100_000, '{"class": "x"}'])
 def test_a_poison_without_a_readable_cause_ends_only_its_client(cluster: SharedCluster, cause: str) -> None:
     with unharmed(cluster):

@@ -65,6 +65,7 @@ def seconds(*arguments: str) -> float:
     return json.loads(printed)["seconds"]
 
 
+@pytest.mark.long("another number: 2 s", keep=("8",))
 @pytest.mark.parametrize("count", [1, 8])
 def test_a_replaced_number_of_microbatches_equals_a_stated_one(model: str, tmp_path: Path, count: int) -> None:
     assert seconds(model, "--microbatches", str(count)) == seconds(write(tmp_path, count))

@@ -154,6 +154,7 @@ def test_views_without_data_are_disabled(browser: Page, two_stages: Ran, tmp_pat
     assert browser.problems == []
 
 
+@pytest.mark.long("a page of 64 stages: 2 s", keep=("8",))
 @pytest.mark.parametrize("stages", [8, 64])
 def test_the_page_of_many_stages_draws_every_view(browser: Page, stages: int, tmp_path: Path) -> None:
     browser.problems.clear()

@@ -222,6 +222,7 @@ def test_constants_and_results_may_not_be_freed_or_donated() -> None:
         validate(changed(replace(plan, computations=tuple(given)), at, donated=donated))
 
 
+@pytest.mark.long("another kind of invalid plan: 2 s", keep=("PWC0604",))
 @pytest.mark.parametrize("code", ["PWC0604", "PWC0611"])
 def test_every_command_refuses_an_invalid_plan(code: str, pipe: Plan, tmp_path: Path) -> None:
     """run, inspect, diff, why and check open plans through one function, so all of them refuse this plan."""

@@ -58,7 +58,7 @@ def test_pwc_compiles_inspects_checks_runs_and_diffs_a_plan_with_branches(tmp_pa
     assert code == 0 and text.strip() == "the plans are the same"
 
 
-@pytest.mark.long("larger programs of the same kind", keep=("randomized", "of_nothing", "work", "nested"))
+@pytest.mark.long("larger programs of the same kind", keep=("of_nothing", "nested"))
 @pytest.mark.parametrize("name", ["work", "nested", "differentiated", "randomized", "of_nothing"])
 def test_every_phase_dump_compiles_to_the_same_plan(tmp_path: Path, name: str) -> None:
     source, path = tmp_path / "model.py", tmp_path / "model.bin"
