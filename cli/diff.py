@@ -21,9 +21,9 @@ from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.printable import lines_of
 
-MAX_LINES = 199
-"""The most lines that are printed without --all, before the one that counts the rest."""
-MAX_CALLS = 8
+MAX_PRINTED_LINES = 199
+"""The most lines that are printed without --all. One more line counts the others."""
+MAX_NAMED_CALLS = 8
 """The most calls that the summary names for each slice that has other calls."""
 _EXAMPLE = """
 \b
@@ -38,7 +38,7 @@ Examples:
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option("--ir", type=click.Choice([p.value for p in Phase]), help="Compare the dumps of this phase.")
 @click.option("--summary", is_flag=True, help="Print only the summary.")
-@click.option("--all", "everything", is_flag=True, help=f"Print all lines, not only the first {MAX_LINES}.")
+@click.option("--all", "everything", is_flag=True, help=f"Print all lines, not only the first {MAX_PRINTED_LINES}.")
 @json_option
 @click.pass_context
 def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool, everything: bool, as_json: bool) -> None:
@@ -51,11 +51,11 @@ def diff(ctx: click.Context, a: Path, b: Path, ir: str | None, summary: bool, ev
         same = not (changes or lines or rest)
         print_json({"same": same, "summary": changes, "lines": [] if summary else lines, "unseen": rest})
         ctx.exit(0 if same else 1)
-    same = "nothing moved, nothing resharded, nothing reordered" if lines or rest else "the plans are the same"
-    shown = [*(changes or [same]), *([] if summary else lines), *rest]
-    click.echo(lines_of("\n".join(shown if everything else shown[:MAX_LINES])))
-    if len(shown) > MAX_LINES and not everything:
-        click.echo(f"... and {len(shown) - MAX_LINES:,} more lines: --all")
+    headline = "nothing moved, nothing resharded, nothing reordered" if lines or rest else "the plans are the same"
+    shown = [*(changes or [headline]), *([] if summary else lines), *rest]
+    click.echo(lines_of("\n".join(shown if everything else shown[:MAX_PRINTED_LINES])))
+    if len(shown) > MAX_PRINTED_LINES and not everything:
+        click.echo(f"... and {len(shown) - MAX_PRINTED_LINES:,} more lines: --all")
     if changes or lines or rest:
         ctx.exit(1)
 
@@ -125,11 +125,11 @@ def _reordered(old: Plan, new: Plan) -> Iterator[str]:
             more, fewer = Counter(b) - Counter(a), Counter(a) - Counter(b)
             parts = [f"+{n} {name}" for name, n in sorted(more.items())]
             parts += [f"-{n} {name}" for name, n in sorted(fewer.items())]
-            more_parts = f", and {len(parts) - MAX_CALLS} more" if len(parts) > MAX_CALLS else ""
-            yield f"calls      {slice_}: {', '.join(parts[:MAX_CALLS])}{more_parts}"
+            more_parts = f", and {len(parts) - MAX_NAMED_CALLS} more" if len(parts) > MAX_NAMED_CALLS else ""
+            yield f"calls      {slice_}: {', '.join(parts[:MAX_NAMED_CALLS])}{more_parts}"
         else:
             first = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
-            many = f"{moved_in(a, b)} of {len(a)} calls moved"
+            many = f"at most {moved_in(a, b)} of {len(a)} calls moved"
             yield f"reordered  {slice_}: {many}; call {first} was {a[first]}, is {b[first]}"
 
 
@@ -177,7 +177,7 @@ def _without_locations(dump: bytes) -> str:
 def _lines(old: Plan, new: Plan, ir: str | None, a: str, b: str) -> Iterator[str]:
     """Yields the differences of the plans, or of the dumps of one phase."""
     if ir is None:
-        x, y = (list(plan_lines(plan)) for plan in (old, new))
+        x, y = (list(plan_lines(plan, name)) for plan, name in ((old, a), (new, b)))
     else:
         x, y = (_without_locations(dump_of(plan, Phase(ir))).splitlines() for plan in (old, new))
     yield from unified_diff(x, y, a, b)

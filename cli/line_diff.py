@@ -7,8 +7,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-MAX_COMPARED = 1 << 16
+MAX_COMPARED_PAIRS = 1 << 12
 """The most pairs of lines that `difflib` compares where no line occurs once in both texts."""
+STEPS_PER_LINE = 20
+"""The lines that may be visited for each line of the texts. Ranges that are left then count as different."""
 _Block: TypeAlias = tuple[int, int, int]
 """The positions at which equal lines begin in both texts, and their number."""
 
@@ -35,7 +37,7 @@ def _range(start: int, stop: int) -> str:
 
 
 def moved_in(old: Sequence[str], new: Sequence[str]) -> int:
-    """Counts the lines to move in order to make one text from the other, which has the same lines."""
+    """Returns how many lines are moved at most to make one text from the other, which has the same lines."""
     return len(old) - sum(block.size for block in _Patience(old, new).get_matching_blocks())
 
 
@@ -61,8 +63,10 @@ class _Patience(difflib.SequenceMatcher[str]):
 def equal_blocks(a: Sequence[int], b: Sequence[int]) -> Iterator[_Block]:
     """Yields blocks of equal lines that keep their order, in any order of the blocks. `a` and `b` number the lines."""
     waiting = [(0, len(a), 0, len(b))]
-    while waiting:
+    steps = STEPS_PER_LINE * (len(a) + len(b))
+    while waiting and steps > 0:
         i, j, k, m = waiting.pop()
+        steps -= (j - i) + (m - k)
         begin = i
         while i < j and k < m and a[i] == b[k]:
             i, k = i + 1, k + 1
@@ -85,7 +89,8 @@ def equal_blocks(a: Sequence[int], b: Sequence[int]) -> Iterator[_Block]:
                         i, k = i + 1, k + 1
                     yield p, q, i - p
             waiting.append((i, j, k, m))
-        elif (j - i) * (m - k) <= MAX_COMPARED:
+        elif (pairs := (j - i) * (m - k)) <= MAX_COMPARED_PAIRS:
+            steps -= pairs // 8  # difflib visits a pair faster than this loop a line
             short = difflib.SequenceMatcher(None, a[i:j], b[k:m], autojunk=False)
             yield from ((i + x, k + y, count) for x, y, count in short.get_matching_blocks() if count)
 

@@ -1,5 +1,5 @@
-"""Converts the instructions of a plan to ops of the compiler's IR and back, by the names of their fields. The pass
-`plan-islands` writes the ops, and `export.py` reads them.
+"""Converts the instructions of a plan to ops of the compiler's IR and back, by the names of their fields.
+`stream_ops.py` writes the ops, and `export.py` reads them.
 
 A new instruction needs no code here.
 """

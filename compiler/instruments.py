@@ -13,6 +13,7 @@ from typing import Any
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.files import write_folder
+from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
@@ -103,10 +104,11 @@ def _count_ops(program: ProgramIR) -> Counter[str]:
 
 
 def _ops(program: ProgramIR) -> Iterator[Any]:
-    yield from program.read_module().body.operations
     yield from program.block.operations
-    for plan in program.plans.values():
-        yield from plan.operation.regions[0].blocks[0].operations
+    for op in program.read_module().body.operations:
+        yield op
+        if isinstance(op, pw.PlanOp):
+            yield from op.operation.regions[0].blocks[0].operations
 
 
 @dataclass
@@ -119,7 +121,7 @@ class Reproducer(Instrument):
     _context: Any = None
 
     def before(self, step: Pass, program: ProgramIR, session: Session) -> None:
-        self._snapshot = bytecode(program.module.operation), program.phase, session
+        self._snapshot = bytecode(program.read_module().operation), program.phase, session
         self._context = program.context
 
     def failed(self, step: Pass, error: Exception) -> None:

@@ -190,6 +190,8 @@ def run_pass(
     start = time.perf_counter()
     try:
         with Activity(step.spelled or step.name):
+            if type(step) not in PASSES.values():
+                _ = program.module  # a user's pass may change any op, also those of planned streams
             step.apply(program, session)
             program.phase = ensures
             if not step.keeps_flow:

@@ -19,12 +19,10 @@ from pathways.dialect.sdy import Placed, write_shardings
 class PlannedStreams:
     """The streams of each function of a program, in the order of `ProgramIR.functions`, before they are ops."""
 
-    program: ProgramIR
     streams: Sequence[Sequence[Stream]]
 
-    def write(self) -> None:
+    def write(self, program: ProgramIR) -> None:
         """Writes the ops where they would be if the pass had written them: before the modules for one device."""
-        program = self.program
         with program.context, ir.Location.unknown():
             first = next(iter(program.per_device.values()), None)
             ip = ir.InsertionPoint(program.base.body if first is None else first)
@@ -34,7 +32,7 @@ class PlannedStreams:
 
 
 def planned_streams(program: ProgramIR) -> Sequence[Sequence[Stream]] | None:
-    """Returns the streams of each function; None if the ops of the module are what counts."""
+    """Returns the streams of each function; None if the plan is read from ops."""
     return program.unwritten.streams if isinstance(program.unwritten, PlannedStreams) else None
 
 

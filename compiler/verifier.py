@@ -45,7 +45,7 @@ def _violations(program: ProgramIR) -> Iterator[InvalidIR]:
 
 
 def _without_buffer(program: ProgramIR) -> Iterator[InvalidIR]:
-    """Finds islands whose planned streams do not have one buffer for each value. Streams that are ops are checked."""
+    """Finds islands whose planned streams do not have one buffer for each value. `verify_plan.py` checks ops."""
     for function, streams in zip(program.functions, planned_streams(program) or (), strict=False):
         need = values_held(function)
         have = {stream.island: sum(len(group.kinds) for group in stream.groups) for stream in streams}

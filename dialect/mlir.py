@@ -134,12 +134,19 @@ WITHOUT_USES = 2
 """The last bytecode version that does not store the order of uses of values; text does not store it either."""
 
 
-@lru_cache(128)
+MAX_REMEMBERED_BYTES = 1 << 18
+"""The size of the largest module whose portable form is remembered, in bytes."""
+
+
 def portable(raw: bytes) -> bytes:
     """Converts StableHLO bytecode to VHLO of the oldest version that has all its ops, which most jaxlibs can read.
 
     It takes 3 to 5 ms, so the last results are kept: equal computations are in plans of several schedules.
     """
+    return _remembered_portable(raw) if len(raw) <= MAX_REMEMBERED_BYTES else _portable(raw)
+
+
+def _portable(raw: bytes) -> bytes:
     requirement = _stablehlo.StablehloCompatibilityRequirement
     recent = (
         _stablehlo.get_version_from_compatibility_requirement(r) for r in (requirement.WEEK_12, requirement.WEEK_4)
@@ -150,6 +157,9 @@ def portable(raw: bytes) -> bytes:
         except JaxRuntimeError:  # this version lacks one of the ops
             continue
     return _extend_mlir.serialize_portable_artifact(raw, _stablehlo.get_current_version(), True)
+
+
+_remembered_portable = lru_cache(128)(_portable)
 
 
 def from_portable(raw: bytes, context: Context | None = None) -> Module:

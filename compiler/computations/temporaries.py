@@ -10,7 +10,7 @@ from pathways.compiler.computations.inline import inlined
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.host_callbacks import read_callbacks
 from pathways.dialect.ir.program import ProgramIR, main_of
-from pathways.dialect.mlir import Operation, bytecode, portable
+from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, portable
 
 
 class Analyzer(Protocol):
@@ -28,7 +28,7 @@ def temporaries_of(program: ProgramIR, analyzer: Analyzer | None) -> dict[str, i
         devices = computation.attributes["mhlo.num_partitions"].value
         known = None
         if analyzer is not None and not read_callbacks(computation):
-            known = analyzer.temporaries(portable(bytecode(computation)), devices)
+            known = analyzer.temporaries(portable(bytecode(computation, WITHOUT_USES)), devices)
         found[symbol] = estimate(computation, devices) if known is None else known
     return found
 

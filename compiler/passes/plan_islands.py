@@ -58,7 +58,7 @@ class PlanIslands(Pass):
             check_memory(program, planned[-1])
         note = "estimated" if session.analyzer is None else "measured"
         program.attributes["pw.temporaries"] = ir.StringAttr.get(note, program.context)
-        program.unwritten = PlannedStreams(program, [[stream for stream, _ in streams] for streams in planned])
+        program.unwritten = PlannedStreams([[stream for stream, _ in streams] for streams in planned])
 
     def _streams(self, function: ProgramIR, donated: _Donations, temporaries: dict[str, int]) -> Planned:
         return plan_streams(function, donated=donated, temporaries=temporaries, donate=self.donate)

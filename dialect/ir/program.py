@@ -115,7 +115,7 @@ PER_DEVICE_OF = "pw.per_device_of"
 class UnwrittenStreams(Protocol):
     """Instruction streams that a pass has planned. They become ops when the module is printed or changed."""
 
-    def write(self) -> None:
+    def write(self, program: "ProgramIR") -> None:
         """Writes the `pw.plan` ops of all functions. `ProgramIR.plans` then has them."""
         ...
 
@@ -130,6 +130,7 @@ class ProgramIR:
         """The module without `unwritten`. Only code that reads no streams may use it."""
         self.unwritten: UnwrittenStreams | None = None
         """The streams of all functions, from the pass that plans them until their ops may be changed."""
+        self._is_written = False
         self.context: Any = module.context
         self.slices: dict[str, pw.SliceOp] = {}
         self.meshes: dict[str, pw.MeshOp] = {}
@@ -180,20 +181,23 @@ class ProgramIR:
 
     @property
     def module(self) -> Module:
-        """The whole module. After phase `plan`, its ops are what counts from now on, since they may be changed."""
+        """The whole module. From then on the plan is read from the ops, since they may be changed."""
         module = self.read_module()
         self.unwritten = None
         return module
 
     def read_module(self) -> Module:
         """Returns the whole module, to read it only."""
-        if self.unwritten is not None and not self._plans:
-            self.unwritten.write()
+        if self.unwritten is not None and not self._is_written:
+            self._is_written = True
+            self.unwritten.write(self)
         return self.base
 
     @property
     def plans(self) -> Mapping[str, pw.PlanOp]:
-        """The stream of each island that has values of this function, from phase `plan` on. As `module`."""
+        """The stream of each island that has values of this function, from phase `plan` on. Like `module`, this drops
+        the streams that are not ops.
+        """
         _ = self.module
         return self._plans
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.instructions import Branch
-from pathways.dialect.plan.nouns import Buffer, Plan, Port
+from pathways.dialect.plan.nouns import BufferKind, Plan, Port
 
 _Problems = Iterator[tuple[str, str]]
 
@@ -41,8 +41,8 @@ def _parts(plan: Plan, parts: Sequence[tuple[str, Branch]]) -> _Problems:
     """Checks together the instructions of one branch on all its islands."""
     first = parts[0][1]
     name = f"step {first.step} ({first.name})"
-    operands: dict[int, tuple[str, Buffer]] = {}
-    results: dict[int, tuple[str, Buffer]] = {}
+    operands: dict[int, tuple[str, BufferKind]] = {}
+    results: dict[int, tuple[str, BufferKind]] = {}
     for island, b in parts:
         if len(b.inputs) != len(b.taken) or len(b.outputs) != len(b.made):
             yield f"{name} names {len(b.inputs)} slots for {len(b.taken)} operands", "a slot for each operand"
@@ -54,12 +54,12 @@ def _parts(plan: Plan, parts: Sequence[tuple[str, Branch]]) -> _Problems:
         if meshes:
             yield f"{name} works on meshes {meshes} of {island}", "meshes of its island"
             return
-        buffers = plan.stream(island).buffers
+        kinds = plan.stream(island).kind_of
         for known, numbers, slots in ((operands, b.taken, b.inputs), (results, b.made, b.outputs)):
             if set(numbers) & known.keys() or len(set(numbers)) != len(numbers):
                 yield f"{name} has some operands or results twice", "each on one island"
                 return
-            known.update((n, (island, buffers[s])) for n, s in zip(numbers, slots, strict=True))
+            known.update((n, (island, kinds[s])) for n, s in zip(numbers, slots, strict=True))
     for what, known in (("operands", operands), ("results", results)):
         if sorted(known) != list(range(len(known))):
             yield f"{name} has the {what} {sorted(known)}", "consecutive numbers from 0"
@@ -73,7 +73,7 @@ def _parts(plan: Plan, parts: Sequence[tuple[str, Branch]]) -> _Problems:
 
 
 def _bodies(
-    plan: Plan, branch: Branch, name: str, operands: list[tuple[str, Buffer]], results: list[tuple[str, Buffer]]
+    plan: Plan, branch: Branch, name: str, operands: list[tuple[str, BufferKind]], results: list[tuple[str, BufferKind]]
 ) -> _Problems:
     taken, loops = operands, branch.kind == "while"
     if not loops:
@@ -102,7 +102,7 @@ def _bodies(
                 yield f"{name} changes the type or place of the carried value {i}", "the type and place of its operand"
 
 
-def _side(inner: Plan, ports: Sequence[Port], outside: Sequence[tuple[str, Buffer]], what: str) -> _Problems:
+def _side(inner: Plan, ports: Sequence[Port], outside: Sequence[tuple[str, BufferKind]], what: str) -> _Problems:
     """Compares the operands, or the results, of a body with those of its branch."""
     if len(ports) != len(outside):
         yield f"{what}s: {len(outside)}", f"{len(ports)}, as the body has"
@@ -110,12 +110,12 @@ def _side(inner: Plan, ports: Sequence[Port], outside: Sequence[tuple[str, Buffe
     for i, (port, here) in enumerate(zip(ports, outside, strict=True)):
         if port.slot < 0:
             continue
-        inside = port.island, inner.stream(port.island).buffers[port.slot]
+        inside = port.island, inner.stream(port.island).kind_of[port.slot]
         if not _same(inner, here, inside):
             yield f"{what} {i} is {here[1].type} on {here[0]}", f"{inside[1].type} on {port.island}, as the body has it"
 
 
-def _same(plan: Plan, a: tuple[str, Buffer], b: tuple[str, Buffer]) -> bool:
+def _same(plan: Plan, a: tuple[str, BufferKind], b: tuple[str, BufferKind]) -> bool:
     if a[0] != b[0] or a[1].type != b[1].type:
         return False
     return plan.sharding(a[1].layout).same_layout(plan.sharding(b[1].layout), a[1].type.shape)

@@ -3,6 +3,7 @@
 Also tests donation, freeing, suspension and refused uses on a cluster.
 """
 
+import contextlib
 import gc
 import threading
 from collections.abc import Iterator
@@ -340,7 +341,47 @@ def test_a_cluster_is_left_while_another_thread_calls_programs() -> None:
     assert not thread.is_alive() and codes <= {"", "PWC0509"}
 
 
-def test_what_goes_on_after_the_end_of_a_cluster_is_refused() -> None:
+@pytest.mark.parametrize("way", ["own", "shared"])
+def test_a_thread_that_connects_when_the_block_ends_is_refused(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread has connected to the host, or is about to, when the client's loop and its ticket end."""
+    connecting, ended, codes = threading.Event(), threading.Event(), list[str]()
+    patched = "_connected" if way == "own" else "_connect"
+
+    def use(machine: Attached, name: str) -> None:
+        codes.append(code_of(machine.host, name))
+
+    with pw.cluster(islands=1, devices=1) as topology:
+        name = topology.islands[0].name
+        machine = process().machine
+        assert isinstance(machine, Attached)
+        with contextlib.ExitStack() as stack:
+            if way == "shared":
+                stack.enter_context(pw.connect(machine.address, name="second"))
+                machine = process().machine
+                assert isinstance(machine, Attached)
+            machine.host(name)
+            del machine.hosts[name]
+            connect = getattr(machine, patched)
+
+            def late(*arguments: Any) -> Any:
+                made = connect(*arguments) if way == "own" else None
+                connecting.set()
+                assert ended.wait(60)
+                return connect(*arguments) if made is None else made
+
+            monkeypatch.setattr(machine, patched, late)
+            thread = threading.Thread(target=use, args=(machine, name))
+            thread.start()
+            assert connecting.wait(60)
+        if way == "shared":
+            ended.set()
+            thread.join(60)
+    ended.set()
+    thread.join(60)
+    assert codes == ["PWC0509"]
+
+
+def test_calls_after_the_end_of_a_cluster_are_refused() -> None:
     """A call of another thread may be at any of these points when the block ends."""
     with pw.cluster(islands=1, devices=1):
         result = pw.program(lambda x: jax.jit(lambda v: v + 1)(x))(np.float32(1))

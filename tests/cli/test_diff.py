@@ -9,8 +9,10 @@ import pytest
 from support.fuzz_modules import module_of, text_of
 from support.processes import ROOT, pwc_here
 
-from pathways.dialect.plan.instructions import Run
-from pathways.dialect.plan.nouns import Computation, Plan
+from pathways.cli.plan_lines import plan_lines
+from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.plan.instructions import Copy, Recv, Run, Send
+from pathways.dialect.plan.nouns import Buffers, Computation, Plan, Stream
 from pathways.dialect.plan.plan_file import load_plan, save_plan
 from pathways.dialect.schedule_figures import Schedule
 
@@ -149,8 +151,50 @@ def test_another_schedule_shows_the_calls_that_moved(schedules: dict[str, str]) 
     ), "a call that moved is the same line in both plans"
 
 
+def test_swapped_results_are_shown(schedules: dict[str, str], tmp_path: Path) -> None:
+    plan = load_plan(Path(schedules["one island"]))
+    first, second, *rest = plan.results
+    assert first.name != second.name
+    swapped = (replace(second, name=first.name), replace(first, name=second.name), *rest)
+    other = saved(replace(plan, results=swapped), tmp_path / "swapped.bin")
+    _, printed, _ = pwc_here("diff", schedules["one island"], other)
+    assert "\n-result 0 " in printed and "\n+result 0 " in printed
+
+
+def test_streams_that_wait_for_each_other_are_refused(schedules: dict[str, str]) -> None:
+    """A value that comes from itself has no name."""
+    plan = load_plan(Path(schedules["gpipe"]))
+    kind = plan.streams[0].kinds[0]
+    meshes = [next(i for i, m in enumerate(plan.meshes) if m.island == island) for island in ("island0", "island1")]
+    group = (Buffers("v", "value", "o", (0,), 0, (-1,)),)
+    streams = tuple(
+        Stream(
+            f"island{here}",
+            kind.bytes,
+            (replace(kind, layout=replace(kind.layout, mesh=meshes[here])),),
+            group,
+            (Recv(0, here, 0, f"island{1 - here}", None), Send(1, 1 - here, 0, f"island{1 - here}", None)),
+        )
+        for here in (0, 1)
+    )
+    with pytest.raises(PathwaysError) as caught:
+        list(plan_lines(replace(plan, streams=streams, inputs=(), results=(), constant_buffers=())))
+    assert caught.value.code == "PWC0604"
+
+
+def test_a_value_that_is_copied_often_has_a_short_name(schedules: dict[str, str]) -> None:
+    plan = load_plan(Path(schedules["one island"]))
+    stream = plan.streams[0]
+    groups = (Buffers("v" * 5_000, "value", "o", (0,), -1, (-1,)),)
+    groups += tuple(Buffers("c", "copy", "o", (0,), step, (-1,)) for step in range(300))
+    copies = tuple(Copy(step, step, step + 1, None) for step in range(300))
+    chain = replace(stream, groups=groups, instructions=copies)
+    lines = list(plan_lines(replace(plan, streams=(chain,), inputs=(), results=(), constant_buffers=())))
+    assert max(map(len, lines)) < 400 and sum(line.startswith("copy v") for line in lines) == 300
+
+
 def test_all_lines_are_printed_on_request(schedules: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pathways.cli.diff.MAX_LINES", 20)
+    monkeypatch.setattr("pathways.cli.diff.MAX_PRINTED_LINES", 20)
     pair = schedules["gpipe"], schedules["1f1b"]
     cut, whole = (pwc_here("diff", *pair, *option)[1].splitlines() for option in ((), ("--all",)))
     assert cut[:20] == whole[:20] and cut[20:] == [f"... and {len(whole) - 20} more lines: --all"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pathways.cli.line_diff import moved_in, unified_diff
+from pathways.cli.line_diff import equal_blocks, moved_in, unified_diff
 
 
 def patched(old: Sequence[str], lines: Sequence[str]) -> list[str]:
@@ -48,6 +48,18 @@ def test_a_diff_of_random_texts_gives_the_second_text() -> None:
         old, new = drawn(rng)
         lines = list(unified_diff(old, new, "a", "b"))
         assert patched(old, lines) == new if lines else old == new
+
+
+def nested(depth: int, noise: str) -> list[str]:
+    """Draws a text in which each level of matches uncovers one more."""
+    return [f for k in range(depth, 0, -1) for f in (f"v{k}", f"{noise}{k}a", f"v{k + 1}", f"{noise}{k}b")]
+
+
+def test_a_text_that_takes_too_many_steps_is_compared_less_exactly() -> None:
+    old, new = nested(2_000, "A"), nested(2_000, "B")
+    assert patched(old, list(unified_diff(old, new, "a", "b"))) == new
+    visited = sum(1 for _ in equal_blocks(*([hash(line) for line in text] for text in (old, new))))
+    assert visited < 2_000, "the rest counts as different"
 
 
 def test_a_moved_block_is_shown_once() -> None:

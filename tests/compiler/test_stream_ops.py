@@ -1,7 +1,9 @@
 """A plan that is made from the planned streams equals the one that is read from their ops in the module."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -11,10 +13,18 @@ from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
 import pathways as pw
 from pathways.api.stages import Lowered
 from pathways.compiler.driver import Compilation
-from pathways.compiler.pass_manager import Options
-from pathways.compiler.stream_ops import peaks_of, planned_streams
+from pathways.compiler.instruments import Reproducer, Statistics
+from pathways.compiler.pass_manager import Options, Timing, run_pass
+from pathways.compiler.passes.base import Pass, Session
+from pathways.compiler.stream_ops import PlannedStreams, peaks_of, planned_streams
+from pathways.compiler.verifier import verify_program
 from pathways.dialect.ir import pw as pw_ops
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
+from pathways.dialect.topology import parse_topology
+
+StringAttr: Any = ir.StringAttr
 
 
 def compiled(draw_one: Callable[[int], tuple[Any, Any]], seed: int, **options: Any) -> Compilation:
@@ -59,6 +69,66 @@ def test_streams_of_random_programs_are_read_back_equal(draw_one: Any, thorough:
 @pytest.mark.parametrize("options", [{"schedule": "gpipe"}, {"schedule": "zero-bubble", "merge": False}])
 def test_streams_of_pipelines_are_read_back_equal(options: dict[str, Any]) -> None:
     assert_read_back(planned(pipeline(), **options))
+
+
+@dataclass(frozen=True)
+class OtherName(Pass):
+    """Gives a computation another name, also in calls, but not in the streams."""
+
+    name: ClassVar[str] = "other-name"
+    requires: ClassVar[Phase] = Phase.PLAN
+    ensures: ClassVar[Phase] = Phase.PLAN
+
+    def apply(self, program: ProgramIR, session: Session) -> None:
+        old = next(iter(program.computations))
+        for call in program.calls():
+            if call.callee == old:
+                call.callee = "another"
+        found = program.computations.pop(old)
+        found.attributes["sym_name"] = StringAttr.get("another", program.context)
+        program.computations["another"] = found
+
+
+@dataclass(frozen=True)
+class CountPlans(Pass):
+    """Walks the module from the program's function, without `ProgramIR.module`."""
+
+    name: ClassVar[str] = "count-plans"
+    requires: ClassVar[Phase] = Phase.PLAN
+    ensures: ClassVar[Phase] = Phase.PLAN
+    found: ClassVar[list[int]] = []
+
+    def apply(self, program: ProgramIR, session: Session) -> None:
+        body = program.func.operation.parent.regions[0].blocks[0]
+        self.found.append(sum(isinstance(op, pw_ops.PlanOp) for op in body.operations))
+
+
+def test_a_pass_of_a_user_finds_ops_and_no_records() -> None:
+    """Records name computations by their numbers, which such a pass may change."""
+    compilation = planned(pipeline(), schedule="1f1b")
+    session, timing = Session(), Timing()
+    run_pass(compilation.program, CountPlans(), session, timing)
+    assert CountPlans.found == [2]
+    with pytest.raises(pw.PathwaysError, match=r"runs @.*, which does not exist"):
+        run_pass(compilation.program, OtherName(), session, timing)
+
+
+def test_a_stream_that_lacks_a_buffer_is_refused() -> None:
+    program = planned(pipeline(), schedule="1f1b").program
+    (streams,) = [*(planned_streams(program) or ())]
+    first = replace(streams[0], groups=streams[0].groups[:-1])
+    program.unwritten = PlannedStreams([[first, *streams[1:]]])
+    with pytest.raises(pw.PathwaysError, match=r"declares [0-9]+ buffers on @island") as caught:
+        verify_program(program)
+    assert caught.value.code == "PWC0701"
+
+
+def test_saved_failures_leave_the_records(tmp_path: Path) -> None:
+    """`pwc compile` saves the IR before each pass, in case that it fails."""
+    lowered = pipeline()
+    compilation = Compilation(ProgramIR(lowered.module), lowered.constants, Session(parse_topology("devices=2")))
+    compilation.advance(instruments=[Reproducer(lambda _: tmp_path), Statistics()])
+    assert planned_streams(compilation.program) is not None
 
 
 def test_a_change_of_an_instruction_is_in_the_plan() -> None:

@@ -58,13 +58,14 @@ def _opened_and_run(path: str) -> str:
     from pathways.cli import inspect as shown
     from pathways.cli.diff import changed_lines
     from pathways.cli.inputs import random_inputs
+    from pathways.cli.plan_lines import plan_lines
     from pathways.cli.why import render
     from pathways.dialect.plan.open_plan import open_plan
     from support.plan_interpreter import Endless, Interpreter, Stuck
 
     plan = open_plan(path)
     texts = [shown.describe_plan(plan), shown.actions(plan), *(shown.usage(plan, s) for s in plan.streams)]
-    texts += [render(plan.decisions), *changed_lines(plan, plan)]
+    texts += [render(plan.decisions), *changed_lines(plan, plan), *plan_lines(plan)]
     if (bad := next((c for text in texts for c in text if not (c.isprintable() or c == "\n")), None)) is not None:
         return f"FOUND {bad!r} goes to the terminal"
     json.dumps(shown.json_of(plan), allow_nan=False)

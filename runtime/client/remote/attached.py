@@ -106,6 +106,7 @@ class Attached(HostedIslands):
             except (OSError, ConnectionEnded):
                 pass  # lost again: the controller will report it
             except PathwaysError as error:
+                self._check_there()  # a refusal after the end of the block has its reason there
                 if error.code != NoPeer.code or time.monotonic() > tried[place.epoch] + CONNECT_TIMEOUT_S:
                     raise
             time.sleep(0.01)
@@ -140,7 +141,7 @@ class Attached(HostedIslands):
     def _take_in(self, name: str, place: IslandEndpoints, made: dict[str, Connection]) -> bool:
         """Registers connections to an island's hosts; returns False if others are connected or expected."""
         with self._changed.lock:
-            wanted = self._places[name].epoch == place.epoch and self._current(name) is None
+            wanted = self.ended is None and self._places[name].epoch == place.epoch and self._current(name) is None
             if wanted:
                 self.hosts[name] = self._met(name, place, made)
             return wanted
@@ -207,7 +208,7 @@ class Attached(HostedIslands):
             return [name for name, place in self._places.items() if place.addresses or name in self.hosts]
 
     def get_ready(self, hosts: Iterable[RemoteIsland], client: str) -> None:
-        """Waits while a client has too many runs on these islands. Raises PWC0917 if the controller is lost."""
+        """Waits while a client has too many runs on these islands. Raises PWC0917, or PWC0509 after the block."""
         self._window.wait([host.island for host in hosts], client, lambda: self.ended is not None, self._post)
         self._check_there()
 
@@ -268,7 +269,7 @@ class Attached(HostedIslands):
                 self._held.add(client, of, device.number, size)
 
     def ask(self, what: str) -> Any:
-        """Requests `status`, `stacks` or `stop` from the controller. Raises PWC0917 if the controller is lost."""
+        """Requests `status`, `stacks` or `stop` from the controller. Raises the errors of `get_ready`."""
         self._post(*self._held_since())
         return self._requests.ask(self._post, lambda number: m.Ask(number, what))
 

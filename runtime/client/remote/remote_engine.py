@@ -85,7 +85,7 @@ class RemoteEngine:
         self.plan = plan
         self.sides = RemoteSides(plan, islands)
         offsets = self.offsets = offsets_of(plan)
-        self.types = {offsets[s.island] + i: (b.type, b.layout) for s in plan.streams for i, b in enumerate(s.buffers)}
+        self.types = {offsets[s.island] + i: (k.type, k.layout) for s in plan.streams for i, k in enumerate(s.kind_of)}
         self.size = len(self.types)
         self._hosts = hosts
         self._path, self._sequential, self._raw = path, sequential, write_plan(plan)

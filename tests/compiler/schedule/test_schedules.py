@@ -226,7 +226,13 @@ def test_equal_stages_share_their_computations(schedule: str, merge: bool) -> No
     assert len(counts) == 1
 
 
-@pytest.mark.long("more schedules: 1 to 2 s each", keep=("1f1b", "interleaved",))
+@pytest.mark.long(
+    "more schedules: 1 to 2 s each",
+    keep=(
+        "1f1b",
+        "interleaved",
+    ),
+)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_merging_calls_does_not_lengthen_the_schedule(schedule: str) -> None:
     """IFRT's merging makes 1F1B up to 33 % longer; ours must not make it longer."""

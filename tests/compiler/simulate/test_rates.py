@@ -48,7 +48,13 @@ def test_a_transfer_inside_of_an_island_uses_the_links_of_all_devices() -> None:
     assert found.seconds == pytest.approx(0.5e-6 + 2 * 128e-9 / 2 + 2 * 2e-6) and not found.links
 
 
-@pytest.mark.long("more policies: 1 s each", keep=("spread", "optimal",))
+@pytest.mark.long(
+    "more policies: 1 s each",
+    keep=(
+        "spread",
+        "optimal",
+    ),
+)
 @pytest.mark.parametrize("policy", ["spread", "balanced", "min-cut", "optimal"])
 def test_the_estimate_of_a_placement_is_a_lower_bound_of_its_simulation(policy: str) -> None:
     """Both take their times from one cost model. The text of the plan states the estimate."""
