@@ -13,7 +13,8 @@ from support.processes import ROOT
 import pathways as pw
 
 STEPS = 3
-LOCAL = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+FLAGS = os.environ["XLA_FLAGS"]
+LOCAL = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{FLAGS} --xla_force_host_platform_device_count=8"}
 
 
 def trainer(folder: Path, environment: Mapping[str, str]) -> "subprocess.Popen[str]":

@@ -72,6 +72,8 @@ def matches(wanted: str, printed: str) -> bool:
 
 def run_page(path: Path) -> None:
     """Runs a page in the current folder. Raises its code's errors, and AssertionError if the output does not match."""
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # Python would not see that a file changes twice within a second
+    sys.dont_write_bytecode = True
     namespace: dict[str, Any] = {"__name__": "__main__"}
     printed: str | None = ""
     for block in blocks(path.read_text()):

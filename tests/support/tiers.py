@@ -53,7 +53,7 @@ def leave_out_long(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def put_long_files_first(items: list[pytest.Item]) -> None:
-    """Orders files so that two processes finish at about the same time: the longest, then those with many tests."""
+    """Orders files so that the processes finish at about the same time: the longest, then those with many tests."""
     counts = collections.Counter(item.path for item in items)
     rank = {name: number for number, name in enumerate(LONGEST_FILES)}
     items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), -counts[item.path], str(item.path)))
