@@ -139,7 +139,7 @@ def _order(plan: Plan, slice_: str) -> list[str]:
     found: list[str] = []
     for streams in plan.all_streams:
         runs = [i for s in streams for i in s.instructions if isinstance(i, Run) and i.mesh in meshes]
-        found += [f"{r.action} {r.name}".strip() for r in sorted(runs, key=lambda r: r.step)]
+        found += [r.shown for r in sorted(runs, key=lambda r: r.step)]
     return found
 
 

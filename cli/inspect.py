@@ -192,8 +192,7 @@ def _instruction(plan: Plan, instruction: Instruction) -> list[str]:
             given = " ".join(f"%{s}{'!' if i in instruction.donated else ''}" for i, s in enumerate(instruction.inputs))
             made = " ".join(f"%{s}" for s in instruction.outputs)
             where = source_line(instruction.where)
-            action = f"{instruction.action} " if instruction.action else ""
-            return [at, f"run {action}{instruction.name} {given} -> {made}", where]
+            return [at, f"run {instruction.shown} {given} -> {made}", where]
         case Send():
             return [at, f"send %{instruction.slot} to {instruction.to} (channel {instruction.channel})", ""]
         case Recv():

@@ -106,8 +106,7 @@ class _Function:
             self._names[stream.island][slot] = self._origins[stream.island][slot] = shown
 
     def _name(self, instruction: Run | Branch) -> str:
-        action = instruction.action if isinstance(instruction, Run) else ""
-        return _cut(f"{action} {instruction.name}".strip())
+        return _cut(instruction.shown if isinstance(instruction, Run) else instruction.name)
 
     def _line(self, stream: Stream, names: Sequence[str], instruction: Instruction, received: Mapping[int, str]) -> str:
         match instruction:

@@ -79,8 +79,7 @@ def _too_much(stream: Stream, peak: Peak, memory: int) -> OutOfMemory:
     run = next((i for i in stream.instructions if isinstance(i, Run | Branch) and i.step == peak.step), None)
     at = "before the first step" if peak.step < 0 else f"at step {peak.step}"
     if run is not None:
-        action = f"{run.action} " if isinstance(run, Run) and run.action else ""
-        at += f" ({action}{run.name})"
+        at += f" ({run.shown if isinstance(run, Run) else run.name})"
     owners = "\n".join(f"{readable(size):>10}  {owner}" for owner, size in by_kind(peak.owners))
     return OutOfMemory(
         island=stream.island,

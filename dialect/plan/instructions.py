@@ -53,6 +53,11 @@ class Run:
     """The calls that were merged into this run, each with its action and line."""
 
     @property
+    def shown(self) -> str:
+        """Its action and name, for users."""
+        return f"{self.action} {self.name}" if self.action else self.name
+
+    @property
     def effects(self) -> Effects:
         return Effects(self.inputs, self.outputs, tuple([self.inputs[i] for i in self.donated]))
 
