@@ -10,12 +10,15 @@ import click
 
 from pathways.api.simulation import times_of, trace_of
 from pathways.cli.json_output import json_option, print_json
-from pathways.cli.simulate_variants import Compared, Variant, compiler_of, refused_row, simulate_others, variants_table
+from pathways.cli.simulate_best import BestVariants
+from pathways.cli.simulate_variants import Compared, Outcome, Variant, compiler_of, refused_row, simulate_others
 from pathways.cli.source_spec import read_spec
+from pathways.cli.variants_table import MAX_ROWS, variants_table
 from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.simulate.durations import WhatIf
+from pathways.compiler.simulate.estimate import Estimated
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.lost_host import LostHost
 from pathways.compiler.simulate.step import simulate_step
@@ -32,6 +35,7 @@ Examples:
   pwc simulate plan.bin --topology machines.toml
   pwc simulate model.py:step --topology paper-c --schedule 1f1b --compare-schedules
   pwc simulate model.py --compare-schedules --compare-microbatches 4,8,16 --sweep --picture sweep.svg
+  pwc simulate model.py --compare-schedules --compare-microbatches 4,8,12,16,24,32,48,64 --sweep --top 10
   pwc simulate plan.bin --slower island0:3=1.2 --link island0:island1=0.5
   pwc simulate plan.bin --trace predicted.json && pwc viz plan.bin --trace predicted.json -o page.html
 """
@@ -89,6 +93,8 @@ def _counts(_: Any, __: Any, given: str | None) -> tuple[int, ...]:
     "--compare-microbatches", callback=_counts, metavar="N,N,...", help="Also simulate these numbers of microbatches."
 )
 @click.option("--sweep", is_flag=True, help="Simulate every combination of what is compared, and rank them.")
+@click.option("--top", type=click.IntRange(min=1), metavar="N",
+              help="Simulate a few combinations of --sweep and the N fastest; estimate the rest.")  # fmt: skip
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.svg",
               help="Draw the combinations of --sweep.")  # fmt: skip
 @click.option("--slower", multiple=True, callback=_slower, metavar="ISLAND:DEVICE=FACTOR",
@@ -118,6 +124,7 @@ def simulate_(
     microbatches: int | None,
     compare_microbatches: tuple[int, ...],
     sweep: bool,
+    top: int | None,
     picture: Path | None,
     slower: Mapping[tuple[str, int], float],
     link: Mapping[frozenset[str], float],
@@ -137,6 +144,8 @@ def simulate_(
         raise click.UsageError("--picture draws the combinations of --sweep: give both")
     if sweep and not (compare_schedules or compare_placements or compare_microbatches):
         raise click.UsageError("--sweep needs --compare-schedules, --compare-placements or --compare-microbatches")
+    if top and not (sweep and compare_microbatches):
+        raise click.UsageError("--top estimates combinations of --sweep with --compare-microbatches: give all three")
     machines = None if topology is None else parse_topology(topology)
     measured = None if times is None else times_of(times)
 
@@ -144,7 +153,8 @@ def simulate_(
         here = Machines(machines or plan.topology)
         return simulate_step(plan, here, changes=WhatIf(slower, link), measured=measured, one_process=one_process)
 
-    given, others, name = read_spec(source), dict[str, Simulated | str](), ""
+    given, others, name = read_spec(source), dict[str, Outcome](), ""
+    table: dict[str, Any] = {"sweep": sweep, "shown": top or MAX_ROWS}
     if not (given.is_python or given.is_dump):
         comparing = compare_schedules or compare_placements or compare_microbatches or microbatches or sweep
         if comparing or placement != "spread" or schedule != PROGRAM:
@@ -155,7 +165,11 @@ def simulate_(
         base = Variant(Options(placement=placement, schedule=schedule), microbatches or 0)
         space = Compared(compare_schedules, compare_placements, compare_microbatches, sweep)
         compiled, base = compiler_of(source, machines, topology, base, space)
-        others = dict(simulate_others(compiled, simulated, base, space))
+        if top:
+            best = BestVariants(compiled, simulated, top)
+            others, table["note"] = best.of(base, space), f", estimated within {best.worst:.1%}"
+        else:
+            others = dict(simulate_others(compiled, simulated, base, space))
         name = space.name(base, base)
         try:
             found = simulated(compiled(base))
@@ -164,7 +178,7 @@ def simulate_(
                 if as_json:
                     print_json({"others": _rows(others)})
                 else:
-                    click.echo("\n".join(variants_table(None, others, sweep=sweep)))
+                    click.echo("\n".join(variants_table(None, others, **table)))
                 _draw(picture, source, {name: refused_row(error), **others})
             raise
     lost = None if host_lost is None else LostHost(host_lost, snapshot_every, restart_seconds)
@@ -176,7 +190,7 @@ def simulate_(
         if lost is not None:
             click.echo(lost.text(found.seconds))
         if others:
-            click.echo("\n".join(variants_table(found, others, sweep=sweep)))
+            click.echo("\n".join(variants_table(found, others, **table)))
     _draw(picture, source, {name: found, **others})
     if trace is not None:
         write_whole(trace, trace_of(found))
@@ -184,18 +198,20 @@ def simulate_(
         click.echo(f"wrote    {trace}   {hint}", err=as_json)
 
 
-def _draw(picture: Path | None, source: str, variants: Mapping[str, Simulated | str]) -> None:
+def _draw(picture: Path | None, source: str, variants: Mapping[str, Outcome]) -> None:
     """Writes the picture of a sweep, if one is wanted."""
     if picture is not None:
         write_whole(picture, sweep_svg(Path(source).name, variants))
         click.echo(f"wrote    {picture}", err=True)
 
 
-def _rows(others: Mapping[str, Simulated | str]) -> dict[str, Any]:
+def _rows(others: Mapping[str, Outcome]) -> dict[str, Any]:
     return {name: other if isinstance(other, str) else _row(other) for name, other in others.items()}
 
 
-def _row(found: Simulated) -> dict[str, Any]:
+def _row(found: Simulated | Estimated) -> dict[str, Any]:
+    if isinstance(found, Estimated):
+        return {"estimated_seconds": found.seconds}
     return {
         "program": found.name,
         "seconds": found.seconds,

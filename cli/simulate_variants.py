@@ -2,10 +2,10 @@
 comparison. `pwc simulate` calls it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import shorten
+from typing import TypeAlias
 
 from pathways.api.simulation import check_replaceable
 from pathways.cli.compile import check_phase, start
@@ -18,6 +18,7 @@ from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import splits_backward
+from pathways.compiler.simulate.estimate import Estimated
 from pathways.compiler.simulate.figures import Simulated
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
@@ -25,10 +26,7 @@ from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import bytecode, parse
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
-from pathways.dialect.topology import Topology, readable
-
-MAX_ROWS = 20
-"""Combinations that a sweep prints, the fastest first. Its picture and --json have all."""
+from pathways.dialect.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,10 @@ class Variant:
 
     options: Options
     microbatches: int = 0
+
+
+Outcome: TypeAlias = Simulated | Estimated | str
+"""The simulation of a variant, an estimate of it, or the text of its error."""
 
 
 @dataclass(frozen=True)
@@ -154,45 +156,19 @@ def refused_row(error: PathwaysError) -> str:
 
 def simulate_others(
     compiled: Callable[[Variant], Plan], simulated: Callable[[Plan], Simulated], base: Variant, space: Compared
-) -> Iterator[tuple[str, Simulated | str]]:
-    """Simulates the other variants, each with its name; a refused_row is the text of its error."""
+) -> Iterator[tuple[str, Outcome]]:
+    """Simulates the other variants, each with its name."""
     wanted = space.variants(base)
     with Activity("simulating", len(wanted), "variants") as simulating:
         for simulating.done, variant in enumerate(wanted):
-            name = space.name(variant, base)
-            try:
-                yield name, simulated(compiled(variant))
-            except PathwaysError as error:
-                yield name, refused_row(error)
+            yield space.name(variant, base), outcome_of(variant, compiled, simulated)
 
 
-def variants_table(found: Simulated | None, others: Mapping[str, Simulated | str], *, sweep: bool) -> list[str]:
-    """Formats the variants beside the one that was asked for. A sweep begins with the fastest."""
-    fastest = min((other.seconds for other in others.values() if isinstance(other, Simulated)), default=0.0)
-    base = fastest if found is None else found.seconds
-    width = max(24, *map(len, others)) if sweep else 24
-    done = [(name, other) for name, other in others.items() if isinstance(other, Simulated)]
-    if not sweep:
-        rows = ["compared with" if found is not None else "in comparison"]
-        for name, other in others.items():
-            refused = f"  {name:<{width}} refused ({other})"
-            rows.append(refused if isinstance(other, str) else _row(name, other, base, width))
-        return rows
-    done.sort(key=lambda one: one[1].seconds)
-    refusals = [other for other in others.values() if isinstance(other, str)]
-    rows = [f"{len(others)} other combinations, the fastest first"]
-    rows += [_row(name, other, base, width) for name, other in done[:MAX_ROWS]]
-    if len(done) > MAX_ROWS:
-        rows.append(f"  ... and {len(done) - MAX_ROWS} slower ones: --json, --picture")
-    return rows + _refused(refusals)
-
-
-def _refused(refusals: Sequence[str]) -> list[str]:
-    return [f"  {refusals.count(why)} refused ({shorten(why, 160)})" for why in dict.fromkeys(refusals)]
-
-
-def _row(name: str, other: Simulated, base: float, width: int) -> str:
-    peak = max((island.peak_bytes for island in other.islands), default=0)
-    ratio = other.seconds / base if base else 1.0
-    time = f"{other.seconds * 1e3:10.4g} ms  {ratio:6.3f}x  waits {other.bubble:6.1%}"
-    return f"  {name:<{width}} {time}  {readable(peak)} on the fullest"
+def outcome_of(
+    variant: Variant, compiled: Callable[[Variant], Plan], simulated: Callable[[Plan], Simulated]
+) -> Simulated | str:
+    """Simulates a variant; returns the text of the error if it is refused."""
+    try:
+        return simulated(compiled(variant))
+    except PathwaysError as error:
+        return refused_row(error)

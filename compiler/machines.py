@@ -5,6 +5,8 @@ devices and the simulator all call it. It assumes figures that a topology does n
   memory, whichever takes longer (a roofline). Each call adds an overhead.
 * A transfer between islands takes its bytes at the rate of the network, and then the latency.
 * A transfer inside an island takes its bytes over the links of all devices that it reaches, and then the latency.
+* A collective inside a computation takes the bytes that each device sends at the rate of its links, and the latency of
+  each message. It does not overlap with the computation.
 """
 
 from collections.abc import Sequence
@@ -62,6 +64,11 @@ class Machines:
     def inside(island: Island, size: float, devices: int) -> float:
         """Returns the seconds in which bytes occupy the links of the devices that they reach, without the latency."""
         return size / (island.ici_gbps * 1e9 * devices)
+
+    @staticmethod
+    def exchanging(island: Island, size: float, hops: float) -> float:
+        """Returns the seconds of collectives in which each device sends `size` bytes, in messages one after another."""
+        return size / (island.ici_gbps * 1e9) + hops * (island.ici_us or 0.0) * 1e-6
 
     def figures(self) -> tuple[str, str, str]:
         """Formats the efficiency, the overhead of a call and the rate of memory, or the range of each over islands."""

@@ -4,6 +4,8 @@ the checks of plan modules call it.
 The bindings return plain attributes: each must be cast to its class before it is read.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +55,21 @@ def is_closed(attribute: Attribute) -> bool:
 
 def _dims(attribute: Attribute) -> list[Any]:
     return [bare_sdy.DimensionShardingAttr(dim) for dim in attribute.dimension_shardings]
+
+
+def parts_of_sharding(attribute: Attribute, sizes: Mapping[str, int]) -> int:
+    """Returns into how many parts a sharding splits an array. `sizes` are those of the axes of its mesh."""
+    axes = [bare_sdy.AxisRefAttr(axis) for dim in _dims(bare_sdy.TensorShardingAttr(attribute)) for axis in dim.axes]
+    parts = [
+        bare_sdy.SubAxisInfoAttr(a.sub_axis_info).size if a.sub_axis_info is not None else sizes[a.name] for a in axes
+    ]
+    return math.prod(parts)
+
+
+def manual_axes(manual: Operation) -> list[str]:
+    """Returns the axes of an `sdy.manual_computation` whose devices run its region each for itself."""
+    axes = bare_sdy.ManualAxesAttr(manual.attributes["manual_axes"])
+    return [axes[i] for i in range(len(axes))]
 
 
 def write_shardings(placed: tuple[Placed, ...]) -> Attribute:

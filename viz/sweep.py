@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from pathways.compiler.placement.runner_up import seconds
+from pathways.compiler.simulate.estimate import Estimated
 from pathways.compiler.simulate.figures import Simulated
 
 _CELL, _ROW, _LETTER = 136, 26, 6.8
@@ -13,12 +14,15 @@ _CELL, _ROW, _LETTER = 136, 26, 6.8
 _FAST, _SLOW, _NONE = (46, 125, 50), (250, 235, 215), "#dddddd"
 
 
-def sweep_svg(title: str, variants: Mapping[str, Simulated | str]) -> str:
-    """Draws variants. Commas separate the parts of a name, of which the last is the column. Gray means refused."""
+def sweep_svg(title: str, variants: Mapping[str, Simulated | Estimated | str]) -> str:
+    """Draws variants. Commas separate the parts of a name, of which the last is the column.
+
+    Gray means refused; a time with ~ is estimated from others.
+    """
     names = {name: _row_and_column(name) for name in variants}
     rows = list(dict.fromkeys(row for row, _ in names.values()))
     columns = list(dict.fromkeys(column for _, column in names.values()))
-    times = [found.seconds for found in variants.values() if isinstance(found, Simulated)]
+    times = [found.seconds for found in variants.values() if not isinstance(found, str)]
     least, most = min(times, default=0.0), max(times, default=0.0)
     left = 12 + _LETTER * max((len(row) for row in rows), default=0)
     width, height = left + _CELL * len(columns) + 12, 60 + _ROW * len(rows)
@@ -41,12 +45,16 @@ def _row_and_column(name: str) -> tuple[str, str]:
     return (row, column) if column.endswith("microbatches") else (name, "")
 
 
-def _cell(x: float, y: float, found: Simulated | str, least: float, most: float) -> Sequence[str]:
+def _cell(x: float, y: float, found: Simulated | Estimated | str, least: float, most: float) -> Sequence[str]:
     text, color, why, ink = "refused", _NONE, str(found), "black"
-    if isinstance(found, Simulated):
+    if not isinstance(found, str):
         share = (found.seconds - least) / (most - least) if most > least else 0.0
         mixed = [round(a + (b - a) * share) for a, b in zip(_FAST, _SLOW, strict=True)]
-        text, color, why = seconds(found.seconds), f"rgb({','.join(map(str, mixed))})", f"waits {found.bubble:.1%}"
+        text, color, why = seconds(found.seconds), f"rgb({','.join(map(str, mixed))})", "estimated"
+        if isinstance(found, Simulated):
+            why = f"waits {found.bubble:.1%}"
+        else:
+            text = f"~{text}"
         ink = "white" if share < 0.5 else "black"
     return (
         f'<rect x="{x:.0f}" y="{y}" width="{_CELL - 2}" height="{_ROW - 2}" fill="{color}"><title>{escape(why)}</title>'

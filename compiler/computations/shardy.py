@@ -1,10 +1,11 @@
-"""Runs Shardy's sharding propagation inside one StableHLO module. It works on a copy, and returns only the shardings of
-@main's arguments and results. The pass `propagate_shardings` calls it.
+"""Runs Shardy's sharding propagation inside one StableHLO module. It works on a copy. The pass `propagate_shardings`
+takes the shardings of @main's arguments and results from it, and `collectives.py` counts what the devices exchange.
 
 Two guards prevent a crash of the process, or a module that does not compile. The pipeline runs on the nested module
 itself, which has a @main. It never runs on the original, which would keep `sdy.reshard` ops.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -126,10 +127,34 @@ def propagate(computation: Operation, axes: Axes, given: SignatureShardings, whe
     holder = ir.Module.create()
     clone = computation.clone(ir.InsertionPoint(holder.body))
     write_signature(clone, axes, given)
-    manager = passmanager.PassManager.parse("builtin.module(sdy-propagation-pipeline)")
-    manager.run(clone)
+    run_on_copy(clone)
     found = read_signature(clone, axes, where, settled=True)
     return SignatureShardings(_prefer(given.ins, found.ins), _prefer(given.outs, found.outs))
+
+
+def run_on_copy(copy: Operation, further: str = "") -> None:
+    """Runs the propagation, and `further` passes, on a copy of a module, which is changed."""
+    _reshape_where_xla_does(copy)
+    pipeline = ",".join(filter(None, ("sdy-propagation-pipeline", further)))
+    passmanager.PassManager.parse(f"builtin.module({pipeline})", copy.context).run(copy)
+
+
+def _reshape_where_xla_does(within: Operation) -> None:
+    """Replaces broadcasts that only add dimensions of size 1 by reshapes.
+
+    XLA does so before its propagation, which prefers shardings that come through a reshape.
+    """
+    for block in (block for region in within.regions for block in region.blocks):
+        for op in [op.operation for op in block.operations]:
+            _reshape_where_xla_does(op)
+            if op.name != "stablehlo.broadcast_in_dim":
+                continue
+            operand, result, places = op.operands[0], op.results[0], list(op.attributes["broadcast_dimensions"])
+            if math.prod(operand.type.shape) == math.prod(result.type.shape) and places == sorted(places):
+                ip = ir.InsertionPoint(op)
+                reshaped = ir.Operation.create("stablehlo.reshape", [result.type], [operand], loc=op.location, ip=ip)
+                result.replace_all_uses_with(reshaped.results[0])
+                op.erase()
 
 
 def _prefer(given: tuple[Known, ...], found: tuple[Known, ...]) -> tuple[Known, ...]:

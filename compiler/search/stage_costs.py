@@ -15,9 +15,10 @@ Times are those of `compiler/machines.py`, as in a simulation of the compiled pl
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
+from pathways.compiler.computations.collectives import ring
 from pathways.compiler.machines import Machines
 from pathways.compiler.search.profile import Profile
 from pathways.dialect.choice import SplitChoice
@@ -79,11 +80,6 @@ class StageCost:
     def both(self) -> float:
         return self.forward + self.backward
 
-    @property
-    def bare(self) -> "StageCost":
-        """The same cost without collectives, which the simulation of a plan does not count."""
-        return replace(self, added=0.0, added_back=0.0)
-
 
 def stage_costs(profile: Profile, places: Sequence[int], choice: SplitChoice, machine: Machines) -> list[StageCost]:
     """Returns the cost of each stage of a cut at `places`."""
@@ -127,4 +123,4 @@ def _island(topology: Topology, choice: SplitChoice, stage: int) -> Island:
 
 def _ring(size: float, devices: int, link: float) -> float:
     """Returns the seconds to add up an array of `size` bytes over devices that each hold terms of it."""
-    return 2 * size * (devices - 1) / devices / link if devices > 1 else 0.0
+    return ring("all_reduce", size, devices).bytes / link

@@ -76,8 +76,9 @@ class _Estimate:
         return self.islands[self.plan.streams[stream].island]
 
     def _call(self, task: PlannedTask, island: Island) -> float:
-        flops = task.flops / len(task.devices)
-        return self.machines.computing(island, flops, task.touched) + self.machines.call(island)
+        flops, exchanged = task.flops / len(task.devices), task.collectives
+        computing = self.machines.computing(island, flops, task.touched) + self.machines.call(island)
+        return computing + self.machines.exchanging(island, exchanged.bytes, exchanged.hops)
 
     def _slowdown(self, mesh: int, island: str) -> float:
         """Returns the factor of the slowest device of a mesh."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
+from pathways.compiler.computations.collectives import Collectives, collectives_of
 from pathways.compiler.computations.flops import flops_of
 from pathways.dialect.call_labels import Action, actions_of, read_action
 from pathways.dialect.diagnostics import Where
@@ -50,6 +51,8 @@ class PlannedTask(NamedTuple):
     part_names: tuple[str, ...] = ()
     flops: float = 0.0
     """Floating-point operations of a call, over all devices."""
+    collectives: Collectives = Collectives()
+    """The collectives inside a call."""
     touched: int = 0
     """Bytes that a call reads and writes on one device."""
     source: int = -1
@@ -88,24 +91,26 @@ class Work:
 def work_of(plan: Plan) -> Work:
     """Builds the tasks of a plan. Raises PWC0604 if the plan's streams wait for each other."""
     work = Work(plan)
-    reader = _Reader(work, _flops(plan.computations))
+    reader = _Reader(work, _costs(plan.computations))
     for stream, instruction in linearize(plan):
         reader.read(stream, instruction)
     return work
 
 
-def _flops(computations: Sequence[Computation]) -> list[float]:
-    known: dict[bytes, float] = {}
+def _costs(computations: Sequence[Computation]) -> list[tuple[float, Collectives]]:
+    """Returns the flops of each computation, and its collectives."""
+    known: dict[bytes, tuple[float, Collectives]] = {}
     context = make_context()
     for computation in computations:
         if computation.module not in known:
-            known[computation.module] = flops_of(from_portable(computation.module, context).operation)
+            module = from_portable(computation.module, context).operation
+            known[computation.module] = flops_of(module), collectives_of(module)
     return [known[c.module] for c in computations]
 
 
 class _Reader:
-    def __init__(self, work: Work, flops: list[float]) -> None:
-        self.work, self.plan, self.flops = work, work.plan, flops
+    def __init__(self, work: Work, costs: Sequence[tuple[float, Collectives]]) -> None:
+        self.work, self.plan, self.costs = work, work.plan, costs
         self.sent: dict[int, tuple[Send, int]] = {}
         """For each channel, its send and the sending stream."""
         self.decided = {
@@ -131,6 +136,7 @@ class _Reader:
     def _call(self, stream: int, run: Run) -> None:
         mesh = self.plan.meshes[run.mesh]
         kinds = self.plan.streams[stream].kind_of
+        flops, collectives = self.costs[run.computation]
         task = PlannedTask(
             CALL,
             run.name,
@@ -145,7 +151,8 @@ class _Reader:
             mesh=run.mesh,
             temporaries=run.temporaries,
             part_names=run.parts,
-            flops=self.flops[run.computation],
+            flops=flops,
+            collectives=collectives,
             touched=sum(kinds[s].bytes for s in (*run.inputs, *run.outputs)) + 2 * run.temporaries,
         )
         self._add(task)

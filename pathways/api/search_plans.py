@@ -14,7 +14,6 @@ from pathways.compiler.frontends.jax.pipeline.planning import Target, compiling
 from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
-from pathways.compiler.search.predict import predict
 from pathways.compiler.search.rank import PlanFigures, Row
 from pathways.compiler.simulate.step import simulate_step
 from pathways.dialect.choice import SplitChoice
@@ -40,11 +39,7 @@ class CompiledStep:
 
 
 def figures_of(row: Row, step: CompiledStep, machines: Machines) -> PlanFigures:
-    """Returns the figures of a row's plan, or the reason why there is none.
-
-    A simulation does not count collectives inside a stage. The time that they add to the prediction is added to the
-    plan's time.
-    """
+    """Returns the figures of a row's plan, or the reason why there is none."""
     choice = row.choice
     if choice.stages * choice.chunks * choice.microbatches > MAX_ACTIONS:
         return PlanFigures(refused=f"more than {MAX_ACTIONS} stages x microbatches: not compiled")
@@ -53,15 +48,13 @@ def figures_of(row: Row, step: CompiledStep, machines: Machines) -> PlanFigures:
     except PathwaysError as error:
         problem = error.diagnostics[0]
         return PlanFigures(refused=f"{error.code}: {problem.text(problem.title)}")
-    bare = predict([c.bare for c in row.costs], choice, machines.states)
-    more = max(0.0, row.prediction.seconds - bare.seconds)
     kept = [0.0] * choice.stages
     for k, cost in enumerate(row.costs):
         kept[k % choice.stages] += cost.parameters * step.states
     found = simulate_step(plan, machines, one_process=True)  # in the order of the schedule, as predictions
     memory = max((island.peak_bytes for island in found.islands), default=0) + max(kept)
     crossing = sum(link.bytes for link in found.links)
-    return PlanFigures(found.seconds + more, found.bubble, memory, crossing)
+    return PlanFigures(found.seconds, found.bubble, memory, crossing)
 
 
 def _compile(choice: SplitChoice, step: CompiledStep, machines: Machines) -> Plan:

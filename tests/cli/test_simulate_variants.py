@@ -12,6 +12,8 @@ from support.codes import code_of
 from support.processes import pwc_here
 
 import pathways as pw
+from pathways.cli.variants_table import variants_table
+from pathways.compiler.simulate.estimate import Estimated
 
 SPEC = ("--topology", "islands=2,devices=2,flops=1e8,call_us=100")
 MODEL = """
@@ -99,13 +101,39 @@ def test_a_sweep_ranks_and_draws_all_combinations(model: str, tmp_path: Path) ->
 
 
 @pytest.mark.long("25 plans are compiled")
-def test_a_sweep_prints_the_fastest_first(model: str) -> None:
+def test_the_fastest_of_a_sweep_come_first_and_are_found_with_few_simulations(model: str, tmp_path: Path) -> None:
+    picture = tmp_path / "sweep.svg"
     options = ("--compare-schedules", "--compare-microbatches", "1,4,8,16", "--sweep")
     code, printed, stderr = pwc_here("simulate", model, *SPEC, *options)
     assert code == 0, stderr
     table = printed.partition("24 other combinations, the fastest first\n")[2].splitlines()
     times = [float(line.partition(" ms ")[0].split()[-1]) for line in table if " ms " in line]
-    assert len(times) == 20 and times == sorted(times) and "slower ones" in printed
+    assert len(times) == 20 and times == sorted(times) and "  ... and 4 slower ones: --json" in printed
+    code, said, stderr = pwc_here("simulate", model, *SPEC, *options, "--top", "1", "--picture", str(picture), "--json")
+    assert code == 0, stderr
+    others = json.loads(said)["others"]
+    estimated = [name for name, other in others.items() if "estimated_seconds" in other]
+    fastest = min((other["seconds"], name) for name, other in others.items() if name not in estimated)
+    assert len(others) == 24 and 0 < len(estimated) <= 5 and fastest[1] in table[0]
+    assert picture.read_text().count("<title>estimated</title>") == len(estimated)
+
+
+def test_a_table_tells_how_many_are_estimated() -> None:
+    others = {"2 microbatches": Estimated(1.0), "4 microbatches": Estimated(2.0), "3 microbatches": "PWC0112: no"}
+    table = variants_table(None, others, sweep=True, shown=5, note=", estimated within 3.0%")
+    assert table == [
+        "3 other combinations, the fastest first",
+        "  ... and 2 slower ones, estimated within 3.0%: --json, --picture",
+        "  1 refused (PWC0112: no)",
+    ]
+
+
+def test_few_combinations_are_all_simulated(model: str) -> None:
+    options = ("--compare-microbatches", "4,3", "--sweep", "--top", "5", "--json")
+    code, printed, stderr = pwc_here("simulate", model, *SPEC, *options)
+    assert code == 0, stderr
+    others = json.loads(printed)["others"]
+    assert others["4 microbatches"]["seconds"] and "PWC0112" in others["3 microbatches"]
 
 
 def test_a_sweep_counts_what_is_refused(model: str, tmp_path: Path) -> None:
@@ -145,6 +173,8 @@ def test_a_dump_has_its_microbatches(model: str, tmp_path: Path) -> None:
         ("--microbatches", "0"),
         ("--sweep",),
         ("--compare-schedules", "--picture", "out.svg"),
+        ("--compare-schedules", "--sweep", "--top", "3"),
+        ("--compare-microbatches", "4", "--top", "3"),
     ],
 )
 def test_wrong_options_are_refused(model: str, options: tuple[str, ...]) -> None:

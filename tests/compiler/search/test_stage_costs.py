@@ -69,7 +69,6 @@ def test_the_time_of_a_stage_is_the_sum_of_its_terms() -> None:
     assert (products.forward, products.backward, products.of_weights) == (1_001_001, 1_110_012, 100_001)
     assert replace(products, written=4.0).of_weights == 100_004
     assert replace(products, written=4.0, checkpointed=0.0).backward == 1_110_004.25
-    assert replace(DIGITS.bare, added=1e3, added_back=1e4) == DIGITS and DIGITS.bare.forward == 1_000_100
 
 
 def test_each_term_of_three_stages_equals_its_value_by_hand() -> None:

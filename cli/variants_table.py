@@ -1,0 +1,44 @@
+"""Formats the simulated variants of a program as a table, for `pwc simulate`."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import shorten
+
+from pathways.cli.simulate_variants import Outcome
+from pathways.compiler.simulate.figures import Simulated
+from pathways.dialect.topology import readable
+
+MAX_ROWS = 20
+"""Combinations that a sweep prints, the fastest first. Its picture and --json have all."""
+
+
+def variants_table(
+    found: Simulated | None, others: Mapping[str, Outcome], *, sweep: bool, shown: int = MAX_ROWS, note: str = ""
+) -> list[str]:
+    """Formats the variants beside the one that was asked for. A sweep begins with the fastest `shown`."""
+    fastest = min((other.seconds for other in others.values() if isinstance(other, Simulated)), default=0.0)
+    base = fastest if found is None else found.seconds
+    width = max(24, *map(len, others)) if sweep else 24
+    if not sweep:
+        rows = ["compared with" if found is not None else "in comparison"]
+        for name, other in others.items():
+            refused = f"  {name:<{width}} refused ({other})"
+            rows.append(_row(name, other, base, width) if isinstance(other, Simulated) else refused)
+        return rows
+    done = [(name, other) for name, other in others.items() if isinstance(other, Simulated)]
+    done.sort(key=lambda one: one[1].seconds)
+    rows = [f"{len(others):,} other combinations, the fastest first"]
+    rows += [_row(name, other, base, width) for name, other in done[:shown]]
+    if left := sum(not isinstance(other, str) for other in others.values()) - len(rows) + 1:
+        rows.append(f"  ... and {left:,} slower ones{note}: --json, --picture")
+    return rows + _refused([other for other in others.values() if isinstance(other, str)])
+
+
+def _refused(refusals: Sequence[str]) -> list[str]:
+    return [f"  {refusals.count(why)} refused ({shorten(why, 160)})" for why in dict.fromkeys(refusals)]
+
+
+def _row(name: str, other: Simulated, base: float, width: int) -> str:
+    peak = max((island.peak_bytes for island in other.islands), default=0)
+    ratio = other.seconds / base if base else 1.0
+    time = f"{other.seconds * 1e3:10.4g} ms  {ratio:6.3f}x  waits {other.bubble:6.1%}"
+    return f"  {name:<{width}} {time}  {readable(peak)} on the fullest"

@@ -1,0 +1,107 @@
+"""Estimates the time of a step for numbers of microbatches that were not simulated, and decides which to simulate.
+`pwc simulate --sweep --top` calls it. Pure functions but for `SweepLine`, which collects what was simulated.
+
+A step of m microbatches takes about `a + b m + c / m` seconds: work that m does not change, the overheads of each
+microbatch, and the waits at both ends of a pipeline, which are shorter for smaller microbatches. The estimate is fitted
+to the simulated numbers of a line. At these it is exact: its relative errors there are interpolated in between.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import numpy as np
+
+FIRST = 4
+"""Numbers of microbatches that are simulated on each line before any is estimated, if the line has as many."""
+REFUSED = 6
+"""Refusals after which a line that has no simulated number is given up."""
+Cell: TypeAlias = tuple[int, int]
+"""The number of a line, and a number of microbatches."""
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The estimated time of a step that was not simulated."""
+
+    seconds: float
+
+
+@dataclass(eq=False)
+class SweepLine:
+    """All numbers of microbatches of one schedule and placement, in order, and what is known of them."""
+
+    counts: Sequence[int]
+    seconds: dict[int, float] = field(default_factory=dict[int, float])
+    """Seconds of a step, for the numbers that were simulated."""
+    refused: set[int] = field(default_factory=set[int])
+    """Numbers that the compiler refused."""
+
+    @property
+    def left(self) -> list[int]:
+        """The numbers that were not tried."""
+        return [count for count in self.counts if count not in self.seconds and count not in self.refused]
+
+    @property
+    def is_given_up(self) -> bool:
+        return not self.seconds and len(self.refused) >= REFUSED
+
+    def first(self) -> int | None:
+        """Returns the next number to simulate before the line is estimated; None if enough are known."""
+        left = self.left
+        if not left or len(self.seconds) >= FIRST or self.is_given_up:
+            return None
+        tried = [math.log(count) for count in (*self.seconds, *self.refused)]
+        ends = [count for count in (left[0], left[-1]) if count in (self.counts[0], self.counts[-1])]
+        return ends[0] if ends else max(left, key=lambda count: min(abs(math.log(count) - other) for other in tried))
+
+    def estimates(self) -> dict[int, float]:
+        """Returns the estimated seconds of the numbers that were not tried; none if no number was simulated."""
+        left = self.left
+        if not left or not self.seconds:
+            return {}
+        return dict(zip(left, map(float, fitted(self.seconds)(left)), strict=True))
+
+
+def fitted(seconds: dict[int, float]) -> "Callable[[Sequence[int]], np.ndarray]":
+    """Fits the formula to the seconds of some numbers of microbatches. Returns it as a function of other numbers."""
+    counts = np.array(sorted(seconds), float)
+    times = np.array([seconds[int(count)] for count in counts])
+    times = np.maximum(times, np.finfo(float).tiny)
+    factors = _nonnegative(_terms(counts) / times[:, None])
+    errors = np.log(times / (_terms(counts) @ factors))
+
+    def estimate(wanted: Sequence[int]) -> np.ndarray:
+        at = np.array(wanted, float)
+        return _terms(at) @ factors * np.exp(np.interp(np.log(at), np.log(counts), errors))
+
+    return estimate
+
+
+def _terms(counts: np.ndarray) -> np.ndarray:
+    return np.stack([np.ones_like(counts), counts, 1 / counts], axis=1)
+
+
+def _nonnegative(terms: np.ndarray) -> np.ndarray:
+    """Returns the factors from 0 for which the sums of the terms are the closest to 1."""
+    optimize: Any = import_module("scipy.optimize")  # at its first use, since it takes long
+    return optimize.nnls(terms, np.ones(len(terms)))[0]
+
+
+def next_cell(lines: Sequence[SweepLine], top: int) -> Cell | None:
+    """Returns what to simulate next; None when the `top` fastest of all, by the estimates, are simulated."""
+    for number, line in enumerate(lines):
+        if (count := line.first()) is not None:
+            return number, count
+    return next((cell for _, cell, known in fastest(lines)[:top] if not known), None)
+
+
+def fastest(lines: Sequence[SweepLine]) -> list[tuple[float, Cell, bool]]:
+    """Lists all simulated and estimated cells with their seconds, the fastest first, and whether each is simulated."""
+    found: list[tuple[float, Cell, bool]] = []
+    for number, line in enumerate(lines):
+        for known, times in ((True, line.seconds), (False, line.estimates())):
+            found += [(seconds, (number, count), known) for count, seconds in times.items()]
+    return sorted(found)

@@ -1,0 +1,81 @@
+"""Tests how a sweep decides what to simulate, and how it estimates the rest."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pathways.compiler.simulate.estimate import FIRST, REFUSED, SweepLine, fastest, fitted, next_cell
+
+COUNTS = tuple(n for n in range(1, 61) if 120 % n == 0)
+Seconds = Callable[[int], float]
+
+
+def ranked(
+    lines: list[SweepLine], times: list[Seconds], top: int, refused: Callable[[int], bool] = lambda _: False
+) -> int:
+    """Simulates what the policy asks for; returns how many were simulated."""
+    simulated = 0
+    while (cell := next_cell(lines, top)) is not None:
+        number, count = cell
+        assert count in lines[number].left
+        if refused(count):
+            lines[number].refused.add(count)
+        else:
+            lines[number].seconds[count] = times[number](count)
+            simulated += 1
+    return simulated
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=3, max_size=3).filter(lambda f: sum(f) > 0.1))
+def test_times_of_the_formula_are_estimated_exactly(factors: list[float]) -> None:
+    def seconds(count: int) -> float:
+        return factors[0] + factors[1] * count + factors[2] / count
+
+    estimate = fitted({count: seconds(count) for count in (1, 4, 12, 60)})
+    assert list(estimate(COUNTS)) == pytest.approx([seconds(count) for count in COUNTS], rel=1e-6)
+
+
+@given(st.dictionaries(st.sampled_from(COUNTS), st.floats(1e-9, 1e3), min_size=1))
+def test_an_estimate_is_exact_where_the_time_is_known(known: dict[int, float]) -> None:
+    assert list(fitted(known)(list(known))) == pytest.approx(list(known.values()))
+
+
+def test_the_fastest_are_found_with_few_simulations() -> None:
+    """The second line is the slower one; the first jumps where memory is full."""
+
+    def first(count: int) -> float:
+        return 1.0 + 0.02 * count + 2.0 / count + 0.1 * (count > 20)
+
+    def second(count: int) -> float:
+        return first(count) + 0.5
+
+    lines = [SweepLine(COUNTS), SweepLine(COUNTS)]
+    simulated = ranked(lines, [first, second], top=3)
+    best = sorted(COUNTS, key=first)[:3]
+    assert [(cell, known) for _, cell, known in fastest(lines)[:3]] == [((0, count), True) for count in best]
+    assert 2 * FIRST <= simulated <= 2 * FIRST + 3 < 2 * len(COUNTS)
+
+
+def test_the_ends_of_a_line_are_simulated_first() -> None:
+    line = SweepLine(COUNTS)
+    found: list[int] = []
+    while (count := line.first()) is not None:
+        found.append(count)
+        line.seconds[count] = 1.0
+    assert found[:2] == [COUNTS[0], COUNTS[-1]] and len(found) == FIRST
+    assert found[2] in (6, 8, 10)  # in the middle, on a logarithmic scale
+
+
+def test_refused_numbers_are_left_out_of_the_ranking() -> None:
+    lines = [SweepLine(COUNTS)]
+    ranked(lines, [lambda count: 1 / count], top=2, refused=lambda count: count % 4 != 0)
+    assert [cell for _, cell, _ in fastest(lines)[:2]] == [(0, 60), (0, 40)]
+
+
+def test_a_line_whose_numbers_are_refused_is_given_up() -> None:
+    lines = [SweepLine(COUNTS), SweepLine(COUNTS[:2])]
+    assert ranked(lines, [lambda _: 1.0] * 2, top=5, refused=lambda _: True) == 0
+    assert lines[0].is_given_up and len(lines[0].refused) == REFUSED and not fastest(lines)
+    assert len(lines[1].refused) == 2
