@@ -4,10 +4,16 @@
 
 A training runs next to two other clients. At a fixed interval a host is killed or frozen, or a client is killed. In the
 end it prints whether all losses are those of a training without failures, and whether any sum of the others was wrong.
-It also prints the memory of the processes early and late, and everything left on the cluster.
+It also prints the memory, threads and descriptors of the processes early and late, and everything left on the cluster.
+
+    python bench/soak.py --minutes 10 --attackers 2
+
+The same without failures, but next to clients that send every message with hostile fields to the controller and to
+hosts. All hosts must be those of the beginning.
 """
 
 import argparse
+import math
 import os
 import random
 import signal
@@ -17,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +37,7 @@ import pathways as pw
 from pathways.api.shared_cluster import start_shared
 from pathways.dialect.topology import parse_topology
 from pathways.runtime.launch.reach import ask
+from pathways.runtime.wire.frames import ConnectionEnded
 
 jit: Any = jax.jit
 WIDTH, ROWS, STEPS_PER_COPY = 64, 32, 5
@@ -106,12 +114,41 @@ def other(address: str, seed: int) -> None:
     print(wrong, lost, right, flush=True)
 
 
-def memory_of(pid: int) -> int:
-    """Returns the MiB of a process; 0 if there is none."""
+def attack(address: str, seed: int) -> None:
+    """Sends hostile messages until standard input closes. Prints how many were sent, and how many clients it took."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from support.hostile import HostileClient, hostile_messages, send
+
+    rng, sent, clients = random.Random(seed), 0, 0
+    told = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+    while not told.is_set():
+        with suppress(ConnectionEnded, AssertionError, OSError):
+            client = HostileClient(address)
+            island = rng.choice(list(client.welcome.hosts))
+            host, plan = client.host(island), client.ids(1)
+            client.load(host, plan)
+            clients += 1
+            messages = list(hostile_messages(client.ids(3), client.welcome.client, rng, other_fields=rng.randrange(3)))
+            rng.shuffle(messages)
+            for message in messages:
+                to_control = send(client.control, client.wrapped(island, message, plan, sent))
+                to_host = send(host, message)
+                sent += to_control + to_host
+                if told.is_set() or not (to_control and to_host):
+                    break
+            host.close()
+            client.close()
+    print(sent, clients, flush=True)
+
+
+def sizes_of(pid: int) -> tuple[int, int, int]:
+    """Returns the MiB, threads and descriptors of a process; zeros if there is none."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+        memory = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+        return memory, len(os.listdir(f"/proc/{pid}/task")), len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
-        return 0
+        return 0, 0, 0
 
 
 def began(pid: int) -> str:
@@ -125,16 +162,16 @@ def began(pid: int) -> str:
 class Soak:
     """A cluster, its clients, and the failures so far."""
 
-    def __init__(self, address: str, every: float) -> None:
+    def __init__(self, address: str, every: float, attackers: int) -> None:
         self.address, self.every, self.rng = address, every, random.Random(0)
         self.done: Counter[str] = Counter()
         self.pids: dict[int, str] = {}
         """Start time of each process: process ids are reused."""
         self.others = [self.start(seed) for seed in range(2)]
-        self.sums: list[str] = []
+        self.attackers = [self.start(seed, "--attack") for seed in range(attackers)]
 
-    def start(self, seed: int) -> "subprocess.Popen[str]":
-        command = [sys.executable, __file__, "--client", self.address, "--seed", str(seed)]
+    def start(self, seed: int, kind: str = "--client") -> "subprocess.Popen[str]":
+        command = [sys.executable, __file__, kind, self.address, "--seed", str(seed)]
         started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pids[started.pid] = began(started.pid)
         return started
@@ -158,19 +195,19 @@ class Soak:
         if with_name[1]:
             os.kill(with_name[1], signal.SIGKILL if what == "kill a host" else signal.SIGSTOP)
 
-    def train(self, seconds: float) -> tuple[list[bytes], list[int], dict[float, list[int]]]:
-        """Trains for `seconds`; returns the losses, the repeated steps of each failure, and memory early and late."""
+    def train(self, seconds: float) -> tuple[list[bytes], list[int], dict[float, dict[str, tuple[int, int, int]]]]:
+        """Trains for `seconds`; returns the losses, the repeated steps of each failure, and sizes early and late."""
         losses: list[bytes] = []
         again: list[int] = []
-        memory: dict[float, list[int]] = {}
+        sizes: dict[float, dict[str, tuple[int, int, int]]] = {}
         begin, harm = time.monotonic(), self.every
         kept, state = (0, first_state()), first_state()
         while (now := time.monotonic() - begin) < seconds:
             if now > harm:
                 harm += self.every
                 self.fail()
-            if now > EARLY_FRACTION * seconds and EARLY_FRACTION not in memory:
-                memory[EARLY_FRACTION] = self.memory()
+            if now > EARLY_FRACTION * seconds and EARLY_FRACTION not in sizes:
+                sizes[EARLY_FRACTION] = self.sizes()
             number = len(losses)
             try:
                 *new, loss = step(*state, *batch(number))
@@ -183,26 +220,28 @@ class Soak:
                 again.append(len(losses) - kept[0])
                 del losses[kept[0] :]
                 state = kept[1]
-        memory[1.0] = self.memory()
-        return losses, again, memory
+        sizes[1.0] = self.sizes()
+        return losses, again, sizes
 
-    def memory(self) -> list[int]:
-        self.hosts()
-        return [memory_of(os.getpid()), memory_of(ask(self.address, "status")["pid"])]
+    def sizes(self) -> dict[str, tuple[int, int, int]]:
+        pids = {"client": os.getpid(), "controller": ask(self.address, "status")["pid"], **self.hosts()}
+        return {name: sizes_of(pid) for name, pid in pids.items()}
 
-    def end(self) -> list[str]:
-        return [each.communicate("")[0].strip() for each in self.others]
+    def end(self, processes: "list[subprocess.Popen[str]]") -> list[str]:
+        return [each.communicate("")[0].strip() for each in processes]
 
 
-def main(minutes: float, every: float, topology: str) -> None:
+def main(minutes: float, every: float, topology: str, attackers: int) -> None:
     os.environ.setdefault("PATHWAYS_HOST_TIMEOUT", "3")
     with tempfile.TemporaryDirectory(prefix="pw") as folder:
         address = str(Path(folder) / "c")
         start_shared(address, parse_topology(topology), "stride")
-        soak = Soak(address, every)
+        soak = Soak(address, math.inf if attackers else every, attackers)
+        before = soak.hosts()
         with pw.connect(address, name="training"):
-            losses, again, memory = soak.train(60 * minutes)
-        sums = soak.end()
+            losses, again, sizes = soak.train(60 * minutes)
+        sent, sums = soak.end(soak.attackers), soak.end(soak.others)
+        same = soak.hosts() == before
         left = ask(address, "status")
         soak.hosts()
         soak.pids[left["pid"]] = began(left["pid"])
@@ -217,7 +256,10 @@ def main(minutes: float, every: float, topology: str) -> None:
     print(f"{minutes:g} minutes on {topology}: {sum(soak.done.values())} failures: {dict(soak.done)}")
     print(f"training: {len(losses)} steps, {sum(again)} done again; losses equal without failures: {losses == wanted}")
     print(f"others (wrong, lost, right sums): {'; '.join(sums)}")
-    print(f"MiB of this process and of the controller, early: {memory[EARLY_FRACTION]}, late: {memory[1.0]}")
+    if attackers:
+        print(f"attackers (messages, clients): {'; '.join(sent)}; hosts are those of the beginning: {same}")
+    for name, early in sizes[EARLY_FRACTION].items():
+        print(f"{name}: MiB, threads, descriptors early {early}, late {sizes[1.0].get(name)}")
     held = [i["held"] for i in left["islands"]]
     print(f"left on the cluster: held {held}, clients {len(left['clients'])}; processes left: {alive}")
 
@@ -227,10 +269,14 @@ if __name__ == "__main__":
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--every", type=float, default=20, help="seconds between two failures")
     parser.add_argument("--topology", default="islands=3,devices=2")
+    parser.add_argument("--attackers", type=int, default=0, help="hostile clients in place of failures")
     parser.add_argument("--client", help=argparse.SUPPRESS)
+    parser.add_argument("--attack", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.client:
         other(chosen.client, chosen.seed)
+    elif chosen.attack:
+        attack(chosen.attack, chosen.seed)
     else:
-        main(chosen.minutes, chosen.every, chosen.topology)
+        main(chosen.minutes, chosen.every, chosen.topology, chosen.attackers)
