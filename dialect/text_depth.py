@@ -1,12 +1,16 @@
 """Checks how deep MLIR text is nested before MLIR parses it, because MLIR's parser recurses, and deep text kills the
 process. `mlir.py` calls it for every text from outside.
 
-It makes one pass over the text, knows strings, comments and aliases, and does not recurse. An alias counts with its
-expansion at each use: a chain of aliases may expand to far more than the text.
+It makes one pass over the tokens of the text, knows strings, comments and aliases, and does not recurse. An alias
+counts with its expansion at each use: a chain of aliases may expand to far more than the text. Most texts need no pass:
+NumPy counts their brackets, and finds that they cannot be too deep.
 """
 
+import math
 import re
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import TooDeep
@@ -18,20 +22,23 @@ LARGEST_TEXT = 10_000
 MAX_GROWTH = 16
 """The most tokens that all uses of aliases together may expand to, for each character of the text."""
 
-_TOKEN = re.compile(
+MLIR_TOKEN = re.compile(
     r'(?P<words>[^"/()\[\]{}<>#!+*-]*+)'
     r'(?:(?P<open>(?:"(?:[^"\\\n]|\\.)*"\s*)?[(\[{<])|"(?:[^"\\\n]|\\.)*"?|//[^\n]*|(?P<arrow>->)'
     r"|(?P<close>[)\]}>])|(?P<alias>[#!][\w$.-]+)(?P<defines>\s*=(?!=))?|(?P<operator>[-+*])|/|[#!])"
 )
-_PAIRS = {")": "(", "]": "[", "}": "{", ">": "<"}
+BRACKET_PAIRS = {")": "(", "]": "[", "}": "{", ">": "<"}
 _OP = re.compile(r"%|\bmodule\b|\b[A-Za-z_]\w*\.\w")
 """Matches the text before the first bracket of an op, but not of an alias definition."""
 _AFFINE = re.compile(r"\baffine_(?:map|set)\s*$")
 _DIVISION = re.compile(r"\b(?:floordiv|ceildiv|mod)\b")
+_DEFINES = re.compile(r"[#!][\w$.-]+\s*=(?!=)")
+_DEFINITION = re.compile(r"^[#!][\w$.-]+\s*=(?!=).*$", re.MULTILINE)
+"""Matches a line that defines an alias."""
 
 
 @dataclass(slots=True)
-class _Scan:
+class TextScan:
     """The state of the pass over the text."""
 
     open: list[str] = field(default_factory=list[str])
@@ -57,7 +64,7 @@ class _Scan:
             case "close":
                 self._close(match["close"])
             case "defines" if not here:
-                self._define(match["alias"])
+                self.define(match["alias"])
                 return 0
             case "alias" | "defines":
                 deep, more = self.known.get(match["alias"], (0, 1))
@@ -69,7 +76,7 @@ class _Scan:
         self.depth = max(self.depth, here)
         return here + self.operators
 
-    def _define(self, alias: str) -> None:
+    def define(self, alias: str) -> None:
         """Completes the definition of the previous alias, which extends to this point, and begins that of `alias`."""
         if self.defining:
             self.known[self.defining] = self.depth, self.size
@@ -78,13 +85,13 @@ class _Scan:
     def _open(self, token: str, words: str) -> None:
         quoted = len(token) > 1
         if not self.open and (quoted or _OP.search(words)):
-            self._define("")
+            self.define("")
         if _AFFINE.search(words):
             self.affine, self.operators = len(self.open), 0
         self.open.append(token[-1])
 
     def _close(self, bracket: str) -> None:
-        if self.open and self.open[-1] == _PAIRS[bracket]:
+        if self.open and self.open[-1] == BRACKET_PAIRS[bracket]:
             self.open.pop()
         if len(self.open) <= self.affine:
             self.affine, self.operators = -1, 0
@@ -92,11 +99,54 @@ class _Scan:
 
 def check_nesting(source: str, name: str) -> None:
     """Raises PWC0709 for text that is nested too deep for MLIR, or whose aliases expand to far more than its length."""
-    scan = _Scan()
-    for match in _TOKEN.finditer(source):
+    if is_flat_text(source):
+        return
+    scan = TextScan()
+    for match in MLIR_TOKEN.finditer(source):
         depth = scan.visit(match)
         grown = (scan.defining and scan.size > LARGEST_TEXT) or scan.total > LARGEST_TEXT + MAX_GROWTH * len(source)
         if depth > DEEPEST_TEXT or grown:
             problem = "aliases that expand to far more text than the input" if grown else f"brackets {depth} deep"
             where = Where(name, source.count("\n", 0, match.start()) + 1)
             raise PathwaysError(TooDeep(name=name, problem=problem, most=DEEPEST_TEXT, where=where))
+
+
+def is_flat_text(source: str) -> bool:
+    """Returns whether a text is surely not nested too deep. Returns False for texts that need a pass to tell.
+
+    MLIR reads no further than the first bracket without its pair. So up to there, the depth is the number of brackets
+    opened and not closed.
+    """
+    if '\\"' in source:
+        return False
+    pieces = source.split('"')
+    plain = "".join(pieces[::2]).replace("->", "")
+    if "//" in plain or "affine_" in plain or any("\n" in string for string in pieces[1::2]):
+        return False
+    definitions = _DEFINITION.findall(plain)
+    if len(_DEFINES.findall(plain)) != len(definitions):
+        return False
+    aliases = TextScan()
+    for line in definitions:
+        for match in MLIR_TOKEN.finditer(line):
+            aliases.visit(match)
+        if aliases.open or aliases.size > LARGEST_TEXT:
+            return False
+    aliases.define("")
+    deepest, largest = (max((known[i] for known in aliases.known.values()), default=0) for i in (0, 1))
+    uses = plain.count("#") + plain.count("!")
+    return uses * largest <= LARGEST_TEXT + MAX_GROWTH * len(source) and _depth(plain) + deepest <= DEEPEST_TEXT
+
+
+def _depth(plain: str) -> float:
+    """Returns the depth of a text without strings; infinity if a bracket closes none of its kind."""
+    letters = np.frombuffer(plain.encode(), np.uint8)
+    is_bracket = np.zeros(256, bool)
+    is_bracket[list(b"()[]{}<>")] = True
+    brackets, depth = letters[is_bracket[letters]], np.zeros(1, np.int32)
+    for close, begin in BRACKET_PAIRS.items():
+        of_kind = np.cumsum((brackets == ord(begin)).astype(np.int8) - (brackets == ord(close)), dtype=np.int32)
+        if of_kind.min(initial=0) < 0:
+            return math.inf
+        depth = depth + of_kind
+    return int(depth.max(initial=0))

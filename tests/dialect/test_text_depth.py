@@ -3,9 +3,20 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.text_depth import DEEPEST_TEXT, LARGEST_TEXT, check_nesting
+from pathways.dialect.text_depth import (
+    BRACKET_PAIRS,
+    DEEPEST_TEXT,
+    LARGEST_TEXT,
+    MAX_GROWTH,
+    MLIR_TOKEN,
+    TextScan,
+    check_nesting,
+    is_flat_text,
+)
 
 
 def nested(depth: int, inside: str = "", begin: str = "(", end: str = ")") -> str:
@@ -70,3 +81,54 @@ def test_sums_of_an_affine_map_nest_without_brackets(sign: str, head: str) -> No
     assert refused(sums(DEEPEST_TEXT - 3)) is None and refused(sums(DEEPEST_TEXT + 1)) is not None
     assert refused("\n".join([sums(200)] * 3)) is None
     assert refused(f"module {{}} {sign.join(['d0'] * 300)}") is None
+
+
+PARTS = (
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    "<",
+    ">",
+    "->",
+    '"',
+    "\\",
+    "//",
+    "\n",
+    "#a",
+    "!b",
+    " = ",
+    "#a = ",
+    "x",
+    "affine_map<",
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(PARTS), st.integers(1, 200)), max_size=30))
+def test_a_text_that_is_flat_by_its_count_is_so_by_its_tokens(parts: list[tuple[str, int]]) -> None:
+    """The tokens of a text with closed brackets of other kinds are deeper, but MLIR does not read so far."""
+    text = "".join(part * count for part, count in parts)
+    if not is_flat_text(text):
+        return
+    scan = TextScan()
+    for match in MLIR_TOKEN.finditer(text):
+        close = match["close"]
+        if close and (not scan.open or scan.open[-1] != BRACKET_PAIRS[close]):
+            return
+        assert scan.visit(match) <= DEEPEST_TEXT
+        assert scan.total <= LARGEST_TEXT + MAX_GROWTH * len(text) and not (scan.defining and scan.size > LARGEST_TEXT)
+
+
+@pytest.mark.parametrize("text", ["module {}", '#loc = loc("a")\nmodule {} loc(#loc)', "%a = x.y : () -> ()"])
+def test_plain_texts_need_no_pass_over_their_tokens(text: str) -> None:
+    assert is_flat_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["// a", 'x "\\""', '"a\nb"', "x #a = 1", "#a = [\n]\nmodule", "affine_map<() -> ()>", "module {}}", "(" * 257],
+)
+def test_a_text_that_may_be_deep_is_not_flat(text: str) -> None:
+    assert not is_flat_text(text)
