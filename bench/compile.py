@@ -5,9 +5,9 @@
     python bench/compile.py
     python bench/compile.py --before FOLDER     # beside another checkout of this project
 
-The first program is a training step of 16 stages, 96 transformer layers and 64 microbatches under 1F1B. Then come
-pipelines of about 100, 1,000 and 10,000 calls, whose time must grow no faster than their calls. Each measurement is the
-best of several, each in its own process. Compared programs run in rotation.
+The first program is a training step of 16 stages, 96 transformer layers and 64 microbatches under 1F1B. Then come steps
+from 4 stages, 8 layers and 8 microbatches to 64, 128 and 256: the time must grow no faster than their values. Each
+measurement is the best of several, each in its own process. Compared programs run in rotation.
 
 *Own phases* are the time from the Python function to the finished plan, without JAX's own time: `jax.make_jaxpr`, and
 lowering each distinct computation to StableHLO. They include verification after every pass, and `rest`. `rest` is the
@@ -21,6 +21,7 @@ excluded there, too. It is measured once, since it takes minutes. `--no-shardy` 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -38,9 +39,11 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 
-Measured = tuple[dict[str, float], int, int]
-"""Seconds by phase, and the number of calls and of values of the program before calls are merged."""
+Measured = tuple[dict[str, float], int, int, int]
+"""Seconds by phase, the number of calls and of values of the program before calls are merged, and the peak MiB."""
 LARGE = (16, 96, 64)
+GROWING = ((4, 8, 8), (8, 32, 32), LARGE, (32, 128, 128), (64, 128, 256))
+"""Stages, layers and microbatches of steps of increasing size."""
 ROOT = Path(__file__).parents[1]
 jit: Any = jax.jit
 
@@ -113,7 +116,7 @@ def measure(stages: int, layers: int, microbatches: int) -> Measured:
     end = time.perf_counter()
     seconds = lowered.timing | compilation.timing.passes | {"plan": end - planning}
     seconds["rest"] = end - begin - sum(seconds.values())
-    return seconds, *size(lowered.module)
+    return seconds, *size(lowered.module), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def size(module: Any) -> tuple[int, int]:
@@ -147,11 +150,12 @@ def own(seconds: dict[str, float]) -> float:
     return sum(s for name, s in seconds.items() if not name.startswith("jax "))
 
 
-def show(what: str, seconds: dict[str, float], calls: int, values: int) -> None:
+def show(what: str, seconds: dict[str, float], calls: int, values: int, peak: int) -> None:
     ours, jaxs = own(seconds), sum(seconds.values()) - own(seconds)
     print(f"{what}: {calls:,} calls, {values:,} values")
     print("  " + ", ".join(f"{name} {s:.2f}" for name, s in seconds.items()))
-    print(f"  own phases {ours:.2f} s, {ours / calls * 1e3:.2f} ms a call; JAX {jaxs:.2f} s", flush=True)
+    each = f"{ours / calls * 1e6:.0f} us a call, {ours / values * 1e6:.1f} us a value"
+    print(f"  own phases {ours:.2f} s, {each}; JAX {jaxs:.2f} s, ratio {ours / jaxs:.1f}; peak {peak} MiB", flush=True)
 
 
 def compare(before: Path | None, repeat: int, shardy: bool) -> None:
@@ -175,23 +179,22 @@ def compare(before: Path | None, repeat: int, shardy: bool) -> None:
         print(f"  Shardy's partitioner {theirs:.1f} s: ratio to our own phases {theirs / ours:.1f}", flush=True)
 
 
-def grow(largest: int, repeat: int) -> None:
-    """Measures pipelines of increasing size."""
+def grow(sizes: int, repeat: int) -> None:
+    """Measures the smallest of GROWING."""
     found: list[tuple[int, float]] = []
-    for wanted in (100, 1000, 10_000):
-        if wanted <= largest:
-            runs: list[Measured] = [apart(ROOT, "measure", 4, 0, wanted // 15) for _ in range(repeat)]
-            best = min(runs, key=lambda run: own(run[0]))
-            show(f"about {wanted:,} calls", *best)
-            found.append((best[1], own(best[0])))
+    for stages, layers, microbatches in GROWING[:sizes]:
+        runs: list[Measured] = [apart(ROOT, "measure", stages, layers, microbatches) for _ in range(repeat)]
+        best = min(runs, key=lambda run: own(run[0]))
+        show(f"{stages} stages, {layers} layers, {microbatches} microbatches", *best)
+        found.append((best[2], own(best[0])))
     for (few, less), (many, more) in pairwise(found):
-        print(f"{many / few:.1f} x the calls take {more / less:.1f} x the time")
+        print(f"{many / few:.1f} x the values take {more / less:.1f} x the time")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--largest", type=int, default=10_000, help="calls of the largest pipeline; 0: none")
+    parser.add_argument("--sizes", type=int, default=len(GROWING), help="how many sizes; 0: the large step alone")
     parser.add_argument("--before", type=Path, help="another checkout, to compare with")
     parser.add_argument("--no-shardy", action="store_true", help="leave Shardy's partitioner out")
     for what in ("--measure", "--measure-shardy"):
@@ -204,7 +207,7 @@ def main() -> None:
         print(json.dumps(measure_shardy(*chosen.measure_shardy)))
     else:
         compare(chosen.before, chosen.repeat, not chosen.no_shardy)
-        grow(chosen.largest, chosen.repeat)
+        grow(chosen.sizes, chosen.repeat)
 
 
 if __name__ == "__main__":
