@@ -9,7 +9,7 @@ It also prints the memory, threads and descriptors of the processes early and la
     python bench/soak.py --minutes 10 --attackers 2
 
 The same without failures, but next to clients that send every message with hostile fields to the controller and to
-hosts. All hosts must be those of the beginning.
+hosts. In the end, all hosts must be the processes that were started.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -115,25 +116,26 @@ def other(address: str, seed: int) -> None:
 
 
 def attack(address: str, seed: int) -> None:
-    """Sends hostile messages until standard input closes. Prints how many were sent, and how many clients it took."""
+    """Sends hostile messages until standard input closes. Prints how many, and by how many clients."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from support.hostile import HostileClient, hostile_messages, send
-
+    hostile: Any = import_module("support.hostile")
     rng, sent, clients = random.Random(seed), 0, 0
     told = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
     while not told.is_set():
         with suppress(ConnectionEnded, AssertionError, OSError):
-            client = HostileClient(address)
+            client = hostile.HostileClient(address)
             island = rng.choice(list(client.welcome.hosts))
             host, plan = client.host(island), client.ids(1)
             client.load(host, plan)
             clients += 1
-            messages = list(hostile_messages(client.ids(3), client.welcome.client, rng, other_fields=rng.randrange(3)))
+            messages = list(
+                hostile.hostile_messages(client.ids(3), client.welcome.client, rng, other_fields=rng.randrange(3))
+            )
             rng.shuffle(messages)
             for message in messages:
-                to_control = send(client.control, client.wrapped(island, message, plan, sent))
-                to_host = send(host, message)
+                to_control = hostile.send(client.control, client.wrapped(island, message, plan, sent))
+                to_host = hostile.send(host, message)
                 sent += to_control + to_host
                 if told.is_set() or not (to_control and to_host):
                     break
@@ -257,7 +259,7 @@ def main(minutes: float, every: float, topology: str, attackers: int) -> None:
     print(f"training: {len(losses)} steps, {sum(again)} done again; losses equal without failures: {losses == wanted}")
     print(f"others (wrong, lost, right sums): {'; '.join(sums)}")
     if attackers:
-        print(f"attackers (messages, clients): {'; '.join(sent)}; hosts are those of the beginning: {same}")
+        print(f"attackers (messages, clients): {'; '.join(sent)}; hosts are the same processes: {same}")
     for name, early in sizes[EARLY_FRACTION].items():
         print(f"{name}: MiB, threads, descriptors early {early}, late {sizes[1.0].get(name)}")
     held = [i["held"] for i in left["islands"]]

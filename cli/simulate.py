@@ -164,10 +164,11 @@ def simulate_(
     else:
         base = Variant(Options(placement=placement, schedule=schedule), microbatches or 0)
         space = Compared(compare_schedules, compare_placements, compare_microbatches, sweep)
-        compiled, base = compiler_of(source, machines, topology, base, space)
+        compiled, base, rows = compiler_of(source, machines, topology, base, space)
         if top:
-            best = BestVariants(compiled, simulated, top)
-            others, table["note"] = best.of(base, space), f", estimated within {best.worst:.1%}"
+            best = BestVariants(compiled, simulated, top, rows)
+            others = best.outcomes(base, space)
+            table["note"] = best.note(others)
         else:
             others = dict(simulate_others(compiled, simulated, base, space))
         name = space.name(base, base)

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pathways.cli.simulate_variants import Compared, Outcome, Variant, outcome_of
-from pathways.compiler.simulate.estimate import FIRST, Estimated, SweepLine, next_cell
+from pathways.cli.simulate_variants import NOT_TRIED, Compared, Outcome, Variant, outcome_of
+from pathways.compiler.simulate.estimate import Cell, Estimated, SweepLine, fastest, next_cell
 from pathways.compiler.simulate.figures import Simulated
 from pathways.dialect.activities import Activity
 from pathways.dialect.plan.nouns import Plan
@@ -13,42 +13,52 @@ from pathways.dialect.plan.nouns import Plan
 
 @dataclass
 class BestVariants:
-    """Simulates only what is needed to rank the variants: some numbers of microbatches, then the `top` fastest."""
+    """Simulates only what is needed to rank the variants: some numbers of microbatches, then the `top` fastest.
+
+    `batch_rows` are the rows of the batch, which a number of microbatches must divide; 0: unknown.
+    """
 
     compiled: Callable[[Variant], Plan]
     simulated: Callable[[Plan], Simulated]
     top: int
-    worst: float = 0.0
-    """The largest relative error of the estimates, among those that were simulated after they had been estimated."""
-    _lines: list[SweepLine] = field(default_factory=list[SweepLine])
+    batch_rows: int = 0
+    errors: list[float] = field(default_factory=list[float])
+    """Relative errors of the estimates of variants that were simulated afterwards."""
 
-    def of(self, base: Variant, space: Compared) -> dict[str, Outcome]:
-        """Returns what is known of each variant, by its name, in the order of `space`."""
-        variants = space.variants(base)
+    def outcomes(self, base: Variant, space: Compared) -> dict[str, Outcome]:
+        """Returns the outcome of each variant, by its name, in the order of `space`."""
+        variants, found = space.variants(base), dict[Variant, Outcome]()
         rows: dict[object, list[Variant]] = defaultdict(list)
         for variant in variants:
-            rows[variant.options, not variant.microbatches].append(variant)
+            if variant.microbatches and self.batch_rows % variant.microbatches:
+                found[variant] = outcome_of(variant, self.compiled, self.simulated)  # refused as soon as it is traced
+            else:
+                rows[variant.options, not variant.microbatches].append(variant)
         by_cell = {(n, v.microbatches or 1): v for n, row in enumerate(rows.values()) for v in row}
-        self._lines = [SweepLine(sorted(v.microbatches or 1 for v in row)) for row in rows.values()]
-        found: dict[Variant, Outcome] = {}
-        most = min(len(variants), FIRST * len(self._lines) + self.top)
-        with Activity("simulating", most, "variants") as simulating:
-            while (cell := next_cell(self._lines, self.top)) is not None:
-                found[by_cell[cell]] = self._simulate(by_cell[cell], *cell)
+        lines = [SweepLine(sorted(v.microbatches or 1 for v in row)) for row in rows.values()]
+        with Activity("simulating", 0, "variants") as simulating:
+            while (cell := next_cell(lines, self.top)) is not None:
+                found[by_cell[cell]] = self._simulate(lines[cell[0]], by_cell[cell], cell)
                 simulating.done = len(found)
-        for number, line in enumerate(self._lines):
-            for count, seconds in line.estimates().items():
-                found[by_cell[number, count]] = Estimated(seconds)
-        return {space.name(v, base): found.get(v, "not tried, as others of its kind were refused") for v in variants}
+        for seconds, cell, is_simulated in fastest(lines):
+            if not is_simulated:
+                found[by_cell[cell]] = Estimated(seconds)
+        return {space.name(v, base): found.get(v, NOT_TRIED) for v in variants}
 
-    def _simulate(self, variant: Variant, number: int, count: int) -> Simulated | str:
-        line = self._lines[number]
-        estimated = line.estimates().get(count) if line.first() is None else None
+    def _simulate(self, line: SweepLine, variant: Variant, cell: Cell) -> Simulated | str:
+        _, count = cell
+        estimated = None if line.next_to_simulate() is not None else line.estimates().get(count)
         found = outcome_of(variant, self.compiled, self.simulated)
         if isinstance(found, str):
             line.refused.add(count)
             return found
         line.seconds[count] = found.seconds
         if estimated is not None and found.seconds:
-            self.worst = max(self.worst, abs(estimated / found.seconds - 1))
+            self.errors.append(abs(estimated / found.seconds - 1))
         return found
+
+    def note(self, outcomes: dict[str, Outcome]) -> str:
+        """Tells how many variants are only estimated, and how wrong the checked estimates were."""
+        count = sum(isinstance(outcome, Estimated) for outcome in outcomes.values())
+        checked = f" (errors of {len(self.errors)} others: at most {max(self.errors):.1%})" if self.errors else ""
+        return f", {count:,} of them estimated{checked}" if count else ""

@@ -2,6 +2,7 @@
 comparison. `pwc simulate` calls it.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,9 @@ class Variant:
 
 Outcome: TypeAlias = Simulated | Estimated | str
 """The simulation of a variant, an estimate of it, or the text of its error."""
+
+
+NOT_TRIED = "not tried, as others with this schedule and placement were refused"
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,9 @@ class Compared:
 
 def compiler_of(
     source: str, machines: Topology | None, topology: str | None, base: Variant, space: Compared
-) -> tuple[Callable[[Variant], Plan], Variant]:
-    """Returns a function that compiles a variant of a source, and `base` with the microbatches that the source states.
+) -> tuple[Callable[[Variant], Plan], Variant, int]:
+    """Returns a function that compiles a variant of a source, `base` with the microbatches that the source states, and
+    the rows of its batch (0: unknown).
 
     The function traces and places again only if that may change the result. Raises PWC0801 for options that a dump does
     not take: its phase has made the choice already. Raises PWC0112 for microbatches of a program that has no
@@ -132,13 +137,13 @@ def compiler_of(
             placed[key] = bytecode(program.module.operation)
         return compile_up_to(Phase.PLAN, variant, placed[key]).plan()
 
-    return compiled, base
+    return compiled, base, math.gcd(*(table.batch_rows for table in begun.pipelines))
 
 
 def _first_traced(
     trace_for: Callable[[Variant], tuple[Compilation, bytes]], variants: Sequence[Variant]
 ) -> tuple[Variant, Compilation]:
-    """Traces variants until one is not refused. Raises the refused_row of the first one if all are."""
+    """Traces variants until one is not refused. Raises the error of the first one if all are refused."""
     refused: PathwaysError | None = None
     for variant in variants:
         try:

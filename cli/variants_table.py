@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 
-from pathways.cli.simulate_variants import Outcome
+from pathways.cli.simulate_variants import NOT_TRIED, Outcome
 from pathways.compiler.simulate.figures import Simulated
 from pathways.dialect.topology import readable
 
@@ -30,11 +30,14 @@ def variants_table(
     rows += [_row(name, other, base, width) for name, other in done[:shown]]
     if left := sum(not isinstance(other, str) for other in others.values()) - len(rows) + 1:
         rows.append(f"  ... and {left:,} slower ones{note}: --json, --picture")
-    return rows + _refused([other for other in others.values() if isinstance(other, str)])
+    return rows + _left_out([other for other in others.values() if isinstance(other, str)])
 
 
-def _refused(refusals: Sequence[str]) -> list[str]:
-    return [f"  {refusals.count(why)} refused ({shorten(why, 160)})" for why in dict.fromkeys(refusals)]
+def _left_out(reasons: Sequence[str]) -> list[str]:
+    counts = {why: reasons.count(why) for why in dict.fromkeys(reasons)}
+    return [
+        f"  {count} {why if why == NOT_TRIED else f'refused ({shorten(why, 160)})'}" for why, count in counts.items()
+    ]
 
 
 def _row(name: str, other: Simulated, base: float, width: int) -> str:

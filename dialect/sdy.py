@@ -67,7 +67,7 @@ def parts_of_sharding(attribute: Attribute, sizes: Mapping[str, int]) -> int:
 
 
 def manual_axes(manual: Operation) -> list[str]:
-    """Returns the axes of an `sdy.manual_computation` whose devices run its region each for itself."""
+    """Returns the axes of an `sdy.manual_computation` over which its region is that of one device."""
     axes = bare_sdy.ManualAxesAttr(manual.attributes["manual_axes"])
     return [axes[i] for i in range(len(axes))]
 

@@ -33,8 +33,8 @@ _OP = re.compile(r"%|\bmodule\b|\b[A-Za-z_]\w*\.\w")
 _AFFINE = re.compile(r"\baffine_(?:map|set)\s*$")
 _DIVISION = re.compile(r"\b(?:floordiv|ceildiv|mod)\b")
 _DEFINES = re.compile(r"[#!][\w$.-]+\s*=(?!=)")
-_DEFINITION = re.compile(r"^[#!][\w$.-]+\s*=(?!=).*$", re.MULTILINE)
-"""Matches a line that defines an alias."""
+_DEFINITION = re.compile(r"^[#!][\w$.-]+\s*=(?!=).*$(?=\n(?:[#!][\w$.-]+\s*=(?!=)|module\b|\s*\Z)|\Z)", re.MULTILINE)
+"""Matches a line that defines an alias, if the definition ends with the line."""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ def check_nesting(source: str, name: str) -> None:
 
 
 def is_flat_text(source: str) -> bool:
-    """Returns whether a text is surely not nested too deep. Returns False for texts that need a pass to tell.
+    """Returns whether a count of brackets proves that a text is not nested too deep.
 
     MLIR reads no further than the first bracket without its pair. So up to there, the depth is the number of brackets
     opened and not closed.

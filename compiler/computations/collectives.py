@@ -13,15 +13,16 @@ from typing import Any
 
 from pathways.compiler.computations.shardy import run_on_copy
 from pathways.compiler.computations.total import total_of
-from pathways.dialect.dtypes import from_mlir
+from pathways.dialect.dtypes import from_mlir, is_array_type
 from pathways.dialect.mlir import Operation, ir
-from pathways.dialect.sdy import meshes_of, parts_of_sharding
+from pathways.dialect.sdy import meshes_of, parts_of_sharding, read_sharding
 
 _EXCHANGES = "func.func(sdy-insert-explicit-reshards{enable-full-version=true},sdy-reshard-to-collectives,cse)"
 _AXIS = re.compile(r'"([^"]+)"(?::\(\d+\)(\d+))?')
 """An axis of Shardy, or a part of it: `"x"`, `"x":(1)2`."""
 _GROUPS = re.compile(r"tensor<\d+x(\d+)xi64>")
 """The type of a list of groups of devices."""
+_GROUP_MESH = re.compile(r"mesh_axes<mesh\s*=\s*@(\w+)")
 _AXES_OF = {
     "all_gather": "gathering_axes",
     "all_reduce": "reduction_axes",
@@ -44,22 +45,25 @@ class Collectives:
     hops: float = 0.0
 
 
-def collectives_of(computation: Operation) -> Collectives:
-    """Counts the collectives of a StableHLO module with a @main."""
-    sizes = {axis: size for mesh in meshes_of(computation).values() for axis, size in mesh}
-    if math.prod(sizes.values()) == 1:
+def collectives_of(computation: Operation) -> Collectives | None:
+    """Counts the collectives of a StableHLO module with a @main; None if Shardy cannot partition it."""
+    meshes = {name: dict(axes) for name, axes in meshes_of(computation).items()}
+    devices = max((math.prod(sizes.values()) for sizes in meshes.values()), default=1)
+    if devices == 1:
         return Collectives()
     holder = ir.Module.create(ir.Location.unknown(computation.context))
     clone = computation.clone(ir.InsertionPoint(holder.body))
-    run_on_copy(clone, _EXCHANGES)
-    return Collectives(
-        total_of(clone, lambda op: _cost(op, sizes).bytes), total_of(clone, lambda op: _cost(op, sizes).hops)
-    )
+    try:
+        run_on_copy(clone, _EXCHANGES)
+    except ir.MLIRError:
+        return None
+    costs = _Costs(meshes, devices)
+    return Collectives(total_of(clone, lambda op: costs.of(op).bytes), total_of(clone, lambda op: costs.of(op).hops))
 
 
 def ring(kind: str, size: float, devices: int) -> Collectives:
     """Returns the cost of one collective of `devices`. Its result has `size` bytes on each."""
-    if devices == 1:
+    if devices <= 1:
         return Collectives()
     others = devices - 1
     match kind:
@@ -75,19 +79,32 @@ def ring(kind: str, size: float, devices: int) -> Collectives:
             return Collectives(size, 1)
 
 
-def _cost(op: Any, sizes: Mapping[str, int]) -> Collectives:
-    dialect, _, kind = op.name.partition(".")
-    if not (dialect in ("sdy", "stablehlo") and (kind in _AXES_OF or kind in _MOVES)):
-        return Collectives()
-    size = float(sum(from_mlir(result.type).bytes for result in op.results))
-    everyone = math.prod(sizes.values())
-    if dialect == "sdy":
-        size /= parts_of_sharding(op.attributes["out_sharding"], sizes)
-        devices = _devices_on(str(op.attributes[_AXES_OF[kind]]), sizes) if kind in _AXES_OF else everyone
-    else:
-        groups = _GROUPS.search(str(op.attributes["replica_groups"])) if "replica_groups" in op.attributes else None
-        devices = int(groups[1]) if groups else everyone
-    return ring(kind, size, devices)
+@dataclass(frozen=True)
+class _Costs:
+    """The cost of each operation of a module. `devices` are those of its largest mesh."""
+
+    meshes: Mapping[str, Mapping[str, int]]
+    devices: int
+
+    def of(self, op: Any) -> Collectives:
+        dialect, _, kind = op.name.partition(".")
+        if not (dialect in ("sdy", "stablehlo") and (kind in _AXES_OF or kind in _MOVES)):
+            return Collectives()
+        size = float(sum(from_mlir(r.type).bytes for r in op.results if is_array_type(r.type)))
+        if dialect == "stablehlo":
+            groups = str(op.attributes["replica_groups"]) if "replica_groups" in op.attributes else ""
+            return ring(kind, size, self._of_groups(groups))
+        sharding = op.attributes["out_sharding"]
+        sizes = self.meshes.get(read_sharding(sharding).mesh, {})
+        devices = _devices_on(str(op.attributes[_AXES_OF[kind]]), sizes) if kind in _AXES_OF else self.devices
+        return ring(kind, size / parts_of_sharding(sharding, sizes), devices)
+
+    def _of_groups(self, groups: str) -> int:
+        """Returns the number of devices in a group, given as a list of devices or as the axes of a mesh."""
+        listed, mesh = _GROUPS.search(groups), _GROUP_MESH.search(groups)
+        if mesh and mesh[1] in self.meshes:
+            return _devices_on(groups.partition("axes")[2], self.meshes[mesh[1]])
+        return int(listed[1]) or self.devices if listed else self.devices
 
 
 def _devices_on(axes: str, sizes: Mapping[str, int]) -> int:

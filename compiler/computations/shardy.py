@@ -132,10 +132,10 @@ def propagate(computation: Operation, axes: Axes, given: SignatureShardings, whe
     return SignatureShardings(_prefer(given.ins, found.ins), _prefer(given.outs, found.outs))
 
 
-def run_on_copy(copy: Operation, further: str = "") -> None:
-    """Runs the propagation, and `further` passes, on a copy of a module, which is changed."""
+def run_on_copy(copy: Operation, more_passes: str = "") -> None:
+    """Runs the propagation and more passes on a copy of a module. Changes the copy."""
     _reshape_where_xla_does(copy)
-    pipeline = ",".join(filter(None, ("sdy-propagation-pipeline", further)))
+    pipeline = ",".join(filter(None, ("sdy-propagation-pipeline", more_passes)))
     passmanager.PassManager.parse(f"builtin.module({pipeline})", copy.context).run(copy)
 
 
@@ -149,8 +149,8 @@ def _reshape_where_xla_does(within: Operation) -> None:
             _reshape_where_xla_does(op)
             if op.name != "stablehlo.broadcast_in_dim":
                 continue
-            operand, result, places = op.operands[0], op.results[0], list(op.attributes["broadcast_dimensions"])
-            if math.prod(operand.type.shape) == math.prod(result.type.shape) and places == sorted(places):
+            operand, result, dimensions = op.operands[0], op.results[0], list(op.attributes["broadcast_dimensions"])
+            if math.prod(operand.type.shape) == math.prod(result.type.shape) and dimensions == sorted(dimensions):
                 ip = ir.InsertionPoint(op)
                 reshaped = ir.Operation.create("stablehlo.reshape", [result.type], [operand], loc=op.location, ip=ip)
                 result.replace_all_uses_with(reshaped.results[0])

@@ -1,9 +1,10 @@
 """Estimates the time of a step for numbers of microbatches that were not simulated, and decides which to simulate.
-`pwc simulate --sweep --top` calls it. Pure functions but for `SweepLine`, which collects what was simulated.
+`pwc simulate --sweep --top` calls it. `SweepLine` collects the simulated times; the functions are pure.
 
 A step of m microbatches takes about `a + b m + c / m` seconds: work that m does not change, the overheads of each
-microbatch, and the waits at both ends of a pipeline, which are shorter for smaller microbatches. The estimate is fitted
-to the simulated numbers of a line. At these it is exact: its relative errors there are interpolated in between.
+microbatch, and the waits at both ends of a pipeline, which are shorter for smaller microbatches. This formula is fitted
+to the simulated numbers of a line. Its relative errors at these numbers are interpolated, so an estimate of a simulated
+number is exact.
 """
 
 import math
@@ -14,10 +15,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-FIRST = 4
+SIMULATED_PER_LINE = 4
 """Numbers of microbatches that are simulated on each line before any is estimated, if the line has as many."""
-REFUSED = 6
-"""Refusals after which a line that has no simulated number is given up."""
+MAX_REFUSALS = 6
+"""Refusals after which a line without a simulated number is abandoned."""
+SHORTEST_S = 1e-12
+"""Shorter times are taken as this one, since relative errors of zero seconds are infinite."""
 Cell: TypeAlias = tuple[int, int]
 """The number of a line, and a number of microbatches."""
 
@@ -40,18 +43,18 @@ class SweepLine:
     """Numbers that the compiler refused."""
 
     @property
-    def left(self) -> list[int]:
+    def untried(self) -> list[int]:
         """The numbers that were not tried."""
         return [count for count in self.counts if count not in self.seconds and count not in self.refused]
 
     @property
-    def is_given_up(self) -> bool:
-        return not self.seconds and len(self.refused) >= REFUSED
+    def is_abandoned(self) -> bool:
+        return not self.seconds and len(self.refused) >= MAX_REFUSALS
 
-    def first(self) -> int | None:
+    def next_to_simulate(self) -> int | None:
         """Returns the next number to simulate before the line is estimated; None if enough are known."""
-        left = self.left
-        if not left or len(self.seconds) >= FIRST or self.is_given_up:
+        left = self.untried
+        if not left or len(self.seconds) >= SIMULATED_PER_LINE or self.is_abandoned:
             return None
         tried = [math.log(count) for count in (*self.seconds, *self.refused)]
         ends = [count for count in (left[0], left[-1]) if count in (self.counts[0], self.counts[-1])]
@@ -59,7 +62,7 @@ class SweepLine:
 
     def estimates(self) -> dict[int, float]:
         """Returns the estimated seconds of the numbers that were not tried; none if no number was simulated."""
-        left = self.left
+        left = self.untried
         if not left or not self.seconds:
             return {}
         return dict(zip(left, map(float, fitted(self.seconds)(left)), strict=True))
@@ -69,7 +72,7 @@ def fitted(seconds: dict[int, float]) -> "Callable[[Sequence[int]], np.ndarray]"
     """Fits the formula to the seconds of some numbers of microbatches. Returns it as a function of other numbers."""
     counts = np.array(sorted(seconds), float)
     times = np.array([seconds[int(count)] for count in counts])
-    times = np.maximum(times, np.finfo(float).tiny)
+    times = np.maximum(times, SHORTEST_S)
     factors = _nonnegative(_terms(counts) / times[:, None])
     errors = np.log(times / (_terms(counts) @ factors))
 
@@ -93,7 +96,7 @@ def _nonnegative(terms: np.ndarray) -> np.ndarray:
 def next_cell(lines: Sequence[SweepLine], top: int) -> Cell | None:
     """Returns what to simulate next; None when the `top` fastest of all, by the estimates, are simulated."""
     for number, line in enumerate(lines):
-        if (count := line.first()) is not None:
+        if (count := line.next_to_simulate()) is not None:
             return number, count
     return next((cell for _, cell, known in fastest(lines)[:top] if not known), None)
 

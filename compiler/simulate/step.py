@@ -53,6 +53,8 @@ def simulate_step(
         assumed = machines.assumptions()
         if measured and (unknown := sum(task.kind == CALL and known[task.number] is None for task in work.tasks)):
             assumed.append(f"the time of {unknown:,} calls without a measured one")
+        if work.uncounted:
+            assumed.append(f"no collectives in {', '.join(sorted(work.uncounted))}")
         return _summed(work, machines, takes, played, max(begun, default=0.0), assumed)
 
 

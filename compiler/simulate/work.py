@@ -15,7 +15,7 @@ from pathways.dialect.call_labels import Action, actions_of, read_action
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.mlir import from_portable, make_context
 from pathways.dialect.plan.instructions import Copy, Instruction, Recv, Run, Send
-from pathways.dialect.plan.nouns import Computation, Decision, Plan
+from pathways.dialect.plan.nouns import Decision, Plan
 from pathways.dialect.plan.order import Joined, linearize
 
 CALL, TRANSFER, RESHARD, BRANCH = ("call", "transfer", "reshard", "branch")
@@ -67,6 +67,8 @@ class Work:
     tasks: list[PlannedTask] = field(default_factory=list[PlannedTask])
     makers: dict[Slot, int] = field(default_factory=dict[Slot, int])
     """The task that produces the value of a slot; arguments and constants have none."""
+    uncounted: set[str] = field(default_factory=set[str])
+    """Names of computations whose collectives are unknown."""
 
     @cached_property
     def runs(self) -> dict[tuple[int, int], Run]:
@@ -91,21 +93,23 @@ class Work:
 def work_of(plan: Plan) -> Work:
     """Builds the tasks of a plan. Raises PWC0604 if the plan's streams wait for each other."""
     work = Work(plan)
-    reader = _Reader(work, _costs(plan.computations))
+    reader = _Reader(work, _costs(work))
     for stream, instruction in linearize(plan):
         reader.read(stream, instruction)
     return work
 
 
-def _costs(computations: Sequence[Computation]) -> list[tuple[float, Collectives]]:
+def _costs(work: Work) -> list[tuple[float, Collectives]]:
     """Returns the flops of each computation, and its collectives."""
     known: dict[bytes, tuple[float, Collectives]] = {}
     context = make_context()
-    for computation in computations:
+    for computation in work.plan.computations:
         if computation.module not in known:
             module = from_portable(computation.module, context).operation
-            known[computation.module] = flops_of(module), collectives_of(module)
-    return [known[c.module] for c in computations]
+            if (collectives := collectives_of(module)) is None:
+                work.uncounted.add(computation.name)
+            known[computation.module] = flops_of(module), collectives or Collectives()
+    return [known[c.module] for c in work.plan.computations]
 
 
 class _Reader:

@@ -128,6 +128,17 @@ def test_a_table_tells_how_many_are_estimated() -> None:
     ]
 
 
+def test_numbers_that_do_not_divide_the_batch_are_refused_and_not_estimated(model: str) -> None:
+    """The batch has 16 rows, and 8 is the only number that divides it."""
+    numbers = (3, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+    options = ("--compare-microbatches", ",".join(map(str, numbers)), "--sweep", "--top", "2", "--json")
+    code, printed, stderr = pwc_here("simulate", model, *SPEC, *options)
+    assert code == 0, stderr
+    others = json.loads(printed)["others"]
+    assert len(others) == len(numbers) and others.pop("8 microbatches")["seconds"]
+    assert all("PWC0112" in other for other in others.values())
+
+
 def test_few_combinations_are_all_simulated(model: str) -> None:
     options = ("--compare-microbatches", "4,3", "--sweep", "--top", "5", "--json")
     code, printed, stderr = pwc_here("simulate", model, *SPEC, *options)

@@ -132,3 +132,17 @@ def test_plain_texts_need_no_pass_over_their_tokens(text: str) -> None:
 )
 def test_a_text_that_may_be_deep_is_not_flat(text: str) -> None:
     assert not is_flat_text(text)
+
+
+@pytest.mark.parametrize("value", ["[{0}]", "tuple<{0}>", '\nloc("x"({0}))', "[\n{0}]"])
+def test_aliases_whose_values_begin_on_the_next_line_are_as_deep(value: str) -> None:
+    mark = "!" if "tuple" in value else "#"
+    chain = [f"{mark}a{n + 1} =\n {value.format(f'{mark}a{n}')}" for n in range(DEEPEST_TEXT + 1)]
+    text = "\n".join([f"{mark}a0 = f32", *chain, "module {}"])
+    assert refused(text) is not None
+    assert refused(text.replace("=\n", "=")) is not None
+
+
+def test_aliases_whose_values_end_on_the_next_line_are_as_deep() -> None:
+    chain = [f"#a{n + 1} = #x.y\n<#a{n}>" for n in range(DEEPEST_TEXT + 1)]
+    assert refused("\n".join(["#a0 = 1", *chain, "module {}"])) is not None

@@ -19,7 +19,7 @@ from support.client_programs import X, both, endless
 UNCHANGED_WRITES = range(12, 60)
 """How many writes of a client pass before the first is changed."""
 LASTS_S = 1.5
-"""Seconds after which a client ends."""
+"""Seconds after which a client ends that writes nothing, or that has changed a write."""
 EXIT_CODE_OF_REFUSED = 3
 """The exit code of a client that raised an error."""
 
@@ -31,6 +31,8 @@ class Tampering:
         self._rng = rng
         self._left = rng.choice(UNCHANGED_WRITES)
         self._held: bytes = b""
+        self._end = threading.Timer(LASTS_S, os._exit, (0,))
+        self._end.start()
         peers: Any = Peer
         queue = peers._queue
         peers._queue = lambda peer, pieces: queue(peer, [self.next_write(b"".join(pieces))])
@@ -38,7 +40,15 @@ class Tampering:
     def next_write(self, data: bytes) -> bytes:
         """Returns what is written in place of data: the same until the first write to be changed."""
         self._left -= 1
+        if self._left >= 0:
+            self._wait()
         return data if self._left > 0 or not data else self._changed(data)
+
+    def _wait(self) -> None:
+        """Ends the process LASTS_S from now, unless it is called again."""
+        self._end.cancel()
+        self._end = threading.Timer(LASTS_S, os._exit, (0,))
+        self._end.start()
 
     def _changed(self, data: bytes) -> bytes:
         rng, at = self._rng, self._rng.randrange(len(data))
@@ -63,7 +73,6 @@ class Tampering:
 def be_a_client(seed: str) -> None:
     """Runs programs with bytes that are changed, until an error or the end of its time."""
     rng = random.Random(seed)
-    threading.Timer(LASTS_S, os._exit, (0,)).start()
     with pw.connect(os.environ["PATHWAYS_ADDRESS"]):
         both(X)
         Tampering(rng)

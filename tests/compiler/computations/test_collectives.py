@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from pathways.compiler.computations.collectives import Collectives, collectives_of, ring
 from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.computations.shardy import propagate, read_signature
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.mlir import ir, make_context, parse
 
 WORDS = (8, 4)
@@ -30,7 +31,7 @@ def module_of(function: Any, *shapes: tuple[int, ...], of: Any = None, to: Any =
     return parse(jitted.trace(*given).lower(lowering_platforms=("cpu",)).as_text(), make_context()).operation
 
 
-def count(*arguments: Any, **shardings: Any) -> Collectives:
+def count(*arguments: Any, **shardings: Any) -> Collectives | None:
     return collectives_of(module_of(*arguments, **shardings))
 
 
@@ -127,3 +128,35 @@ def test_the_rows_decide_how_a_result_is_split() -> None:
     with ir.Location.unknown(module.context):
         found = propagate(module, axes, read_signature(module, axes), None)
     assert found.outs == ((("data",), (), ()),)
+
+
+GROUPS = """module @f attributes {{mhlo.num_partitions = 8 : i32}} {{
+  sdy.mesh @other = <["data"=4]>
+  sdy.mesh @mesh = <["data"=2, "model"=4]>
+  func.func public @main(%x: tensor<16xf32>) -> tensor<16xf32> {{
+    %y = "stablehlo.all_reduce"(%x) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %c : tensor<f32>
+    }}) {{replica_groups = {groups}}} : (tensor<16xf32>) -> tensor<16xf32>
+    return %y : tensor<16xf32>
+  }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("groups", "devices"),
+    [
+        ("dense<[[0, 4], [1, 5], [2, 6], [3, 7]]> : tensor<4x2xi64>", 2),
+        ("dense<> : tensor<0x0xi64>", 8),
+        ('#stablehlo.replica_group_mesh_axes<mesh = @mesh, axes = [#stablehlo.axis_ref<name = "model">]>', 4),
+    ],
+    ids=["devices", "all", "axes"],
+)
+def test_groups_of_devices_are_read_in_each_form(groups: str, devices: int) -> None:
+    try:
+        module = parse(GROUPS.format(groups=groups), make_context()).operation
+    except PathwaysError:  # older versions have no groups by axes
+        assert "axes" in groups
+        return
+    assert collectives_of(module) == ring("all_reduce", 64, devices)

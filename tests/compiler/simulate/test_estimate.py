@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathways.compiler.simulate.estimate import FIRST, REFUSED, SweepLine, fastest, fitted, next_cell
+from pathways.compiler.simulate.estimate import MAX_REFUSALS, SIMULATED_PER_LINE, SweepLine, fastest, fitted, next_cell
 
 COUNTS = tuple(n for n in range(1, 61) if 120 % n == 0)
 Seconds = Callable[[int], float]
@@ -19,7 +19,7 @@ def ranked(
     simulated = 0
     while (cell := next_cell(lines, top)) is not None:
         number, count = cell
-        assert count in lines[number].left
+        assert count in lines[number].untried
         if refused(count):
             lines[number].refused.add(count)
         else:
@@ -55,16 +55,16 @@ def test_the_fastest_are_found_with_few_simulations() -> None:
     simulated = ranked(lines, [first, second], top=3)
     best = sorted(COUNTS, key=first)[:3]
     assert [(cell, known) for _, cell, known in fastest(lines)[:3]] == [((0, count), True) for count in best]
-    assert 2 * FIRST <= simulated <= 2 * FIRST + 3 < 2 * len(COUNTS)
+    assert 2 * SIMULATED_PER_LINE <= simulated <= 2 * SIMULATED_PER_LINE + 3 < 2 * len(COUNTS)
 
 
 def test_the_ends_of_a_line_are_simulated_first() -> None:
     line = SweepLine(COUNTS)
     found: list[int] = []
-    while (count := line.first()) is not None:
+    while (count := line.next_to_simulate()) is not None:
         found.append(count)
         line.seconds[count] = 1.0
-    assert found[:2] == [COUNTS[0], COUNTS[-1]] and len(found) == FIRST
+    assert found[:2] == [COUNTS[0], COUNTS[-1]] and len(found) == SIMULATED_PER_LINE
     assert found[2] in (6, 8, 10)  # in the middle, on a logarithmic scale
 
 
@@ -74,8 +74,8 @@ def test_refused_numbers_are_left_out_of_the_ranking() -> None:
     assert [cell for _, cell, _ in fastest(lines)[:2]] == [(0, 60), (0, 40)]
 
 
-def test_a_line_whose_numbers_are_refused_is_given_up() -> None:
+def test_a_line_whose_numbers_are_refused_is_abandoned() -> None:
     lines = [SweepLine(COUNTS), SweepLine(COUNTS[:2])]
     assert ranked(lines, [lambda _: 1.0] * 2, top=5, refused=lambda _: True) == 0
-    assert lines[0].is_given_up and len(lines[0].refused) == REFUSED and not fastest(lines)
+    assert lines[0].is_abandoned and len(lines[0].refused) == MAX_REFUSALS and not fastest(lines)
     assert len(lines[1].refused) == 2

@@ -272,10 +272,10 @@ class Pipelined:
             shards,
             None if whole is None else whole.traced,
         )
-        if (tables := noted.get()) is not None:
-            semantics = None if whole is None else self._semantics(whole)
-            tables.append(table_of(self.name, planned, self._meshes, self.options.microbatches.count, semantics))
         rows = [int(avals[p].shape[0]) for p in call.batch if avals[p].shape]
+        if (tables := noted.get()) is not None:
+            semantics, count = None if whole is None else self._semantics(whole), self.options.microbatches.count
+            tables.append(table_of(self.name, planned, self._meshes, count, semantics, count * math.gcd(*rows)))
         return planned, specs, min(rows, default=0)
 
     def _prepared(self, planned: Planned, specs: Specs, arrays: Sequence[Any]) -> dict[tuple[Value, int], Any]:

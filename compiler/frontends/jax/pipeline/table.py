@@ -61,6 +61,8 @@ class StageTable:
     notes: tuple[str, ...]
     semantics: BatchSemantics | None = None
     """The verdict on the loss over its microbatches, if it has several."""
+    batch_rows: int = 0
+    """The rows of the batch, which every number of microbatches must divide; 0: unknown."""
 
     @property
     def loss_notes(self) -> tuple[LossNote, ...]:
@@ -100,7 +102,12 @@ class StageTable:
 
 
 def table_of(
-    loss: str, planned: Planned, meshes: Sequence[Mesh], microbatches: int, semantics: BatchSemantics | None = None
+    loss: str,
+    planned: Planned,
+    meshes: Sequence[Mesh],
+    microbatches: int,
+    semantics: BatchSemantics | None = None,
+    batch_rows: int = 0,
 ) -> StageTable:
     """Builds the table of a loss that was cut."""
     spine, places = planned.spine, planned.cut.places
@@ -130,7 +137,7 @@ def table_of(
         )
     distinct = len({tuple(spine.tokens[a:b]) for a, b in pairwise(places)})
     how, runner_up = planned.cut.how, _runner_up(costs, planned)
-    return StageTable(loss, microbatches, tuple(rows), distinct, how, runner_up, _notes(rows), semantics)
+    return StageTable(loss, microbatches, tuple(rows), distinct, how, runner_up, _notes(rows), semantics, batch_rows)
 
 
 def _runner_up(costs: Costs, planned: Planned) -> str:
