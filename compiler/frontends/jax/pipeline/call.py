@@ -30,6 +30,10 @@ class LossCall:
         args, kwargs = tree_util.tree_unflatten(self.tree, replaced(self.leaves, self.arrays, arrays))
         return loss(*args, **kwargs)
 
+    def rows_of(self, arrays: Sequence[Any]) -> list[int]:
+        """Returns the number of rows of each array of the batch that has rows."""
+        return [int(arrays[p].shape[0]) for p in self.batch if arrays[p].shape]
+
     def one_microbatch(self, arrays: Sequence[Any], batch: Sequence[Any]) -> list[Any]:
         """Returns `arrays` with the batch leaves of one microbatch in place, then the extras of the microbatch."""
         count = len(self.batch)

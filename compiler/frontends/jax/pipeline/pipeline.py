@@ -163,13 +163,16 @@ class Pipelined:
         arrays = [_struct(call.leaves[i]) for i in call.arrays]
         many = self.options.microbatches
         if many.count == 1:
-            planned, _, _ = self._plan(call, arrays)
-            return table_of(self.name, planned, self._meshes, many.count)
+            return self._table(self._plan(call, arrays)[0], call.rows_of(arrays))
         whole = self._whole_batch(call, arrays)
         batch = [*self._split(call, arrays, whole), *jax_api.eval_shape(whole.extras_of, *arrays)]
         shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in batch]
-        planned, _, _ = self._plan(call, call.one_microbatch(arrays, shapes), whole)
-        return table_of(self.name, planned, self._meshes, many.count, self._semantics(whole))
+        one = call.one_microbatch(arrays, shapes)
+        return self._table(self._plan(call, one, whole)[0], call.rows_of(one), whole)
+
+    def _table(self, planned: Planned, rows: Sequence[int], whole: WholeBatch | None = None) -> StageTable:
+        semantics = None if whole is None else self._semantics(whole)
+        return table_of(self.name, planned, self._meshes, self.options.microbatches.count, semantics, rows)
 
     def batch_positions(self, count: int) -> set[int]:
         """Returns the positions of the batch among `count` arguments."""
@@ -272,10 +275,9 @@ class Pipelined:
             shards,
             None if whole is None else whole.traced,
         )
-        rows = [int(avals[p].shape[0]) for p in call.batch if avals[p].shape]
+        rows = call.rows_of(avals)
         if (tables := noted.get()) is not None:
-            semantics, count = None if whole is None else self._semantics(whole), self.options.microbatches.count
-            tables.append(table_of(self.name, planned, self._meshes, count, semantics, count * math.gcd(*rows)))
+            tables.append(self._table(planned, rows, whole))
         return planned, specs, min(rows, default=0)
 
     def _prepared(self, planned: Planned, specs: Specs, arrays: Sequence[Any]) -> dict[tuple[Value, int], Any]:

@@ -2,6 +2,7 @@
 `Pipelined.stages` returns it to users, and compilation reports include it.
 """
 
+import math
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -107,9 +108,9 @@ def table_of(
     meshes: Sequence[Mesh],
     microbatches: int,
     semantics: BatchSemantics | None = None,
-    batch_rows: int = 0,
+    rows_of_one: Sequence[int] = (),
 ) -> StageTable:
-    """Builds the table of a loss that was cut."""
+    """Builds the table of a loss that was cut. `rows_of_one` are those of a microbatch, by array."""
     spine, places = planned.spine, planned.cut.places
     costs = Costs(spine, planned.demands)
     layers = layer_starts(spine)
@@ -137,7 +138,17 @@ def table_of(
         )
     distinct = len({tuple(spine.tokens[a:b]) for a, b in pairwise(places)})
     how, runner_up = planned.cut.how, _runner_up(costs, planned)
-    return StageTable(loss, microbatches, tuple(rows), distinct, how, runner_up, _notes(rows), semantics, batch_rows)
+    return StageTable(
+        loss,
+        microbatches,
+        tuple(rows),
+        distinct,
+        how,
+        runner_up,
+        _notes(rows),
+        semantics,
+        microbatches * math.gcd(*rows_of_one),
+    )
 
 
 def _runner_up(costs: Costs, planned: Planned) -> str:
