@@ -9,7 +9,7 @@ devices and the simulator all call it. It assumes figures that a topology does n
   each message. It does not overlap with the computation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pathways.dialect.topology import Island, Topology
@@ -81,9 +81,9 @@ class Machines:
             _range([f"{rate / 1e9:g}" for rate in sorted(memories)], " GB/s of a device's memory"),
         )
 
-    def assumed_rates(self) -> list[str]:
-        """Lists the assumptions about flop/s, as text."""
-        islands = self.topology.islands
+    def assumed_rates(self, used: Collection[str] | None = None) -> list[str]:
+        """Lists the assumptions about flop/s, as text. `used` are the names of the islands in use; None: all."""
+        islands = self._used(used)
         found: list[str] = []
         if any(i.flops is None for i in islands):
             found.append(f"{ASSUMED_FLOPS:.0e} flop/s a device")
@@ -91,14 +91,17 @@ class Machines:
             found.append(f"{ASSUMED_EFFICIENCY:.0%} of the flop/s")
         return found
 
-    def assumptions(self) -> list[str]:
-        """Lists the figures that are assumed because the topology does not state them, as text."""
-        islands, found = self.topology.islands, self.assumed_rates()
+    def assumptions(self, used: Collection[str] | None = None) -> list[str]:
+        """Lists the figures of islands in use that are assumed, because the topology does not state them, as text."""
+        islands, found = self._used(used), self.assumed_rates(used)
         if self.call_seconds is None and any(i.call_us is None for i in islands):
             found.append(f"{ASSUMED_CALL_US:g} us a call")
         if self.memory_gbps is None and any(i.memory_gbps is None for i in islands):
             found.append(f"{ASSUMED_MEMORY_GBPS:g} GB/s of a device's memory")
         return found
+
+    def _used(self, names: Collection[str] | None) -> list[Island]:
+        return [island for island in self.topology.islands if names is None or island.name in names]
 
 
 def _range(texts: Sequence[str], unit: str) -> str:

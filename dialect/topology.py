@@ -106,7 +106,8 @@ def parse_topology(spec: str) -> Topology:
     for part in filter(None, (p.strip() for p in spec.split(","))):
         key, equals, value = part.partition("=")
         if not equals:
-            raise _bad(spec, f'"{part}" is not key=value')
+            near = f"; a preset is one of {', '.join(PRESETS)}" if part == spec else ""
+            raise _bad(spec, f'"{part}" is not key=value{near}')
         if key.strip() in pairs:
             raise _bad(spec, f"{key.strip()}= is given twice")
         pairs[key.strip()] = value.strip()

@@ -21,7 +21,7 @@ def sweep_svg(title: str, variants: Mapping[str, Simulated | Estimated | str]) -
     """
     names = {name: _row_and_column(name) for name in variants}
     rows = list(dict.fromkeys(row for row, _ in names.values()))
-    columns = list(dict.fromkeys(column for _, column in names.values()))
+    columns = sorted(dict.fromkeys(column for _, column in names.values()), key=_number)
     times = [found.seconds for found in variants.values() if not isinstance(found, str)]
     least, most = min(times, default=0.0), max(times, default=0.0)
     left = 12 + _LETTER * max((len(row) for row in rows), default=0)
@@ -38,6 +38,12 @@ def sweep_svg(title: str, variants: Mapping[str, Simulated | Estimated | str]) -
         x, y = left + _CELL * columns.index(column), 52 + _ROW * rows.index(row)
         parts += _cell(x, y, found, least, most)
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _number(column: str) -> int:
+    """Returns the number of microbatches of a column, for its place among others."""
+    first = column.partition(" ")[0]
+    return int(first) if first.isdecimal() else 0
 
 
 def _row_and_column(name: str) -> tuple[str, str]:

@@ -50,8 +50,9 @@ def simulate_step(
         begun = run_begins(plan, machines, one_process=one_process)
         jobs, sharing = _jobs(work, takes, machines, one_process=one_process)
         played = run_jobs(jobs, begun, sharing, machines.topology.host_cores)
-        assumed = machines.assumptions()
-        if measured and (unknown := sum(task.kind == CALL and known[task.number] is None for task in work.tasks)):
+        calls = [known[task.number] for task in work.tasks if task.kind == CALL]
+        assumed = machines.assumptions({s.island for s in plan.streams}) if None in calls else []
+        if measured and (unknown := calls.count(None)):
             assumed.append(f"the time of {unknown:,} calls without a measured one")
         if work.uncounted:
             assumed.append(f"no collectives in {', '.join(sorted(work.uncounted))}")
@@ -97,17 +98,22 @@ def _check_changes(changes: WhatIf, plan: Plan) -> None:
     """Raises PWC0309 for devices and links that the plan does not have."""
     sizes = {island.name: island.size for island in plan.topology.islands}
     known = ", ".join(f"{name} (devices 0 to {size - 1})" for name, size in sizes.items())
-    for island, device in changes.slower:
-        if not 0 <= device < sizes.get(island, 0):
-            raise _refuse(plan, f"a slower device {device} of {island}", f"a device of {known}")
+    for key in changes.slower:
+        match key:
+            case (str() as island, int() as device) if 0 <= device < sizes.get(island, 0):
+                continue
+            case (island, device):
+                raise _refuse(plan, f"a slower device {device} of {island}", f"a device of {known}")
+            case _:
+                raise _refuse(plan, f"a slower device {key!r}", 'an island and a position, such as ("island0", 3)')
     for link in changes.links:
         if len(link) != 2 or not link <= set(sizes):
-            raise _refuse(plan, f"a link between {' and '.join(sorted(link))}", f"two islands of {', '.join(sizes)}")
+            raise _refuse(plan, _link_text(link), f"two islands of {', '.join(sizes)}")
 
 
 def _check_numbers(plan: Plan, topology: Topology, changes: WhatIf, measured: Mapping[str, float]) -> None:
     """Raises PWC0309 for factors, times and figures that are not numbers in their range."""
-    factors = {**changes.slower, **changes.links}
+    factors: dict[object, float] = {**changes.slower, **{_link_text(link): f for link, f in changes.links.items()}}
     for what, factor in factors.items():
         if not _is_number(factor, 1e-6, 1e6):
             raise _refuse(plan, f"the factor {factor!r} for {what}", "a number from 1e-6 to 1e6")
@@ -119,6 +125,11 @@ def _check_numbers(plan: Plan, topology: Topology, changes: WhatIf, measured: Ma
     for where, name, figure in stated:
         if figure is not None and not is_figure(name, figure, least=1e-9):
             raise _refuse(plan, f"{name}{where} = {figure!r}", "a positive number")
+
+
+def _link_text(link: frozenset[str]) -> str:
+    names = sorted(link)
+    return f"a link between {' and '.join(names)}" if len(names) > 1 else f"a link from {names[0]} to itself"
 
 
 def _is_number(value: object, least: float, most: float) -> bool:
@@ -208,7 +219,7 @@ def _summed(
     islands: list[IslandUse] = []
     for number, stream in enumerate(streams):
         mine = [time for (at, _), time in busy.items() if at == number]
-        share = sum(mine) / (len(mine) * seconds) if mine and seconds else 0.0
+        share = min(1.0, sum(mine) / (len(mine) * seconds)) if mine and seconds else 0.0
         limit = machines.topology.island(stream.island).memory
         islands.append(IslandUse(stream.island, len(mine), share, stream.peak_bytes, limit))
     links = tuple(
@@ -220,7 +231,7 @@ def _summed(
         work.plan.name,
         machines.topology,
         seconds,
-        1 - sum(busy.values()) / used if used else 0.0,
+        max(0.0, 1 - sum(busy.values()) / used) if used else 0.0,  # despite rounding
         controller,
         tuple(islands),
         links,

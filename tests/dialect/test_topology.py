@@ -35,6 +35,7 @@ def test_an_option_describes_equal_islands(spec: str, islands: list[Island]) -> 
     [
         ("islands=2,devices=4,name=pod", "two islands have the same name"),
         ("devices", '"devices" is not key=value'),
+        ("paper-d", "a preset is one of paper-a, paper-b"),
         ("devices=4, devices=5", "devices= is given twice"),
         ("devices=0", "devices='0' is not a whole number from 1"),
         ("devices=many", "devices='many' is not a whole number from 1"),

@@ -6,6 +6,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import jax
 import pytest
 from support.codes import code_of
 from support.pipelines import linear, pipe
@@ -171,3 +172,25 @@ def test_changes_of_unknown_devices_and_links_are_refused() -> None:
     assert code_of(lambda: simulated(changes=WhatIf(slower={("nowhere", 0): 2.0}))) == "PWC0309"
     assert code_of(lambda: simulated(changes=WhatIf(links={frozenset(("island0", "nowhere")): 0.5}))) == "PWC0309"
     assert code_of(lambda: simulated(changes=WhatIf(links={frozenset(("island0",)): 0.5}))) == "PWC0309"
+    with pytest.raises(pw.PathwaysError, match="from island0 to itself"):
+        simulated(changes=WhatIf(links={frozenset(("island0",)): 0.0}))
+    with pytest.raises(pw.PathwaysError, match="an island and a position") as caught:
+        simulated(changes=WhatIf(slower={"island0:0": 2.0}))  # pyright: ignore[reportArgumentType]
+    assert caught.value.code == "PWC0309"
+
+
+def test_only_figures_of_islands_in_use_are_assumed() -> None:
+    unused = replace(FAST, islands=(*ISLANDS, Island("island2", devices=1)))
+    assert not simulated(unused).assumptions
+    assert simulated(replace(unused, islands=(replace(ISLANDS[0], flops=None), *ISLANDS[1:]))).assumptions
+    known = {task.name: 1e-3 for task in work_of(plan()).tasks}
+    assert not simulated(replace(FAST, islands=tuple(Island(i.name, 1) for i in ISLANDS)), measured=known).assumptions
+
+
+def test_devices_that_always_compute_do_not_wait() -> None:
+    """Rounding must not show a negative time."""
+    for rate in (1e9, 3e9, 7e9):
+        program: Any = pw.program(lambda x: x @ x)
+        alone = Topology((Island("island0", 1, flops=rate, efficiency=1.0, memory_gbps=1e9, call_us=1e-9),))
+        found = program.lower(jax.ShapeDtypeStruct((64, 64), "float32")).simulate(alone)
+        assert found.bubble >= 0.0 and all(island.busy <= 1.0 for island in found.islands)
