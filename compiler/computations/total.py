@@ -11,7 +11,7 @@ from pathways.dialect.mlir import Operation
 def total_of(
     computation: Operation, cost: Callable[[Any], float], inside_manual: Callable[[Any], float] = lambda _: 1.0
 ) -> float:
-    """Sums the costs of operations. Those of a loop count once per iteration, if the IR has the trip count.
+    """Sums the costs of operations. Those of a loop count once per turn, if the IR has the number of turns.
 
     Of the branches of a `case`, the most expensive one counts. `inside_manual` is the factor of the operations inside
     an `sdy.manual_computation`, whose types are those of one device.
@@ -33,7 +33,7 @@ def total_of(
         if name == "func.call":
             return of_function(op.attributes["callee"].value)
         if name == "stablehlo.while":
-            return _trips(op) * of_region(op.regions[1])
+            return (1 if (turns := _turns(op)) is None else turns) * of_region(op.regions[1])
         if name in ("stablehlo.case", "stablehlo.if"):
             return max((of_region(region) for region in op.regions), default=0.0)
         if name.startswith("sdy.") and len(op.regions):
@@ -50,16 +50,22 @@ def elements(value: Any) -> int:
     return math.prod(shape) if shape is not None else 0
 
 
-def _trips(op: Any) -> int:
-    """Counts the iterations of a loop between two constants, as `lax.scan` and `fori_loop` make them; otherwise 1."""
+def has_unknown_loops(within: Operation) -> bool:
+    """Returns whether the IR has loops without a known number of turns, which `total_of` counts once."""
+    operations = (op.operation for region in within.regions for block in region.blocks for op in block.operations)
+    return any((op.name == "stablehlo.while" and _turns(op) is None) or has_unknown_loops(op) for op in operations)
+
+
+def _turns(op: Any) -> int | None:
+    """Returns the turns of a loop between two constants, as `lax.scan` and `fori_loop` make them; None if unknown."""
     body = list(op.regions[0].blocks[0].operations)
     compare = next((o.operation for o in body if o.operation.name == "stablehlo.compare"), None)
     if compare is None:
-        return 1
+        return None
     counter, limit = compare.operands[0], _constant(compare.operands[1])
     arguments = list(op.regions[0].blocks[0].arguments)
     start = next((_constant(o) for a, o in zip(arguments, op.operands, strict=True) if a == counter), None)
-    return 1 if limit is None or start is None else max(limit - start, 0)
+    return None if limit is None or start is None else max(limit - start, 0)
 
 
 def _constant(value: Any) -> int | None:

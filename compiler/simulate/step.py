@@ -56,6 +56,8 @@ def simulate_step(
             assumed.append(f"the time of {unknown:,} calls without a measured one")
         if work.uncounted:
             assumed.append(f"no collectives in {', '.join(sorted(work.uncounted))}")
+        if work.loops:
+            assumed.append(f"one turn of the loops on data in {', '.join(sorted(work.loops))}")
         return _summed(work, machines, takes, played, max(begun, default=0.0), assumed)
 
 

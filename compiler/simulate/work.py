@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from pathways.compiler.computations.collectives import Collectives, collectives_of
 from pathways.compiler.computations.flops import flops_of
+from pathways.compiler.computations.total import has_unknown_loops
 from pathways.dialect.call_labels import Action, actions_of, read_action
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.mlir import from_portable, make_context
@@ -69,6 +70,8 @@ class Work:
     """The task that produces the value of a slot; arguments and constants have none."""
     uncounted: set[str] = field(default_factory=set[str])
     """Names of computations whose collectives are unknown."""
+    loops: set[str] = field(default_factory=set[str])
+    """Names of computations with loops whose number of turns is unknown."""
 
     @cached_property
     def runs(self) -> dict[tuple[int, int], Run]:
@@ -108,6 +111,8 @@ def _costs(work: Work) -> list[tuple[float, Collectives]]:
             module = from_portable(computation.module, context).operation
             if (collectives := collectives_of(module)) is None:
                 work.uncounted.add(computation.name)
+            if has_unknown_loops(module):
+                work.loops.add(computation.name)
             known[computation.module] = flops_of(module), collectives or Collectives()
     return [known[c.module] for c in work.plan.computations]
 

@@ -194,3 +194,17 @@ def test_devices_that_always_compute_do_not_wait() -> None:
         alone = Topology((Island("island0", 1, flops=rate, efficiency=1.0, memory_gbps=1e9, call_us=1e-9),))
         found = program.lower(jax.ShapeDtypeStruct((64, 64), "float32")).simulate(alone)
         assert found.bubble >= 0.0 and all(island.busy <= 1.0 for island in found.islands)
+
+
+def test_a_loop_of_unknown_length_is_an_assumption() -> None:
+    def until(x: Any) -> Any:
+        return jax.lax.while_loop(lambda c: c[0, 0] < 10, lambda c: c @ c, x)
+
+    def five(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 5, lambda _, c: c @ c, x)
+
+    x = jax.ShapeDtypeStruct((8, 8), "float32")
+    alone = replace(FAST, islands=ISLANDS[:1])
+    found = [pw.program(jax.jit(f)).lower(x).simulate(alone) for f in (until, five)]
+    (assumed,) = found[0].assumptions
+    assert assumed.startswith("one turn of the loops on data in until") and not found[1].assumptions
