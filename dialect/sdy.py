@@ -60,10 +60,10 @@ def _dims(attribute: Attribute) -> list[Any]:
 def parts_of_sharding(attribute: Attribute, sizes: Mapping[str, int]) -> int:
     """Returns into how many parts a sharding splits an array. `sizes` are those of the axes of its mesh."""
     axes = [bare_sdy.AxisRefAttr(axis) for dim in _dims(bare_sdy.TensorShardingAttr(attribute)) for axis in dim.axes]
-    parts = [
-        bare_sdy.SubAxisInfoAttr(a.sub_axis_info).size if a.sub_axis_info is not None else sizes[a.name] for a in axes
-    ]
-    return math.prod(parts)
+    return math.prod(
+        sizes.get(axis.name, 1) if axis.sub_axis_info is None else bare_sdy.SubAxisInfoAttr(axis.sub_axis_info).size
+        for axis in axes
+    )
 
 
 def manual_axes(manual: Operation) -> list[str]:

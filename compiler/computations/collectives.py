@@ -109,4 +109,4 @@ class _Costs:
 
 def _devices_on(axes: str, sizes: Mapping[str, int]) -> int:
     """Returns the number of devices along axes, given as the text of an attribute."""
-    return math.prod(int(part) if part else sizes[axis] for axis, part in _AXIS.findall(axes))
+    return math.prod(int(part) if part else sizes.get(axis, 1) for axis, part in _AXIS.findall(axes))
