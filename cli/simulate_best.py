@@ -29,9 +29,12 @@ class BestVariants:
         """Returns the outcome of each variant, by its name, in the order of `space`."""
         variants, found = space.variants(base), dict[Variant, Outcome]()
         rows: dict[object, list[Variant]] = defaultdict(list)
+        refused: dict[int, Outcome] = {}
         for variant in variants:
-            if variant.microbatches and self.batch_rows % variant.microbatches:
-                found[variant] = outcome_of(variant, self.compiled, self.simulated)  # refused as soon as it is traced
+            if (count := variant.microbatches) and self.batch_rows % count:  # refused under every schedule
+                if count not in refused:
+                    refused[count] = outcome_of(variant, self.compiled, self.simulated)
+                found[variant] = refused[count]
             else:
                 rows[variant.options, not variant.microbatches].append(variant)
         by_cell = {(n, v.microbatches or 1): v for n, row in enumerate(rows.values()) for v in row}
