@@ -11,14 +11,14 @@ import click
 from pathways.api.simulation import times_of, trace_of
 from pathways.cli.json_output import json_option, print_json
 from pathways.cli.simulate_best import BestVariants
-from pathways.cli.simulate_variants import Compared, Outcome, Variant, compiler_of, refused_row, simulate_others
+from pathways.cli.simulate_variants import Compared, Variant, compiler_of, refused_row, simulate_others
 from pathways.cli.source_spec import read_spec
 from pathways.cli.variants_table import MAX_ROWS, variants_table
 from pathways.compiler.machines import Machines
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.simulate.durations import WhatIf
-from pathways.compiler.simulate.estimate import Estimated
+from pathways.compiler.simulate.estimate import Estimated, Outcome
 from pathways.compiler.simulate.figures import Simulated
 from pathways.compiler.simulate.lost_host import LostHost
 from pathways.compiler.simulate.step import simulate_step

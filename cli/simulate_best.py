@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pathways.cli.simulate_variants import NOT_TRIED, Compared, Outcome, Variant, outcome_of
-from pathways.compiler.simulate.estimate import Cell, Estimated, SweepLine, fastest, next_cell
+from pathways.cli.simulate_variants import NOT_TRIED, Compared, Variant, outcome_of
+from pathways.compiler.simulate.estimate import Cell, Estimated, Outcome, SweepLine, fastest, next_cell
 from pathways.compiler.simulate.figures import Simulated
 from pathways.dialect.activities import Activity
 from pathways.dialect.plan.nouns import Plan

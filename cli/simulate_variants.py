@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from pathways.api.simulation import check_replaceable
 from pathways.cli.compile import check_phase, start
@@ -19,7 +18,7 @@ from pathways.compiler.passes.base import Session
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import splits_backward
-from pathways.compiler.simulate.estimate import Estimated
+from pathways.compiler.simulate.estimate import Outcome
 from pathways.compiler.simulate.figures import Simulated
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
@@ -36,10 +35,6 @@ class Variant:
 
     options: Options
     microbatches: int = 0
-
-
-Outcome: TypeAlias = Simulated | Estimated | str
-"""The simulation of a variant, an estimate of it, or the text of its error."""
 
 
 NOT_TRIED = "not tried, as others with this schedule and placement were refused"

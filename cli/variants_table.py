@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 
-from pathways.cli.simulate_variants import NOT_TRIED, Outcome
+from pathways.cli.simulate_variants import NOT_TRIED
+from pathways.compiler.simulate.estimate import Outcome
 from pathways.compiler.simulate.figures import Simulated
 from pathways.dialect.topology import readable
 

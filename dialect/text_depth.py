@@ -33,7 +33,8 @@ _OP = re.compile(r"%|\bmodule\b|\b[A-Za-z_]\w*\.\w")
 _AFFINE = re.compile(r"\baffine_(?:map|set)\s*$")
 _DIVISION = re.compile(r"\b(?:floordiv|ceildiv|mod)\b")
 _DEFINES = re.compile(r"[#!][\w$.-]+\s*=(?!=)")
-_DEFINITION = re.compile(r"^[#!][\w$.-]+\s*=(?!=).*$(?=\n(?:[#!][\w$.-]+\s*=(?!=)|module\b|\s*\Z)|\Z)", re.MULTILINE)
+"""Matches the name that an alias definition begins with."""
+_DEFINITION = re.compile(rf"^{_DEFINES.pattern}.*$(?=\n(?:{_DEFINES.pattern}|module\b|\s*\Z)|\Z)", re.MULTILINE)
 """Matches a line that defines an alias, if the definition ends with the line."""
 
 

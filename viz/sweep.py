@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from pathways.compiler.placement.runner_up import seconds
-from pathways.compiler.simulate.estimate import Estimated
+from pathways.compiler.simulate.estimate import Outcome
 from pathways.compiler.simulate.figures import Simulated
 
 _CELL, _ROW, _LETTER = 136, 26, 6.8
@@ -14,7 +14,7 @@ _CELL, _ROW, _LETTER = 136, 26, 6.8
 _FAST, _SLOW, _NONE = (46, 125, 50), (250, 235, 215), "#dddddd"
 
 
-def sweep_svg(title: str, variants: Mapping[str, Simulated | Estimated | str]) -> str:
+def sweep_svg(title: str, variants: Mapping[str, Outcome]) -> str:
     """Draws variants. Commas separate the parts of a name, of which the last is the column.
 
     Gray means refused; a time with ~ is estimated from others.
@@ -51,7 +51,7 @@ def _row_and_column(name: str) -> tuple[str, str]:
     return (row, column) if column.endswith("microbatches") else (name, "")
 
 
-def _cell(x: float, y: float, found: Simulated | Estimated | str, least: float, most: float) -> Sequence[str]:
+def _cell(x: float, y: float, found: Outcome, least: float, most: float) -> Sequence[str]:
     text, color, why, ink = "refused", _NONE, str(found), "black"
     if not isinstance(found, str):
         share = (found.seconds - least) / (most - least) if most > least else 0.0

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pathways.compiler.simulate.figures import Simulated
+
 SIMULATED_PER_LINE = 4
 """Numbers of microbatches that are simulated on each line before any is estimated, if the line has as many."""
 MAX_REFUSALS = 6
@@ -30,6 +32,10 @@ class Estimated:
     """The estimated time of a step that was not simulated."""
 
     seconds: float
+
+
+Outcome: TypeAlias = Simulated | Estimated | str
+"""The simulation of a combination, an estimate of it, or the text of its error."""
 
 
 @dataclass(eq=False)

@@ -51,13 +51,9 @@ def simulate_step(
         jobs, sharing = _jobs(work, takes, machines, one_process=one_process)
         played = run_jobs(jobs, begun, sharing, machines.topology.host_cores)
         calls = [known[task.number] for task in work.tasks if task.kind == CALL]
-        assumed = machines.assumptions({s.island for s in plan.streams}) if None in calls else []
+        assumed = machines.assumptions({s.island for s in plan.streams}) + work.assumptions() if None in calls else []
         if measured and (unknown := calls.count(None)):
             assumed.append(f"the time of {unknown:,} calls without a measured one")
-        if work.uncounted:
-            assumed.append(f"no collectives in {', '.join(sorted(work.uncounted))}")
-        if work.loops:
-            assumed.append(f"one turn of the loops on data in {', '.join(sorted(work.loops))}")
         return _summed(work, machines, takes, played, max(begun, default=0.0), assumed)
 
 
@@ -131,7 +127,11 @@ def _check_numbers(plan: Plan, topology: Topology, changes: WhatIf, measured: Ma
 
 def _link_text(link: frozenset[str]) -> str:
     names = sorted(link)
-    return f"a link between {' and '.join(names)}" if len(names) > 1 else f"a link from {names[0]} to itself"
+    return (
+        f"a link from {names[0]} to itself"
+        if len(names) == 1
+        else f"a link between {' and '.join(names) or 'no islands'}"
+    )
 
 
 def _is_number(value: object, least: float, most: float) -> bool:

@@ -73,6 +73,11 @@ class Work:
     loops: set[str] = field(default_factory=set[str])
     """Names of computations with loops whose number of turns is unknown."""
 
+    def assumptions(self) -> list[str]:
+        """Lists what is assumed about the work of computations, as text."""
+        found = [f"no collectives in {', '.join(sorted(self.uncounted))}"] if self.uncounted else []
+        return found + [f"one turn of the loops on data in {', '.join(sorted(self.loops))}"] * bool(self.loops)
+
     @cached_property
     def runs(self) -> dict[tuple[int, int], Run]:
         """The instruction of each call, by stream and step."""

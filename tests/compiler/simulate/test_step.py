@@ -172,6 +172,7 @@ def test_changes_of_unknown_devices_and_links_are_refused() -> None:
     assert code_of(lambda: simulated(changes=WhatIf(slower={("nowhere", 0): 2.0}))) == "PWC0309"
     assert code_of(lambda: simulated(changes=WhatIf(links={frozenset(("island0", "nowhere")): 0.5}))) == "PWC0309"
     assert code_of(lambda: simulated(changes=WhatIf(links={frozenset(("island0",)): 0.5}))) == "PWC0309"
+    assert code_of(lambda: simulated(changes=WhatIf(links={frozenset[str](): 0.5}))) == "PWC0309"
     with pytest.raises(pw.PathwaysError, match="from island0 to itself"):
         simulated(changes=WhatIf(links={frozenset(("island0",)): 0.0}))
     with pytest.raises(pw.PathwaysError, match="an island and a position") as caught:
