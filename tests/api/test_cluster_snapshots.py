@@ -6,7 +6,6 @@ Clusters of other topologies, and single processes, restore the same snapshots.
 import json
 import os
 import random
-import resource
 import signal
 import threading
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 from msgspec import structs
 from support.clusters import becomes, is_alive, is_replaced, pid_of, send, this_cluster
 from support.codes import code_of
+from support.full_disk import full_disk
 from support.saved_trees import DTYPES, MESHES, bits, host_values, like, placed, shape_of, sharding_of
 
 import pathways as pw
@@ -252,12 +252,8 @@ def test_a_full_disk_of_a_host_leaves_the_last_snapshot(tmp_path: Path) -> None:
     pw.save(tree, path)
     before = sorted(tmp_path.rglob("*"))
     pid = pid_of(tree["a"].handle.buffer.origin[1])
-    limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
+    with full_disk(1 << 17, pid):
         assert code_of(pw.save, tree, path) == "PWC0606"
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
     assert sorted(tmp_path.rglob("*")) == before
     assert bits(pw.restore(tree, path)["a"]) == bits(tree["a"])
 

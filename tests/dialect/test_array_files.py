@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.element_types import random_of
+from support.full_disk import full_disk
 
 from pathways.dialect import array_files
 from pathways.dialect.array_files import ArrayFile, chunk_of, pieces, read_array_file
@@ -145,13 +145,8 @@ def test_creating_an_array_twice_or_writing_without_creating_is_refused(tmp_path
 def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     file = ArrayFile("a0", ArrayType((1 << 16,), "uint8"), (1 << 13,))
     file.create(tmp_path)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
-    try:
-        with pytest.raises(PathwaysError) as caught:
-            file.write(tmp_path, file.whole, np.ones(1 << 16, np.uint8))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with full_disk(), pytest.raises(PathwaysError) as caught:
+        file.write(tmp_path, file.whole, np.ones(1 << 16, np.uint8))
     assert caught.value.code == "PWC0606" and "too large" in str(caught.value)
     assert code_of_reading(file, tmp_path)[0] == "PWC0615"
     assert not [n for _, _, names in os.walk(tmp_path) for n in names if "lock" in n and n != "zarr.json"]

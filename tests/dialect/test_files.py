@@ -5,14 +5,12 @@ A cache reads only regular files of its own user.
 
 import ast
 import os
-import resource
 import signal
 import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -20,7 +18,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.processes import ROOT, pwc_here, run_python
+from support.full_disk import full_disk
+from support.processes import ROOT, load_file, pwc_here, run_python
 
 import pathways as pw
 from pathways.dialect.files import read_own, shared_with, write_private, write_whole
@@ -54,17 +53,6 @@ def plan(source: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@contextmanager
-def full_disk(left: int = 1024) -> Generator[None]:
-    """Simulates a full disk: no file of this process may grow beyond `left` bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (left, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def refused(call: Callable[[], object]) -> str:
     with pytest.raises(pw.PathwaysError) as caught:
         call()
@@ -79,6 +67,14 @@ def test_a_full_disk_leaves_the_old_file_unchanged(tmp_path: Path) -> None:
         assert refused(lambda: write_whole(new, b"x" * 4096)) == "PWC0606"
         assert refused(lambda: write_private(new, b"x" * 4096)) == "PWC0606"
     assert old.read_text() == "as it was" and os.listdir(tmp_path) == ["old"]
+
+
+def test_python_can_import_what_it_imported_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    (tmp_path / "model.py").write_text("answer = 42")
+    with full_disk(16):
+        load_file(tmp_path / "model.py")
+    assert load_file(tmp_path / "model.py").answer == 42
 
 
 def test_a_full_disk_leaves_old_outputs_of_commands_unchanged(source: str, plan: str, tmp_path: Path) -> None:
