@@ -58,7 +58,6 @@ _Around: TypeAlias = tuple[tuple[Known, ...], tuple[Known, ...]]
 """The known shardings of the arguments and of the results of a call."""
 _Key: TypeAlias = tuple[str, Any, _Around]
 """A computation, its mesh, and the shardings of its arguments and results."""
-_NOTHING: dict[int, Dims] = {}
 
 
 @dataclass
@@ -71,10 +70,10 @@ class _State:
     weak: dict[int, Dims] = field(default_factory=dict[int, Dims])
     """Shardings outside of this body, on meshes of equal axes, for values that nothing inside determines."""
     known: dict[int, Dims] = field(default_factory=dict[int, Dims])
-    here: dict[str, dict[int, Dims]] = field(default_factory=dict[str, dict[int, Dims]])
-    """The same for the values on each mesh: a call reads only these."""
-    swept: dict[int, _Around] = field(default_factory=dict[int, _Around])
-    """The neighboring shardings for which the propagation of each call has already converged."""
+    calls_of: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    """The numbers of the calls that take or make each value."""
+    due: set[int] = field(default_factory=set[int])
+    """The calls around which a sharding has become known since they were propagated last."""
     ranks: dict[str, Ranks] = field(default_factory=dict[str, Ranks])
     written: dict[tuple[str, str], SignatureShardings] = field(
         default_factory=dict[tuple[str, str], SignatureShardings]
@@ -101,7 +100,7 @@ class _State:
         """Records the sharding of a value if none is known."""
         if value not in self.known:
             self.known[value] = dims
-            self.here.setdefault(self.taken.lives[value] or "", {})[value] = dims
+            self.due.update(self.calls_of.get(value, ()))
 
     def infer(self, call: Node, around: _Around) -> SignatureShardings:
         """Infers the signature of a call as far as the shardings around it determine it."""
@@ -113,13 +112,12 @@ class _State:
         return self.results[key]
 
     def around(self, call: Node) -> _Around:
-        """Returns the known shardings of a call: the user's first, then those of the values on its mesh."""
+        """Returns the known shardings of a call: the user's first, then those of its values."""
         user = self.user(call)
-        here = self.here.get(call.mesh, _NOTHING)
-        return self._side(self.taken.operands[call.number], user.ins, here), self._side(call.results, user.outs, here)
+        return self._side(self.taken.operands[call.number], user.ins), self._side(call.results, user.outs)
 
-    def _side(self, values: Sequence[int], pinned: tuple[Known, ...], here: dict[int, Dims]) -> tuple[Known, ...]:
-        found: list[Known] = list(map(here.get, values))
+    def _side(self, values: Sequence[int], pinned: tuple[Known, ...]) -> tuple[Known, ...]:
+        found: list[Known] = list(map(self.known.get, values))
         if pinned.count(None) < len(pinned):
             found = [f if p is None else p for f, p in zip(found, pinned, strict=True)]
         if not self.empty.isdisjoint(values):  # jaxlib 0.10 does not split empty arrays
@@ -215,6 +213,10 @@ def _branch(state: _State, node: Node) -> None:
 
 def _start(state: _State) -> None:
     types = state.taken.types
+    for call in state.flow.calls():
+        state.due.add(call.number)
+        for value in (*state.taken.operands[call.number], *call.results):
+            state.calls_of.setdefault(value, []).append(call.number)
     for node in state.flow.nodes:
         if node.is_transfer and node.op.sharding is not None:
             (result,) = node.results
@@ -233,15 +235,14 @@ def _fit(dims: Dims, shape: tuple[int, ...]) -> Dims:
 
 
 def _sweep(state: _State, calls: list[Node]) -> bool:
-    """Makes one pass over the calls. Returns whether it found a new sharding."""
+    """Makes one pass over the calls that are due. Returns whether it found a new sharding."""
     known = state.known
     before = len(known)
     for call in calls:
-        around = state.around(call)
-        if state.swept.get(call.number) == around:
+        if call.number not in state.due:
             continue
-        state.swept[call.number] = around
-        found, user = state.infer(call, around), state.user(call)
+        state.due.remove(call.number)
+        found, user = state.infer(call, state.around(call)), state.user(call)
         for value, dims, pinned in zip(call.results, found.outs, user.outs, strict=True):
             if dims is not None and value not in known:
                 state.learn(value, dims if pinned is not None else cheapest(state, value, dims, made_so=True))

@@ -8,6 +8,7 @@ number is exact.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -19,6 +20,9 @@ from pathways.compiler.simulate.figures import Simulated
 
 SIMULATED_PER_LINE = 4
 """Numbers of microbatches that are simulated on each line before any is estimated, if the line has as many."""
+COMPILED_QUICKLY = 64
+"""Numbers of microbatches up to this one are simulated before any is estimated, since the time of a compilation grows
+with the number. Greater ones are simulated if an estimate says that they are among the fastest."""
 MAX_REFUSALS = 6
 """Refusals after which a line without a simulated number is abandoned."""
 SHORTEST_S = 1e-12
@@ -59,11 +63,13 @@ class SweepLine:
 
     def next_to_simulate(self) -> int | None:
         """Returns the next number to simulate before the line is estimated; None if enough are known."""
-        left = self.untried
+        accepted = [count for count in self.counts if count not in self.refused]
+        quick = accepted[: max(SIMULATED_PER_LINE, bisect_right(accepted, COMPILED_QUICKLY))]
+        left = [count for count in quick if count not in self.seconds]
         if not left or len(self.seconds) >= SIMULATED_PER_LINE or self.is_abandoned:
             return None
-        tried = [math.log(count) for count in (*self.seconds, *self.refused)]
-        ends = [count for count in (left[0], left[-1]) if count in (self.counts[0], self.counts[-1])]
+        ends = [count for count in (quick[0], quick[-1]) if count in left]
+        tried = [math.log(count) for count in self.seconds]
         return ends[0] if ends else max(left, key=lambda count: min(abs(math.log(count) - other) for other in tried))
 
     def estimates(self) -> dict[int, float]:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathways.compiler.simulate.estimate import MAX_REFUSALS, SIMULATED_PER_LINE, SweepLine, fastest, fitted, next_cell
+from pathways.compiler.simulate.estimate import (
+    COMPILED_QUICKLY,
+    MAX_REFUSALS,
+    SIMULATED_PER_LINE,
+    SweepLine,
+    fastest,
+    fitted,
+    next_cell,
+)
 
 COUNTS = tuple(n for n in range(1, 61) if 120 % n == 0)
 Seconds = Callable[[int], float]
@@ -66,6 +74,15 @@ def test_the_ends_of_a_line_are_simulated_first() -> None:
         line.seconds[count] = 1.0
     assert found[:2] == [COUNTS[0], COUNTS[-1]] and len(found) == SIMULATED_PER_LINE
     assert found[2] in (6, 8, 10)  # in the middle, on a logarithmic scale
+
+
+def test_numbers_that_take_long_to_compile_are_simulated_only_if_they_may_be_fast() -> None:
+    line = SweepLine(range(1, 1001))
+    ranked([line], [lambda count: 1.0 + 0.01 * count + 13.0 / count], top=3)  # 36 are the fastest
+    assert 36 in line.seconds and max(line.seconds) <= COMPILED_QUICKLY
+    line = SweepLine(range(1, 1001))
+    ranked([line], [lambda count: 1.0 + 13.0 / count], top=3)  # 1,000 are the fastest
+    assert {998, 999, 1000} <= line.seconds.keys() and len(line.seconds) == SIMULATED_PER_LINE + 3
 
 
 def test_refused_numbers_are_left_out_of_the_ranking() -> None:
