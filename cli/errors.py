@@ -2,13 +2,11 @@
 `pwc explain` lists them.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 
 
-@dataclass(frozen=True)
 class BadSource(Explained):
     code: ClassVar[str] = "PWC0801"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -16,7 +14,6 @@ class BadSource(Explained):
     path: str
 
 
-@dataclass(frozen=True)
 class SourceFailed(Diagnostic):
     code: ClassVar[str] = "PWC0802"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -31,7 +28,6 @@ class SourceFailed(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class BadInputs(Diagnostic):
     code: ClassVar[str] = "PWC0803"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -43,7 +39,6 @@ class BadInputs(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class Mismatch(Diagnostic):
     code: ClassVar[str] = "PWC0804"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -57,7 +52,6 @@ class Mismatch(Diagnostic):
     tolerance: float
 
 
-@dataclass(frozen=True)
 class UnknownCode(Diagnostic):
     code: ClassVar[str] = "PWC0806"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -69,7 +63,6 @@ class UnknownCode(Diagnostic):
     known: str
 
 
-@dataclass(frozen=True)
 class NothingNamed(Diagnostic):
     code: ClassVar[str] = "PWC0807"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -81,7 +74,6 @@ class NothingNamed(Diagnostic):
     known: str
 
 
-@dataclass(frozen=True)
 class UnmetExpectations(Diagnostic):
     code: ClassVar[str] = "PWC0808"
     title: ClassVar[str] = "{what}"
@@ -95,7 +87,6 @@ class UnmetExpectations(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NoDump(Diagnostic):
     code: ClassVar[str] = "PWC0805"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -107,7 +98,6 @@ class NoDump(Diagnostic):
     have_: str
 
 
-@dataclass(frozen=True)
 class NotWell(Diagnostic):
     code: ClassVar[str] = "PWC0809"
     title: ClassVar[str] = "{count} of the checks above failed"
@@ -117,7 +107,6 @@ class NotWell(Diagnostic):
     count: int
 
 
-@dataclass(frozen=True)
 class OutputLost(Diagnostic):
     code: ClassVar[str] = "PWC0810"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -128,7 +117,6 @@ class OutputLost(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class NoTerminal(Diagnostic):
     code: ClassVar[str] = "PWC0713"
     exit: ClassVar[Exit] = Exit.USAGE

@@ -2,14 +2,12 @@
 what to do about it. `pwc explain` lists them.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 from pathways.dialect.errors import BadArguments, CannotWrite
 
 
-@dataclass(frozen=True)
 class OutsideProgram(Diagnostic):
     code: ClassVar[str] = "PWC0101"
     title: ClassVar[str] = "a virtual device cannot compute outside of a program"
@@ -20,7 +18,6 @@ class OutsideProgram(Diagnostic):
     requested: str
 
 
-@dataclass(frozen=True)
 class Unsupported(Explained):
     code: ClassVar[str] = "PWC0102"
     also: ClassVar[tuple[type[Exception], ...]] = (NotImplementedError, TypeError)
@@ -28,7 +25,6 @@ class Unsupported(Explained):
     what: str
 
 
-@dataclass(frozen=True)
 class NotTraceable(Diagnostic):
     code: ClassVar[str] = "PWC0103"
     also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
@@ -42,7 +38,6 @@ class NotTraceable(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class TransformedProgram(Diagnostic):
     code: ClassVar[str] = "PWC0106"
     title: ClassVar[str] = "{transformation} around program {program}"
@@ -57,7 +52,6 @@ class TransformedProgram(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class EndlessCalls(Diagnostic):
     code: ClassVar[str] = "PWC0107"
     also: ClassVar[tuple[type[Exception], ...]] = (RecursionError,)
@@ -69,14 +63,12 @@ class EndlessCalls(Diagnostic):
     have_: str
 
 
-@dataclass(frozen=True)
 class BadSlice(Explained):
     code: ClassVar[str] = "PWC0201"
     title: ClassVar[str] = "the mesh does not match the slice {slice}"
     slice: str
 
 
-@dataclass(frozen=True)
 class RealDevices(Diagnostic):
     code: ClassVar[str] = "PWC0202"
     also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
@@ -91,7 +83,6 @@ class RealDevices(Diagnostic):
     devices: str
 
 
-@dataclass(frozen=True)
 class SeveralSlices(Diagnostic):
     code: ClassVar[str] = "PWC0204"
     also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
@@ -103,7 +94,6 @@ class SeveralSlices(Diagnostic):
     have_: str
 
 
-@dataclass(frozen=True)
 class NotDivisible(Diagnostic):
     code: ClassVar[str] = "PWC0203"
     also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
@@ -115,7 +105,6 @@ class NotDivisible(Diagnostic):
     have_: str
 
 
-@dataclass(frozen=True)
 class UnknownAxis(Explained):
     code: ClassVar[str] = "PWC0205"
     also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
@@ -123,7 +112,6 @@ class UnknownAxis(Explained):
     axis: str
 
 
-@dataclass(frozen=True)
 class AmbiguousSharding(Diagnostic):
     code: ClassVar[str] = "PWC0206"
     title: ClassVar[str] = "the operands do not determine the sharding of a result"
@@ -136,7 +124,6 @@ class AmbiguousSharding(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class TooFewDimensions(Diagnostic):
     code: ClassVar[str] = "PWC0209"
     also: ClassVar[tuple[type[Exception], ...]] = (ValueError,)
@@ -152,7 +139,6 @@ class TooFewDimensions(Diagnostic):
     spec: str
 
 
-@dataclass(frozen=True)
 class SliceTooLarge(Diagnostic):
     code: ClassVar[str] = "PWC0301"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -164,7 +150,6 @@ class SliceTooLarge(Diagnostic):
     needs: str
 
 
-@dataclass(frozen=True)
 class OutOfMemory(Diagnostic):
     code: ClassVar[str] = "PWC0302"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -182,7 +167,6 @@ class OutOfMemory(Diagnostic):
     advice: str = "use more devices per slice, smaller batches, donate_argnums, or islands with more memory"
 
 
-@dataclass(frozen=True)
 class ScheduleCycle(Diagnostic):
     code: ClassVar[str] = "PWC0402"
     title: ClassVar[str] = "the schedule {schedule} cannot complete: {count} actions wait for each other"
@@ -195,7 +179,6 @@ class ScheduleCycle(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class BadTable(Diagnostic):
     code: ClassVar[str] = "PWC0403"
     title: ClassVar[str] = "{path} is not a schedule of this program"
@@ -207,14 +190,12 @@ class BadTable(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class UnsuitableSchedule(Explained):
     code: ClassVar[str] = "PWC0404"
     title: ClassVar[str] = "the schedule {schedule} cannot be used for this pipeline"
     schedule: str
 
 
-@dataclass(frozen=True)
 class UnknownSchedule(Diagnostic):
     code: ClassVar[str] = "PWC0405"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -226,7 +207,6 @@ class UnknownSchedule(Diagnostic):
     known: str
 
 
-@dataclass(frozen=True)
 class NoPipeline(Diagnostic):
     code: ClassVar[str] = "PWC0406"
     title: ClassVar[str] = "there is no schedule that could be written to {path}"
@@ -236,7 +216,6 @@ class NoPipeline(Diagnostic):
     path: str
 
 
-@dataclass(frozen=True)
 class BadPlacement(Diagnostic):
     code: ClassVar[str] = "PWC0305"
     title: ClassVar[str] = "placement {policy} {did}"
@@ -249,7 +228,6 @@ class BadPlacement(Diagnostic):
     did: str = "returned an invalid placement"
 
 
-@dataclass(frozen=True)
 class BadPolicy(Diagnostic):
     code: ClassVar[str] = "PWC0307"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -262,7 +240,6 @@ class BadPolicy(Diagnostic):
     known: str
 
 
-@dataclass(frozen=True)
 class BadLayout(Diagnostic):
     code: ClassVar[str] = "PWC0308"
     title: ClassVar[str] = "the layout {layout} does not match the program"
@@ -276,7 +253,6 @@ class BadLayout(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NotPinned(Diagnostic):
     code: ClassVar[str] = "PWC0306"
     title: ClassVar[str] = "placement `pinned` chooses no islands, but {slices} name none"
@@ -286,7 +262,6 @@ class NotPinned(Diagnostic):
     slices: str
 
 
-@dataclass(frozen=True)
 class OtherMachines(Diagnostic):
     code: ClassVar[str] = "PWC0309"
     title: ClassVar[str] = "{program} cannot be simulated on these machines"
@@ -298,7 +273,6 @@ class OtherMachines(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class PassRaised(Diagnostic):
     code: ClassVar[str] = "PWC0706"
     title: ClassVar[str] = "the pass {name} raised {error}"
@@ -309,7 +283,6 @@ class PassRaised(Diagnostic):
     error: str
 
 
-@dataclass(frozen=True)
 class PassBroke(Diagnostic):
     code: ClassVar[str] = "PWC0710"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -325,7 +298,6 @@ class PassBroke(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class UnknownPass(Diagnostic):
     code: ClassVar[str] = "PWC0705"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -339,7 +311,6 @@ class UnknownPass(Diagnostic):
     rule: str = "passes separated by commas, with options in braces: place{policy=spread},insert-transfers"
 
 
-@dataclass(frozen=True)
 class PassNeeded(Diagnostic):
     code: ClassVar[str] = "PWC0711"
     exit: ClassVar[Exit] = Exit.USAGE

@@ -4,13 +4,12 @@ The controller, hosts and clients of a cluster send errors in this form.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, cast
 
 from pathways.dialect.diagnostics import Diagnostic, Where
 
 
-@dataclass(frozen=True)
 class ForeignDiagnostic(Diagnostic):
     """An error whose class this process has not imported; its texts are those that the other process formatted."""
 
@@ -21,7 +20,8 @@ class ForeignDiagnostic(Diagnostic):
     need_: str = ""
     hint_: str = ""
 
-    def __post_init__(self) -> None:
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
         for name in ("have", "need", "hint"):  # an empty text gets no line in the message
             object.__setattr__(self, name, f"{{{name}_}}" if getattr(self, f"{name}_") else "")
         object.__setattr__(self, "code", self.code_)

@@ -2,13 +2,11 @@
 them, and `pwc explain` lists them.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 
 
-@dataclass(frozen=True)
 class InvalidIR(Diagnostic):
     code: ClassVar[str] = "PWC0701"
     title: ClassVar[str] = "the IR is invalid: {op} {problem}"
@@ -21,7 +19,6 @@ class InvalidIR(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class UnparsableIR(Diagnostic):
     code: ClassVar[str] = "PWC0702"
     title: ClassVar[str] = "{name} is not MLIR that pwc can read"
@@ -32,7 +29,6 @@ class UnparsableIR(Diagnostic):
     message: str
 
 
-@dataclass(frozen=True)
 class TooDeep(Diagnostic):
     code: ClassVar[str] = "PWC0709"
     title: ClassVar[str] = "{name} is nested too deeply"
@@ -44,7 +40,6 @@ class TooDeep(Diagnostic):
     most: int
 
 
-@dataclass(frozen=True)
 class WrongPhase(Diagnostic):
     code: ClassVar[str] = "PWC0703"
     title: ClassVar[str] = "{what} needs IR of phase {need_phase}"
@@ -56,7 +51,6 @@ class WrongPhase(Diagnostic):
     need_phase: str
 
 
-@dataclass(frozen=True)
 class BadTopology(Diagnostic):
     code: ClassVar[str] = "PWC0704"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -70,7 +64,6 @@ class BadTopology(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class BadChoice(Diagnostic):
     code: ClassVar[str] = "PWC0115"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -84,7 +77,6 @@ class BadChoice(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class BadArguments(Explained):
     code: ClassVar[str] = "PWC0104"
     also: ClassVar[tuple[type[Exception], ...]] = (TypeError, ValueError)
@@ -93,7 +85,6 @@ class BadArguments(Explained):
     problem: str
 
 
-@dataclass(frozen=True)
 class BadSetting(Diagnostic):
     code: ClassVar[str] = "PWC0707"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -107,7 +98,6 @@ class BadSetting(Diagnostic):
     example: str
 
 
-@dataclass(frozen=True)
 class CannotWrite(Diagnostic):
     code: ClassVar[str] = "PWC0606"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -121,7 +111,6 @@ class CannotWrite(Diagnostic):
     advice: str = "create the folder first, or choose another path"
 
 
-@dataclass(frozen=True)
 class NoThread(Diagnostic):
     code: ClassVar[str] = "PWC0521"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -133,7 +122,6 @@ class NoThread(Diagnostic):
     running: int
 
 
-@dataclass(frozen=True)
 class NotAPlan(Diagnostic):
     code: ClassVar[str] = "PWC0601"
     title: ClassVar[str] = "{path} is not a plan"
@@ -144,7 +132,6 @@ class NotAPlan(Diagnostic):
     found: str
 
 
-@dataclass(frozen=True)
 class DamagedPlan(Diagnostic):
     code: ClassVar[str] = "PWC0602"
     title: ClassVar[str] = "the plan {path} is damaged"
@@ -155,7 +142,6 @@ class DamagedPlan(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class PlanVersion(Diagnostic):
     code: ClassVar[str] = "PWC0603"
     exit: ClassVar[Exit] = Exit.VERSION
@@ -169,7 +155,6 @@ class PlanVersion(Diagnostic):
     writer: str
 
 
-@dataclass(frozen=True)
 class DoesNotFit(Diagnostic):
     code: ClassVar[str] = "PWC0607"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -183,7 +168,6 @@ class DoesNotFit(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class UnsafePlan(Diagnostic):
     code: ClassVar[str] = "PWC0604"
     title: ClassVar[str] = "running the plan {path} could end the process"
@@ -195,7 +179,6 @@ class UnsafePlan(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class CallsBack(Diagnostic):
     code: ClassVar[str] = "PWC0608"
     title: ClassVar[str] = "the plan of {program} cannot be saved: {name} has a host callback"
@@ -206,7 +189,6 @@ class CallsBack(Diagnostic):
     program: str
 
 
-@dataclass(frozen=True)
 class PlanTooLarge(Diagnostic):
     code: ClassVar[str] = "PWC0613"
     title: ClassVar[str] = "the plan {path} is too large: {amount} {what}"
@@ -219,7 +201,6 @@ class PlanTooLarge(Diagnostic):
     most: str
 
 
-@dataclass(frozen=True)
 class UnreadableModule(Diagnostic):
     code: ClassVar[str] = "PWC0609"
     title: ClassVar[str] = "{name} of the plan {path} cannot be read safely"
@@ -232,7 +213,6 @@ class UnreadableModule(Diagnostic):
     rule: str = "a module that a separate process reads within its limits"
 
 
-@dataclass(frozen=True)
 class BadKey(Diagnostic):
     code: ClassVar[str] = "PWC0610"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -247,7 +227,6 @@ class BadKey(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class UnknownTarget(Diagnostic):
     code: ClassVar[str] = "PWC0611"
     title: ClassVar[str] = "{name} of the plan {path} calls {target}, which is unknown on {platform}"
@@ -262,7 +241,6 @@ class UnknownTarget(Diagnostic):
     platform: str
 
 
-@dataclass(frozen=True)
 class CannotVet(Diagnostic):
     code: ClassVar[str] = "PWC0612"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -275,7 +253,6 @@ class CannotVet(Diagnostic):
     command: str
 
 
-@dataclass(frozen=True)
 class DamagedArray(Diagnostic):
     code: ClassVar[str] = "PWC0615"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -288,7 +265,6 @@ class DamagedArray(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class NoShardy(Diagnostic):
     code: ClassVar[str] = "PWC0125"
     exit: ClassVar[Exit] = Exit.VERSION

@@ -1,12 +1,10 @@
 """Defines the runtime's errors: wrong inputs, plans that do not fit, failed runs. `pwc explain` lists them."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, JaxFailure, Where
 
 
-@dataclass(frozen=True)
 class WrongInput(Diagnostic):
     code: ClassVar[str] = "PWC0501"
     also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
@@ -21,7 +19,6 @@ class WrongInput(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class WrongStructure(Diagnostic):
     code: ClassVar[str] = "PWC0502"
     also: ClassVar[tuple[type[Exception], ...]] = (TypeError,)
@@ -35,7 +32,6 @@ class WrongStructure(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NotEnoughDevices(Diagnostic):
     code: ClassVar[str] = "PWC0503"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -48,7 +44,6 @@ class NotEnoughDevices(Diagnostic):
     needs: str
 
 
-@dataclass(frozen=True)
 class ComputationFailed(Diagnostic):
     code: ClassVar[str] = "PWC0504"
     also: ClassVar[tuple[type[Exception], ...]] = (JaxFailure,)
@@ -62,7 +57,6 @@ class ComputationFailed(Diagnostic):
     cause: str
 
 
-@dataclass(frozen=True)
 class OutOfDeviceMemory(Diagnostic):
     code: ClassVar[str] = "PWC0937"
     also: ClassVar[tuple[type[Exception], ...]] = (JaxFailure,)
@@ -86,7 +80,6 @@ def failed_because(name: str, island: str, cause: str, where: Where | None = Non
     return kind(computation=name, island=island, cause=cause, where=where)
 
 
-@dataclass(frozen=True)
 class UsedAfterDonation(Diagnostic):
     code: ClassVar[str] = "PWC0207"
     also: ClassVar[tuple[type[Exception], ...]] = (RuntimeError, ValueError)
@@ -99,7 +92,6 @@ class UsedAfterDonation(Diagnostic):
     taken_at: str = ""
 
 
-@dataclass(frozen=True)
 class UsedAfterDeletion(Diagnostic):
     code: ClassVar[str] = "PWC0217"
     also: ClassVar[tuple[type[Exception], ...]] = (RuntimeError,)
@@ -111,7 +103,6 @@ class UsedAfterDeletion(Diagnostic):
     deleted_at: str = ""
 
 
-@dataclass(frozen=True)
 class GuardedTransfer(Diagnostic):
     code: ClassVar[str] = "PWC0210"
     title: ClassVar[str] = "a transfer guard forbids a copy of {name} of {program} from {source}"
@@ -124,7 +115,6 @@ class GuardedTransfer(Diagnostic):
     level: str
 
 
-@dataclass(frozen=True)
 class NotANumber(Diagnostic):
     code: ClassVar[str] = "PWC0211"
     also: ClassVar[tuple[type[Exception], ...]] = (FloatingPointError,)
@@ -139,7 +129,6 @@ class NotANumber(Diagnostic):
     setting: str
 
 
-@dataclass(frozen=True)
 class NotAnArray(Diagnostic):
     code: ClassVar[str] = "PWC0505"
     title: ClassVar[str] = "{operation} is not possible on a result of a program"
@@ -150,7 +139,6 @@ class NotAnArray(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NeverFits(Diagnostic):
     code: ClassVar[str] = "PWC0506"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -165,7 +153,6 @@ class NeverFits(Diagnostic):
     more: str
 
 
-@dataclass(frozen=True)
 class MemoryHeld(Diagnostic):
     code: ClassVar[str] = "PWC0507"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -182,7 +169,6 @@ class MemoryHeld(Diagnostic):
     size: str
 
 
-@dataclass(frozen=True)
 class Hang(Diagnostic):
     code: ClassVar[str] = "PWC0901"
     exit: ClassVar[Exit] = Exit.HANG
@@ -198,7 +184,6 @@ class Hang(Diagnostic):
     others: str
 
 
-@dataclass(frozen=True)
 class PerhapsHang(Diagnostic):
     code: ClassVar[str] = "PWC0902"
     severity: ClassVar[str] = "warning"
@@ -214,7 +199,6 @@ class PerhapsHang(Diagnostic):
     others: str
 
 
-@dataclass(frozen=True)
 class UnknownCallback(Diagnostic):
     code: ClassVar[str] = "PWC0510"
     title: ClassVar[str] = "{computation} needs a host callback that this process does not have"
@@ -224,7 +208,6 @@ class UnknownCallback(Diagnostic):
     computation: str
 
 
-@dataclass(frozen=True)
 class CalledInside(Diagnostic):
     code: ClassVar[str] = "PWC0511"
     title: ClassVar[str] = "{program} was called inside a host callback of {computation}"
@@ -235,7 +218,6 @@ class CalledInside(Diagnostic):
     computation: str
 
 
-@dataclass(frozen=True)
 class DeviceLost(Diagnostic):
     code: ClassVar[str] = "PWC0512"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -248,7 +230,6 @@ class DeviceLost(Diagnostic):
     reason: str
 
 
-@dataclass(frozen=True)
 class CannotReplace(Diagnostic):
     code: ClassVar[str] = "PWC0513"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -263,7 +244,6 @@ class CannotReplace(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class NotYours(Diagnostic):
     code: ClassVar[str] = "PWC0508"
     title: ClassVar[str] = "{name} belongs to another client"
@@ -275,7 +255,6 @@ class NotYours(Diagnostic):
     client: str
 
 
-@dataclass(frozen=True)
 class ClientClosed(Diagnostic):
     code: ClassVar[str] = "PWC0509"
     title: ClassVar[str] = "the client {client} is closed"
@@ -290,7 +269,6 @@ CLUSTER_CLOSED = "a cluster whose with block has ended, or is ending"
 """The line `have` of `ClientClosed` where the whole cluster was closed."""
 
 
-@dataclass(frozen=True)
 class ClientSuspended(Diagnostic):
     code: ClassVar[str] = "PWC0515"
     title: ClassVar[str] = "the client {client} is suspended"
@@ -300,7 +278,6 @@ class ClientSuspended(Diagnostic):
     client: str
 
 
-@dataclass(frozen=True)
 class TooMuchToFetch(Diagnostic):
     code: ClassVar[str] = "PWC0516"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -315,7 +292,6 @@ class TooMuchToFetch(Diagnostic):
     how: str = "PATHWAYS_FETCH_LIMIT=64GiB, pwc run --fetch-limit 64GiB"
 
 
-@dataclass(frozen=True)
 class RunCancelled(Diagnostic):
     code: ClassVar[str] = "PWC0518"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -327,7 +303,6 @@ class RunCancelled(Diagnostic):
     run: int
 
 
-@dataclass(frozen=True)
 class Forked(Diagnostic):
     code: ClassVar[str] = "PWC0520"
     title: ClassVar[str] = "this process was forked from a process that has devices"
@@ -336,7 +311,6 @@ class Forked(Diagnostic):
     hint: ClassVar[str] = "use multiprocessing.get_context('spawn'), or fork before the first program is called"
 
 
-@dataclass(frozen=True)
 class StillRunning(Diagnostic):
     code: ClassVar[str] = "PWC0519"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -349,7 +323,6 @@ class StillRunning(Diagnostic):
     computation: str
 
 
-@dataclass(frozen=True)
 class WrongPlatform(Diagnostic):
     code: ClassVar[str] = "PWC0605"
     exit: ClassVar[Exit] = Exit.VERSION
@@ -362,7 +335,6 @@ class WrongPlatform(Diagnostic):
     have_: str
 
 
-@dataclass(frozen=True)
 class SharedCache(Diagnostic):
     code: ClassVar[str] = "PWC0708"
     severity: ClassVar[str] = "warning"
@@ -375,7 +347,6 @@ class SharedCache(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class SnapshotMissing(Diagnostic):
     code: ClassVar[str] = "PWC0517"
     title: ClassVar[str] = "{name} cannot be read back after it was suspended"
@@ -386,7 +357,6 @@ class SnapshotMissing(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class RefusedByXla(Diagnostic):
     code: ClassVar[str] = "PWC0614"
     title: ClassVar[str] = "XLA cannot compile {computation}"

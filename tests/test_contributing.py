@@ -418,11 +418,11 @@ CASES: Mapping[str, tuple[Mapping[str, Change], str, str]] = {
     "error": (
         {
             "runtime/wire/errors.py": (
-                "@dataclass(frozen=True)\nclass RayLacks(Diagnostic):",
-                '@dataclass(frozen=True)\nclass Tired(Diagnostic):\n    code: ClassVar[str] = "' + NEW + '"\n'
+                "class RayLacks(Diagnostic):",
+                'class Tired(Diagnostic):\n    code: ClassVar[str] = "' + NEW + '"\n'
                 '    title: ClassVar[str] = "it is tired"\n    have: ClassVar[str] = "{hours} h"\n'
                 '    need: ClassVar[str] = "sleep"\n    hint: ClassVar[str] = "wait"\n    hours: str\n\n\n'
-                "@dataclass(frozen=True)\nclass RayLacks(Diagnostic):",
+                "class RayLacks(Diagnostic):",
             )
         },
         "from pathways.cli.main import main; main(['explain', '" + NEW + "'], standalone_mode=False)",

@@ -1,12 +1,10 @@
 """Defines the errors of drawing: an unknown file type, a missing package, an invalid trace file, or nothing to draw."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit
 
 
-@dataclass(frozen=True)
 class UnknownPicture(Diagnostic):
     code: ClassVar[str] = "PWC0820"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -19,7 +17,6 @@ class UnknownPicture(Diagnostic):
     known: str
 
 
-@dataclass(frozen=True)
 class NeedsViz(Diagnostic):
     code: ClassVar[str] = "PWC0821"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -32,7 +29,6 @@ class NeedsViz(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class NoTrace(Diagnostic):
     code: ClassVar[str] = "PWC0822"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -45,7 +41,6 @@ class NoTrace(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NothingToDraw(Diagnostic):
     code: ClassVar[str] = "PWC0823"
     exit: ClassVar[Exit] = Exit.USAGE

@@ -2,13 +2,11 @@
 refuses.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 
 
-@dataclass(frozen=True)
 class RefusedByShardy(Diagnostic):
     code: ClassVar[str] = "PWC0126"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -22,7 +20,6 @@ class RefusedByShardy(Diagnostic):
     message: str
 
 
-@dataclass(frozen=True)
 class NotInShardy(Explained):
     code: ClassVar[str] = "PWC0127"
     title: ClassVar[str] = "Shardy's MPMD dialect cannot express {what}"

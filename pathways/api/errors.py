@@ -2,13 +2,11 @@
 snapshot that cannot be restored. `pwc explain` lists them.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 
 
-@dataclass(frozen=True)
 class NotSearchable(Explained):
     code: ClassVar[str] = "PWC0117"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -16,7 +14,6 @@ class NotSearchable(Explained):
     loss: str
 
 
-@dataclass(frozen=True)
 class NothingFits(Diagnostic):
     code: ClassVar[str] = "PWC0118"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -31,7 +28,6 @@ class NothingFits(Diagnostic):
     have_: str
 
 
-@dataclass(frozen=True)
 class Narrowed(Diagnostic):
     code: ClassVar[str] = "PWC0216"
     title: ClassVar[str] = "{name} of type {dtype} cannot become a jax.Array"
@@ -43,7 +39,6 @@ class Narrowed(Diagnostic):
     narrow: str
 
 
-@dataclass(frozen=True)
 class WrongSnapshot(Diagnostic):
     code: ClassVar[str] = "PWC0514"
     title: ClassVar[str] = "{name} cannot be restored from {path}"
@@ -56,7 +51,6 @@ class WrongSnapshot(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NoReference(Diagnostic):
     code: ClassVar[str] = "PWC0811"
     exit: ClassVar[Exit] = Exit.USAGE

@@ -67,7 +67,12 @@ class PicturedPlan:
         return _saved(picture_of_plan(self.plan, graphs, runs), path)
 
     def _repr_html_(self) -> str:
-        return in_frame(picture_of_plan(self.plan))
+        return html_of_plan(self.plan)
+
+
+def html_of_plan(plan: Plan) -> str:
+    """Returns the picture of a plan as HTML for a notebook."""
+    return in_frame(picture_of_plan(plan))
 
 
 @dataclass

@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 from jax.sharding import Mesh
@@ -19,7 +19,6 @@ from pathways.api.direct_calls import MISS, DirectCalls
 from pathways.api.jax_stages import TracedProgram
 from pathways.api.mutable_arrays import call_with_refs, on_values, refs_among
 from pathways.api.process import COMPILING, here, process
-from pathways.api.stages import Compiled, Lowered
 from pathways.api.warn import warn
 from pathways.compiler.errors import EndlessCalls
 from pathways.compiler.frontends.jax import compat
@@ -35,8 +34,9 @@ from pathways.dialect.errors import BadArguments
 from pathways.dialect.jax_api import Tracer, config, tree_util
 from pathways.dialect.user_line import caller
 from pathways.runtime.host.devices.pjrt import lowering_platform
-from pathways.viz.pictures import picture_of_plan
-from pathways.viz.render.html import in_frame
+
+if TYPE_CHECKING:
+    from pathways.api.stages import Compiled, Lowered
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
 Argnums = int | Sequence[int]
@@ -95,7 +95,11 @@ class Program:
     def _repr_html_(self) -> str | None:
         """Draws the last compiled plan; before, the notebook shows only text."""
         compiled = list(self._latest[1].values())
-        return in_frame(picture_of_plan(compiled[-1].plan)) if compiled else None
+        if not compiled:
+            return None
+        from pathways.api.pictures import html_of_plan  # compiled before, so that all of it is imported
+
+        return html_of_plan(compiled[-1].plan)
 
     @property
     def example_args(self) -> tuple[Any, ...]:
@@ -164,18 +168,20 @@ class Program:
                 return result
         return compiled.unflatten(compiled.run_flat(leaves))
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
         """Traces the program for these arguments (arrays or `jax.ShapeDtypeStruct`s).
 
         Raises coded errors at the user's line for unsupported operations.
         """
         return self.lower_for(process().platform, *args, **kwargs)
 
-    def lower_for(self, platform: str, *args: Any, **kwargs: Any) -> Lowered:
+    def lower_for(self, platform: str, *args: Any, **kwargs: Any) -> "Lowered":
         """Traces like `lower`, for cpu, gpu or tpu, even if no such device is present."""
         return self._lower(platform, *self._bind(args, kwargs))
 
-    def _lower(self, platform: str, bound: BoundCall, dynamic: tuple[Any, ...]) -> Lowered:
+    def _lower(self, platform: str, bound: BoundCall, dynamic: tuple[Any, ...]) -> "Lowered":
+        from pathways.api.stages import Lowered  # at the first trace: the compiler takes long to import
+
         flat, tree = tree_util.tree_flatten_with_path(dynamic)
         structs = self._structs([leaf for _, leaf in flat], bound, dynamic)
         leaf_names: list[str] = [bound.names[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in flat]

@@ -1,6 +1,5 @@
 """Defines the errors of the proxy, and converts errors to the status codes that JAX turns into exceptions."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, PathwaysError
@@ -9,7 +8,6 @@ _CANCELLED, _UNKNOWN, _INVALID, _NOT_FOUND, _EXHAUSTED = 1, 2, 3, 5, 8
 _UNIMPLEMENTED, _INTERNAL, _UNAVAILABLE = 12, 13, 14
 
 
-@dataclass(frozen=True)
 class RequestRefused(Diagnostic):
     code: ClassVar[str] = "PWC0940"
     title: ClassVar[str] = "the proxy does not support {what}"
@@ -21,7 +19,6 @@ class RequestRefused(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class RequestMalformed(Diagnostic):
     code: ClassVar[str] = "PWC0944"
     title: ClassVar[str] = "a client of the proxy sent a malformed {what}"
@@ -32,7 +29,6 @@ class RequestMalformed(Diagnostic):
     problem: str
 
 
-@dataclass(frozen=True)
 class UnknownHandle(Diagnostic):
     code: ClassVar[str] = "PWC0941"
     title: ClassVar[str] = "a client of the proxy names an unknown {what}"
@@ -43,7 +39,6 @@ class UnknownHandle(Diagnostic):
     number: int
 
 
-@dataclass(frozen=True)
 class NoHpack(Diagnostic):
     code: ClassVar[str] = "PWC0942"
     title: ClassVar[str] = "this installation cannot serve the IFRT proxy protocol"
@@ -52,7 +47,6 @@ class NoHpack(Diagnostic):
     hint: ClassVar[str] = "pip install 'pathways-mpmd[proxy]'"
 
 
-@dataclass(frozen=True)
 class OpenProxy(Diagnostic):
     code: ClassVar[str] = "PWC0943"
     exit: ClassVar[Exit] = Exit.USAGE

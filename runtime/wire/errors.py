@@ -2,13 +2,11 @@
 cluster, problems with Ray. `pwc explain` lists them.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit
 
 
-@dataclass(frozen=True)
 class HostLost(Diagnostic):
     code: ClassVar[str] = "PWC0910"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -20,7 +18,6 @@ class HostLost(Diagnostic):
     reason: str
 
 
-@dataclass(frozen=True)
 class IslandRemoved(Diagnostic):
     code: ClassVar[str] = "PWC0922"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -31,7 +28,6 @@ class IslandRemoved(Diagnostic):
     island: str
 
 
-@dataclass(frozen=True)
 class WrongIslands(Diagnostic):
     code: ClassVar[str] = "PWC0923"
     title: ClassVar[str] = "the islands cannot be changed: {problem}"
@@ -43,7 +39,6 @@ class WrongIslands(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class BadMessage(Diagnostic):
     code: ClassVar[str] = "PWC0911"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -57,7 +52,6 @@ class BadMessage(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NotOverProcesses(Diagnostic):
     code: ClassVar[str] = "PWC0912"
     title: ClassVar[str] = "{what} is not possible if islands are separate processes"
@@ -69,7 +63,6 @@ class NotOverProcesses(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NoPeer(Diagnostic):
     code: ClassVar[str] = "PWC0913"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -84,7 +77,6 @@ class NoPeer(Diagnostic):
     wanted: str
 
 
-@dataclass(frozen=True)
 class BadKeys(Diagnostic):
     code: ClassVar[str] = "PWC0914"
     title: ClassVar[str] = "{folder} does not contain the keys of a cluster"
@@ -96,7 +88,6 @@ class BadKeys(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class NoCryptography(Diagnostic):
     code: ClassVar[str] = "PWC0915"
     title: ClassVar[str] = "this installation cannot create keys"
@@ -105,7 +96,6 @@ class NoCryptography(Diagnostic):
     hint: ClassVar[str] = "pip install 'pathways-mpmd[cluster]'"
 
 
-@dataclass(frozen=True)
 class ForeignArray(Diagnostic):
     code: ClassVar[str] = "PWC0916"
     title: ClassVar[str] = "{who} uses an array of another client"
@@ -119,7 +109,6 @@ class ForeignArray(Diagnostic):
     client: int
 
 
-@dataclass(frozen=True)
 class ControllerLost(Diagnostic):
     code: ClassVar[str] = "PWC0917"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -131,7 +120,6 @@ class ControllerLost(Diagnostic):
     reason: str
 
 
-@dataclass(frozen=True)
 class NoCluster(Diagnostic):
     code: ClassVar[str] = "PWC0918"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -143,7 +131,6 @@ class NoCluster(Diagnostic):
     reason: str
 
 
-@dataclass(frozen=True)
 class ClusterThere(Diagnostic):
     code: ClassVar[str] = "PWC0919"
     title: ClassVar[str] = "a cluster is already running at {address}"
@@ -154,7 +141,6 @@ class ClusterThere(Diagnostic):
     pid: int
 
 
-@dataclass(frozen=True)
 class NoDataArrives(Diagnostic):
     code: ClassVar[str] = "PWC0924"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -169,7 +155,6 @@ class NoDataArrives(Diagnostic):
     seconds: str
 
 
-@dataclass(frozen=True)
 class DifferentParts(Diagnostic):
     code: ClassVar[str] = "PWC0921"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -186,7 +171,6 @@ class DifferentParts(Diagnostic):
     other: str
 
 
-@dataclass(frozen=True)
 class NoRay(Diagnostic):
     code: ClassVar[str] = "PWC0925"
     title: ClassVar[str] = "this installation cannot connect to Ray"
@@ -195,7 +179,6 @@ class NoRay(Diagnostic):
     hint: ClassVar[str] = "pip install 'pathways-mpmd[ray]'"
 
 
-@dataclass(frozen=True)
 class RayWithoutToken(Diagnostic):
     code: ClassVar[str] = "PWC0926"
     title: ClassVar[str] = "Ray at {address} accepts every process of its network"
@@ -206,7 +189,6 @@ class RayWithoutToken(Diagnostic):
     mode: str
 
 
-@dataclass(frozen=True)
 class RayLacks(Diagnostic):
     code: ClassVar[str] = "PWC0927"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -218,7 +200,6 @@ class RayLacks(Diagnostic):
     needs: str
 
 
-@dataclass(frozen=True)
 class RayFailed(Diagnostic):
     code: ClassVar[str] = "PWC0928"
     exit: ClassVar[Exit] = Exit.FAILED
@@ -230,7 +211,6 @@ class RayFailed(Diagnostic):
     reason: str
 
 
-@dataclass(frozen=True)
 class ControllerFailed(Diagnostic):
     code: ClassVar[str] = "PWC0929"
     exit: ClassVar[Exit] = Exit.FAILED

@@ -1,7 +1,6 @@
 """Errors sent to another process as JSON keep their code, their text and the user's source line."""
 
 import json
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
@@ -29,7 +28,6 @@ def test_a_diagnostic_is_equal_after_a_round_trip(diagnostic: Diagnostic) -> Non
 
 def test_an_unknown_error_class_keeps_its_text_and_source_line() -> None:
     def made() -> type[Diagnostic]:
-        @dataclass(frozen=True)
         class OfAnotherVersion(Diagnostic):
             title: ClassVar[str] = "{name} is new"
             have: ClassVar[str] = "{{braces}}"

@@ -106,7 +106,6 @@ def test_a_failed_computation_is_also_a_runtime_error_of_jax() -> None:
     assert isinstance(error, jax.errors.JaxRuntimeError) and not isinstance(error, TypeError)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Spilled(Diagnostic):
     """Has templates for all parts of a message."""
 

@@ -2,13 +2,11 @@
 wrong phase of Shardy.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 
 
-@dataclass(frozen=True)
 class NotMpmd(Diagnostic):
     code: ClassVar[str] = "PWC0120"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -21,7 +19,6 @@ class NotMpmd(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class WrongMpmdPhase(Explained):
     """An operation that Shardy's phase IMPORT removes is left, or the order of an ordered program would change."""
 
@@ -30,14 +27,12 @@ class WrongMpmdPhase(Explained):
     problem: str
 
 
-@dataclass(frozen=True)
 class MpmdUnsupported(Explained):
     code: ClassVar[str] = "PWC0122"
     title: ClassVar[str] = "{what} of a program of Shardy's MPMD dialect cannot be run"
     what: str
 
 
-@dataclass(frozen=True)
 class NoMpmdJit(Explained):
     code: ClassVar[str] = "PWC0123"
     exit: ClassVar[Exit] = Exit.USAGE

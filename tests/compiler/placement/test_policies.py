@@ -7,7 +7,6 @@ import networkx as nx
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support.processes import run_python
 
 from pathways.compiler.placement import POLICIES
 from pathways.compiler.placement.binding import Binding
@@ -185,9 +184,3 @@ class GangToken:
 def test_the_limit_of_executions_in_flight_is_from_two_strides_to_16() -> None:
     """Below two strides, executions that have no token yet would exceed the limit."""
     assert 2 * TOKEN_STRIDE <= DeviceQueue().limit <= 16
-
-
-def test_importing_pathways_does_not_import_scipy_optimize() -> None:
-    source = "import sys, pathways as pw; pw.make_virtual_device_set(); print('scipy.optimize' in sys.modules)"
-    done = run_python("-c", source)
-    assert (done.stdout.strip(), done.returncode) == ("False", 0), done.stderr

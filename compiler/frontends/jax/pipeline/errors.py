@@ -2,13 +2,11 @@
 loss that mixes examples. `pwc explain` lists them.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pathways.dialect.diagnostics import Diagnostic, Exit, Explained
 
 
-@dataclass(frozen=True)
 class CannotCut(Explained):
     code: ClassVar[str] = "PWC0111"
     title: ClassVar[str] = "{loss} cannot be cut into {stages} stages"
@@ -16,7 +14,6 @@ class CannotCut(Explained):
     stages: int
 
 
-@dataclass(frozen=True)
 class BadPipeline(Explained):
     code: ClassVar[str] = "PWC0112"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -24,7 +21,6 @@ class BadPipeline(Explained):
     problem: str
 
 
-@dataclass(frozen=True)
 class NoCutFits(Explained):
     code: ClassVar[str] = "PWC0113"
     exit: ClassVar[Exit] = Exit.CAPACITY
@@ -33,7 +29,6 @@ class NoCutFits(Explained):
     stages: int
 
 
-@dataclass(frozen=True)
 class MicrobatchesDiffer(Diagnostic):
     code: ClassVar[str] = "PWC0114"
     title: ClassVar[str] = "{loss} over {microbatches} microbatches differs from {loss} of the whole batch"
@@ -46,7 +41,6 @@ class MicrobatchesDiffer(Diagnostic):
     advice: str
 
 
-@dataclass(frozen=True)
 class MixesExamples(Diagnostic):
     code: ClassVar[str] = "PWC0119"
     title: ClassVar[str] = (
@@ -60,7 +54,6 @@ class MixesExamples(Diagnostic):
     have_: str
 
 
-@dataclass(frozen=True)
 class AuxDiffers(Diagnostic):
     code: ClassVar[str] = "PWC0128"
     title: ClassVar[str] = "aux={aux!r} of {loss} over {microbatches} microbatches differs from aux of the whole batch"
@@ -74,7 +67,6 @@ class AuxDiffers(Diagnostic):
     rule: str
 
 
-@dataclass(frozen=True)
 class WrongReduce(Diagnostic):
     code: ClassVar[str] = "PWC0124"
     exit: ClassVar[Exit] = Exit.USAGE
@@ -89,7 +81,6 @@ class WrongReduce(Diagnostic):
     right: str
 
 
-@dataclass(frozen=True)
 class NoChoice(Diagnostic):
     code: ClassVar[str] = "PWC0116"
     exit: ClassVar[Exit] = Exit.USAGE

@@ -1,0 +1,18 @@
+"""Tests what `import pathways` does not import: it takes long, and a program needs it only when it is compiled."""
+
+from support.forked_python import processes_from_nothing
+from support.processes import run_python
+
+SCRIPT = """
+import sys, pathways as pw
+pw.make_virtual_device_set().add_slice(devices=2)
+pw.program(lambda x: x)
+late = {"scipy.optimize", "pathways.compiler.driver", "pathways.compiler.simulate", "pathways.viz"}
+print(sorted(late & set(sys.modules)))
+"""
+
+
+def test_a_program_is_defined_without_passes_solvers_and_pictures() -> None:
+    with processes_from_nothing():
+        done = run_python("-c", SCRIPT)
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
