@@ -70,10 +70,8 @@ class _State:
     weak: dict[int, Dims] = field(default_factory=dict[int, Dims])
     """Shardings outside of this body, on meshes of equal axes, for values that nothing inside determines."""
     known: dict[int, Dims] = field(default_factory=dict[int, Dims])
-    calls_of: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """The numbers of the calls that take or make each value."""
     due: set[int] = field(default_factory=set[int])
-    """The calls around which a sharding has become known since they were propagated last."""
+    """The numbers of the nodes around which a sharding has become known since they were propagated last."""
     ranks: dict[str, Ranks] = field(default_factory=dict[str, Ranks])
     written: dict[tuple[str, str], SignatureShardings] = field(
         default_factory=dict[tuple[str, str], SignatureShardings]
@@ -100,7 +98,9 @@ class _State:
         """Records the sharding of a value if none is known."""
         if value not in self.known:
             self.known[value] = dims
-            self.due.update(self.calls_of.get(value, ()))
+            made = self.taken.made[value]
+            self.due.add(self.flow.makers[made])
+            self.due.update(self.flow.users[made])
 
     def infer(self, call: Node, around: _Around) -> SignatureShardings:
         """Infers the signature of a call as far as the shardings around it determine it."""
@@ -213,10 +213,7 @@ def _branch(state: _State, node: Node) -> None:
 
 def _start(state: _State) -> None:
     types = state.taken.types
-    for call in state.flow.calls():
-        state.due.add(call.number)
-        for value in (*state.taken.operands[call.number], *call.results):
-            state.calls_of.setdefault(value, []).append(call.number)
+    state.due.update(range(len(state.flow)))
     for node in state.flow.nodes:
         if node.is_transfer and node.op.sharding is not None:
             (result,) = node.results
@@ -331,7 +328,7 @@ def _close(state: _State) -> None:
     ranks = [len(type_.shape) for type_ in state.taken.types]
     for value, (mesh, rank) in enumerate(zip(state.taken.lives, ranks, strict=True)):
         if mesh is not None and value not in state.known:
-            state.learn(value, replicated(rank))
+            state.known[value] = replicated(rank)
 
 
 def _write(state: _State) -> None:
