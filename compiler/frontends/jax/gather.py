@@ -9,8 +9,9 @@ placed descendants, which lengthens no lifetime. This joins all parameters of an
 all microbatches.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pathways.compiler.frontends.jax.common_parts import with_common_parts
 from pathways.compiler.frontends.jax.graph import GraphNode, Loose, TracedGraph, TracedValue
@@ -87,8 +88,9 @@ def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
         group = joined.setdefault((home, depends, reach), _Joined(home, depends != 0))
         group.components.append(members)
     groups = [*joined.values()]
-    _absorb(graph, groups)
-    return _units(graph, [g for g in groups if g.components])
+    users = _users(graph, parent)
+    _absorb(groups, users)
+    return _units(graph, [g for g in groups if g.components], users)
 
 
 @dataclass(eq=False)
@@ -104,18 +106,36 @@ class _Joined:
         return (m for component in self.components for m in component)
 
 
-def _absorb(graph: TracedGraph, groups: Sequence[_Joined]) -> None:
+_Users: TypeAlias = dict[TracedValue, list[object]]
+
+
+def _users(graph: TracedGraph, loose: Iterable[Loose]) -> _Users:
+    """Finds the nodes that read each result of an unplaced operation. The graph itself reads its results."""
+    users: _Users = {v: [] for node in loose for v in node.outputs}
+    for reader, values in (*((node, node.inputs) for node in graph.nodes), (graph, graph.outputs)):
+        for value in values:
+            if value in users:
+                users[value].append(reader)
+    return users
+
+
+def _groups(groups: Sequence[_Joined]) -> dict[object, object]:
+    """Returns the group of each unplaced operation."""
+    return {member: group for group in groups for member in group.members}
+
+
+def _absorb(groups: Sequence[_Joined], users: _Users) -> None:
     """Moves components that depend only on arguments into their only consumer, if it is a group on the same mesh.
 
     The component would run just before that group. Nothing waits longer, and nothing is kept in between.
     """
-    users = _users(graph, groups)
+    group_of = _groups(groups)
     for group in groups:
         if group.depends:
             continue
         left: list[list[Loose]] = []
         for component in group.components:
-            found = {u for m in component for v in m.outputs for u in users.get(v, ())} - {group}
+            found = {group_of.get(u, u) for m in component for v in m.outputs for u in users[v]} - {group}
             only = found.pop() if len(found) == 1 else None
             if isinstance(only, _Joined) and only.mesh == group.mesh:
                 only.components.append(component)
@@ -124,27 +144,16 @@ def _absorb(graph: TracedGraph, groups: Sequence[_Joined]) -> None:
         group.components = left
 
 
-def _users(graph: TracedGraph, groups: Sequence[_Joined]) -> dict[TracedValue, list[object]]:
-    """Finds the groups and nodes that read each value. The graph itself reads its results."""
-    users: dict[TracedValue, list[object]] = {v: [graph] for v in graph.outputs}
-    group_of = {member: group for group in groups for member in group.members}
-    for node in graph.nodes:
-        user = group_of[node] if isinstance(node, Loose) else node
-        for value in node.inputs:
-            users.setdefault(value, []).append(user)
-    return users
-
-
-def _units(graph: TracedGraph, groups: Sequence[_Joined]) -> list[Unit]:
+def _units(graph: TracedGraph, groups: Sequence[_Joined], users: _Users) -> list[Unit]:
     position = {node: i for i, node in enumerate(graph.nodes)}
     origins = first_origins(graph)
-    users = _users(graph, groups)
+    group_of = _groups(groups)
     units: list[Unit] = [n for n in graph.nodes if not isinstance(n, Loose)]
     for group in groups:
         numbers = {position[m]: m for m in group.members}
         span = min(numbers), max(numbers)
         members = in_order_of_origins([numbers[i] for i in sorted(numbers)], origins)
-        inputs, outputs = faces(members, lambda v, group=group: any(u is not group for u in users.get(v, ())))
+        inputs, outputs = faces(members, lambda v, group=group: any(group_of.get(u, u) is not group for u in users[v]))
         units.append(Group(group.mesh, members, inputs, outputs, group.depends, span))
     return with_common_parts(units, origins, len(graph.nodes))
 
