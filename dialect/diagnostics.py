@@ -83,8 +83,8 @@ class JaxFailure(RuntimeError):
 class Diagnostic:
     """Base class of all user-facing errors: a subclass declares a code, and templates over its own fields.
 
-    Each subclass becomes a dataclass. All share the methods below: generated ones would take a tenth of the time in
-    which the project is imported.
+    Each subclass becomes a dataclass with the methods below. Generated methods would take a tenth of the project's
+    import time. Fields may have a default, but no `default_factory`.
     """
 
     code: ClassVar[str] = "PWC0000"
@@ -111,11 +111,15 @@ class Diagnostic:
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        shown = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
+        return vars(other) == vars(self) if type(other) is type(self) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((type(self), *vars(self).values()))
@@ -165,7 +169,7 @@ class Explained(Diagnostic, kw_only=True):
 
 @lru_cache
 def _signature(cls: type[Diagnostic]) -> Signature:
-    """Returns the parameters of an error class: its fields, those with a keyword last."""
+    """Returns the parameters of an error class: its fields, keyword-only ones last."""
     parameters = [
         Parameter(
             f.name,

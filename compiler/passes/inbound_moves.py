@@ -39,8 +39,8 @@ class Taken:
     operands: list[Sequence[int]]
     """The operands of each node, by node number. Inbound values replace values that live on another mesh."""
     inbound: range
-    made: Sequence[int]
-    """The number in the flow of each value: its own, or that of the value that an inbound value is a copy of."""
+    originals: Sequence[int]
+    """For each value, the flow's number of the value that it copies, or its own."""
     moves: list[Move]
 
 
@@ -80,5 +80,5 @@ def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
         here, there = lives[source] or "", lives[made] or ""
         if here == there or program.mesh(here).axes == program.mesh(there).axes:
             moves.append(Move(source, made, here == there, made in called))
-    made = (*range(count), *(value for value, _ in numbers))
-    return Taken(lives, types, operands, range(count, len(lives)), made, moves)
+    originals = (*range(count), *(value for value, _ in numbers))
+    return Taken(lives, types, operands, range(count, len(lives)), originals, moves)

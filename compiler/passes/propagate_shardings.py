@@ -71,7 +71,7 @@ class _State:
     """Shardings outside of this body, on meshes of equal axes, for values that nothing inside determines."""
     known: dict[int, Dims] = field(default_factory=dict[int, Dims])
     due: set[int] = field(default_factory=set[int])
-    """The numbers of the nodes around which a sharding has become known since they were propagated last."""
+    """The nodes to propagate: all at first, then those with a newly known sharding of an operand or result."""
     ranks: dict[str, Ranks] = field(default_factory=dict[str, Ranks])
     written: dict[tuple[str, str], SignatureShardings] = field(
         default_factory=dict[tuple[str, str], SignatureShardings]
@@ -98,9 +98,9 @@ class _State:
         """Records the sharding of a value if none is known."""
         if value not in self.known:
             self.known[value] = dims
-            made = self.taken.made[value]
-            self.due.add(self.flow.makers[made])
-            self.due.update(self.flow.users[made])
+            original = self.taken.originals[value]
+            self.due.add(self.flow.makers[original])
+            self.due.update(self.flow.users[original])
 
     def infer(self, call: Node, around: _Around) -> SignatureShardings:
         """Infers the signature of a call as far as the shardings around it determine it."""

@@ -20,11 +20,11 @@ from pathways.compiler.simulate.figures import Simulated
 
 SIMULATED_PER_LINE = 4
 """Numbers of microbatches that are simulated on each line before any is estimated, if the line has as many."""
-COMPILED_QUICKLY = 64
-"""Numbers of microbatches up to this one are simulated before any is estimated, since the time of a compilation grows
-with the number. Greater ones are simulated if an estimate says that they are among the fastest."""
+MAX_QUICK_MICROBATCHES = 64
+"""The first simulations of a line use at most this many microbatches, since more take longer to compile. Greater
+numbers are simulated only if an estimate ranks them among the fastest."""
 MAX_REFUSALS = 6
-"""Refusals after which a line without a simulated number is abandoned."""
+"""Refusals after which a line is estimated from the numbers that are simulated. Without one, it is abandoned."""
 SHORTEST_S = 1e-12
 """Shorter times are taken as this one, since relative errors of zero seconds are infinite."""
 Cell: TypeAlias = tuple[int, int]
@@ -57,20 +57,18 @@ class SweepLine:
         """The numbers that were not tried."""
         return [count for count in self.counts if count not in self.seconds and count not in self.refused]
 
-    @property
-    def is_abandoned(self) -> bool:
-        return not self.seconds and len(self.refused) >= MAX_REFUSALS
-
     def next_to_simulate(self) -> int | None:
         """Returns the next number to simulate before the line is estimated; None if enough are known."""
-        accepted = [count for count in self.counts if count not in self.refused]
-        quick = accepted[: max(SIMULATED_PER_LINE, bisect_right(accepted, COMPILED_QUICKLY))]
-        left = [count for count in quick if count not in self.seconds]
-        if not left or len(self.seconds) >= SIMULATED_PER_LINE or self.is_abandoned:
+        if len(self.seconds) >= SIMULATED_PER_LINE or len(self.refused) >= MAX_REFUSALS:
             return None
-        ends = [count for count in (quick[0], quick[-1]) if count in left]
-        tried = [math.log(count) for count in self.seconds]
-        return ends[0] if ends else max(left, key=lambda count: min(abs(math.log(count) - other) for other in tried))
+        quick = self.counts[: max(SIMULATED_PER_LINE, bisect_right(self.counts, MAX_QUICK_MICROBATCHES))]
+        untried = set(self.untried)
+        largest = () if self.seconds else self.counts[-1:]  # the only one left if all others are refused
+        if ends := [count for count in (*quick[:1], *quick[-1:], *largest) if count in untried]:
+            return ends[0]
+        tried = [math.log(count) for count in (*self.seconds, *self.refused)]
+        left = (count for count in quick if count in untried)
+        return max(left, key=lambda count: min(abs(math.log(count) - other) for other in tried), default=None)
 
     def estimates(self) -> dict[int, float]:
         """Returns the estimated seconds of the numbers that were not tried; none if no number was simulated."""

@@ -32,9 +32,8 @@ def page() -> str:
 
 def _entry(error: type[Diagnostic]) -> Iterator[str]:
     yield f"## {error.code}: {_text(error.title)} {{ #{error.code.lower()} }}\n"
-    doc = inspect.getdoc(error) if "__doc__" in vars(error) else None
-    if doc and not doc.startswith(f"{error.__name__}("):
-        yield f"{doc}\n"
+    if error.__doc__ != error.title:
+        yield f"{inspect.getdoc(error)}\n"
     for label, template in (("have", error.have), ("need", error.need), ("try", error.hint)):
         if template:
             yield f"* **{label}**: {_text(template)}"

@@ -97,7 +97,7 @@ class Program:
         compiled = list(self._latest[1].values())
         if not compiled:
             return None
-        from pathways.api.pictures import html_of_plan  # compiled before, so that all of it is imported
+        from pathways.api.pictures import html_of_plan  # the compilation has imported it already
 
         return html_of_plan(compiled[-1].plan)
 

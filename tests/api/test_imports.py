@@ -1,4 +1,6 @@
-"""Tests what `import pathways` does not import: it takes long, and a program needs it only when it is compiled."""
+"""Tests that defining a program imports no passes, solvers or pictures. They take long to import, and only compilation
+needs them.
+"""
 
 from support.forked_python import processes_from_nothing
 from support.processes import run_python

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 def full_disk(left: int = 1024, process: int = 0) -> Generator[None]:
     """Limits the files of a process to `left` bytes each; `process` 0 is this process.
 
-    Another process must have a limit above the size of every .pyc file: Python keeps a .pyc file that was cut, and no
-    process can import it after that.
+    The limit of another process must exceed each .pyc file that it may still write (this project's have at most 128
+    KiB): Python keeps a truncated .pyc file, which no process can import.
     """
     limits = resource.prlimit(process, resource.RLIMIT_FSIZE)
     writes_none = sys.dont_write_bytecode

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pathways.compiler.simulate.estimate import (
-    COMPILED_QUICKLY,
+    MAX_QUICK_MICROBATCHES,
     MAX_REFUSALS,
     SIMULATED_PER_LINE,
     SweepLine,
@@ -79,7 +79,7 @@ def test_the_ends_of_a_line_are_simulated_first() -> None:
 def test_numbers_that_take_long_to_compile_are_simulated_only_if_they_may_be_fast() -> None:
     line = SweepLine(range(1, 1001))
     ranked([line], [lambda count: 1.0 + 0.01 * count + 13.0 / count], top=3)  # 36 are the fastest
-    assert 36 in line.seconds and max(line.seconds) <= COMPILED_QUICKLY
+    assert 36 in line.seconds and max(line.seconds) <= MAX_QUICK_MICROBATCHES
     line = SweepLine(range(1, 1001))
     ranked([line], [lambda count: 1.0 + 13.0 / count], top=3)  # 1,000 are the fastest
     assert {998, 999, 1000} <= line.seconds.keys() and len(line.seconds) == SIMULATED_PER_LINE + 3
@@ -91,8 +91,19 @@ def test_refused_numbers_are_left_out_of_the_ranking() -> None:
     assert [cell for _, cell, _ in fastest(lines)[:2]] == [(0, 60), (0, 40)]
 
 
+@pytest.mark.parametrize(("counts", "least", "most"), [(64, 8, 64), (64, 1, 8), (1000, 70, 1000)])
+def test_a_line_is_simulated_where_it_is_not_refused(counts: int, least: int, most: int) -> None:
+    line = SweepLine(range(1, counts + 1))
+    while (count := line.next_to_simulate()) is not None:
+        if least <= count <= most:
+            line.seconds[count] = 1 / count
+        else:
+            line.refused.add(count)
+    assert line.seconds and len(line.refused) <= MAX_REFUSALS
+
+
 def test_a_line_whose_numbers_are_refused_is_abandoned() -> None:
     lines = [SweepLine(COUNTS), SweepLine(COUNTS[:2])]
     assert ranked(lines, [lambda _: 1.0] * 2, top=5, refused=lambda _: True) == 0
-    assert lines[0].is_abandoned and len(lines[0].refused) == MAX_REFUSALS and not fastest(lines)
+    assert not lines[0].seconds and len(lines[0].refused) == MAX_REFUSALS and not fastest(lines)
     assert len(lines[1].refused) == 2
