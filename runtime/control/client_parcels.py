@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import MAX_CARRIED_BYTES
-from pathways.runtime.wire.encoding import MAX_NUMBERS_BYTES, Parcel, frame_bytes, read_frames
+from pathways.runtime.wire.encoding import MAX_NUMBERS_BYTES, Parcel, frame_bytes, read_frames, read_parcels
 from pathways.runtime.wire.errors import BadMessage
 from pathways.runtime.wire.fields import check_fields
 
@@ -37,22 +37,39 @@ class IslandParcel(NamedTuple):
         return len(self.before) + len(self.run)
 
 
-class CheckedParcel(NamedTuple):
-    """A parcel that names only ids of its client. `results`: the first id of the run's results."""
+class _Checked(NamedTuple):
+    """The checked frames of a parcel."""
 
-    parcel: IslandParcel
+    before: bytes
+    run: bytes
     results: int
     unloaded: Sequence[int]
-    """The plans that the parcel unloads."""
 
 
-def checked_parcel(epoch: int, frames: bytes, submitted: m.Submit, client: int, transfers: int) -> CheckedParcel:
-    """Checks a client's parcel for one island, and sets the run's first transfer number to one chosen by the
-    controller.
+def sent_parcels(submitted: m.Submit, client: int, transfers: int) -> tuple[dict[int, IslandParcel], int, list[int]]:
+    """Checks the parcels of a client's run, and sets the run's first transfer number, `transfers`.
 
-    If a client used one number for two runs, hosts would drop the values of the second run as duplicates. Raises
-    PWC0911 for invalid or misplaced messages, PWC0916 if a message names an id of another client.
+    If a client chose that number and used it for two runs, hosts would drop the values of the second run as duplicates.
+    Returns as `own_parcels`. Raises PWC0911 for invalid or misplaced messages, PWC0916 if a message names an id of
+    another client.
     """
+    found: dict[int, IslandParcel] = {}
+    unloaded: list[int] = []
+    first = 0
+    known: dict[bytes, _Checked] = {}
+    for island, epoch, frames in read_parcels(submitted.blob):
+        if island in found:
+            raise _bad(f"two parcels for island {island}", "one parcel")
+        if frames not in known:  # islands that take no arguments get the same frames
+            known[frames] = _check_frames(frames, submitted, client, transfers)
+        checked = known[frames]
+        first = checked.results
+        found[island] = IslandParcel(epoch, checked.before, checked.run)
+        unloaded += checked.unloaded
+    return found, first, unloaded
+
+
+def _check_frames(frames: bytes, submitted: m.Submit, client: int, transfers: int) -> _Checked:
     messages = read_frames(frames, (*BEFORE, m.RunPlan))
     before, run = messages[:-1], messages[-1] if messages else None
     if not isinstance(run, m.RunPlan) or (run.plan, run.run) != (submitted.plan, submitted.run):
@@ -61,14 +78,16 @@ def checked_parcel(epoch: int, frames: bytes, submitted: m.Submit, client: int, 
         raise _bad("a parcel with two runs", "only the submitted run")
     for message in messages:
         check_fields(message, client, f"client {client}")
+    made = _run_frame(replace(run, transfers=transfers))
+    if not before:  # most runs
+        return _Checked(b"", made, run.results, ())
     carried = sum(len(message.blob) for message in before if isinstance(message, m.PutArray))
     written = b"".join(map(frame_bytes, before))
     if carried > MAX_CARRIED_BYTES or len(written) > MAX_BEFORE_BYTES:
         have = f"{carried:,} bytes of arguments, {len(written):,} bytes in total before a run"
         raise _bad(have, f"at most {MAX_CARRIED_BYTES:,}, and {MAX_BEFORE_BYTES:,} in total")
-    made = _run_frame(replace(run, transfers=transfers))
     unloaded = [message.plan for message in before if isinstance(message, m.UnloadPlan)]
-    return CheckedParcel(IslandParcel(epoch, written, made), run.results, unloaded)
+    return _Checked(written, made, run.results, unloaded)
 
 
 def own_parcels(parcels: Iterable[Parcel]) -> tuple[dict[int, IslandParcel], int, list[int]]:

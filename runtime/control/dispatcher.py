@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.topology import readable
-from pathways.runtime.control.client_parcels import IslandParcel, check_after_run, checked_parcel, own_parcels
+from pathways.runtime.control.client_parcels import IslandParcel, check_after_run, own_parcels, sent_parcels
 from pathways.runtime.control.device_numbers import DeviceNumbers
 from pathways.runtime.control.member import Member, Rank, relay_of
 from pathways.runtime.control.scheduling import Cost, Request, SchedulingPolicy
@@ -23,7 +23,7 @@ from pathways.runtime.control.sessions import ClientSession, ClusterRun, FrameAf
 from pathways.runtime.errors import NeverFits
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
-from pathways.runtime.wire.encoding import Parcel, read_parcels
+from pathways.runtime.wire.encoding import Parcel
 from pathways.runtime.wire.errors import BadMessage, ControllerFailed, HostLost
 from pathways.runtime.wire.fields import MAX_TRANSFERS
 from pathways.runtime.wire.load_proofs import has_shape, proven
@@ -102,15 +102,7 @@ class Dispatcher:
 
     def submit(self, session: ClientSession, message: m.Submit) -> None:
         """Queues a client's run. Raises PWC0911 for an invalid run, PWC0916 if it names an id of another client."""
-        parcels: dict[int, IslandParcel] = {}
-        unloaded: list[int] = []
-        first, transfers = 0, secrets.randbelow(MAX_TRANSFERS)
-        for island, epoch, frames in read_parcels(message.blob):
-            parcel, first, unloads = checked_parcel(epoch, frames, message, session.number, transfers)
-            unloaded += unloads
-            if island in parcels:
-                raise PathwaysError(BadMessage(have_=f"two parcels for island {island}", rule="one parcel"))
-            parcels[island] = parcel
+        parcels, first, unloaded = sent_parcels(message, session.number, secrets.randbelow(MAX_TRANSFERS))
         if not parcels or any(island >= len(self._members) for island in parcels) or message.run in self.runs:
             have, rule = f"run {message.run} of {len(parcels)} islands", "a new run number, and known islands"
             raise PathwaysError(BadMessage(have_=have, rule=rule))

@@ -5,7 +5,7 @@ Messages declare their fields with these types. The receiver calls `check_fields
 chooses the ids of its run before any host knows them, so it could name another client's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Protocol, TypeAlias, cast, get_type_hints, runtime_checkable
@@ -43,13 +43,11 @@ class Owned:
     following: int = 0
 
     def broken(self, value: int | Sequence[int], client: int) -> int | str | None:
-        ids = (value,) if isinstance(value, int) else value
-        for number in ids:
-            if number == NONE and self.may_be_none:
+        for number in (value,) if isinstance(value, int) else value:
+            last = number + self.following
+            if client_of(number) == client == client_of(last) or (number == NONE and self.may_be_none):
                 continue
-            for end in (number, number + self.following):
-                if client_of(end) != client:
-                    return end
+            return last if client_of(number) == client else number
         return None
 
 
@@ -155,16 +153,11 @@ def check_fields(message: Any, client: int, who: str) -> None:
 
     Errors call the client `who`.
     """
-    what = type(message).__name__
-    for name, broken in _broken(message, client):
+    what = cast("type[Any]", type(message))
+    for name, rule in rules_of(what):
+        broken = rule.broken(getattr(message, name), client)
         if isinstance(broken, int):
             owner = client_of(broken)
-            raise PathwaysError(ForeignArray(who=who, message=what, number=broken, owner=owner, client=client))
-        raise PathwaysError(BadMessage(have_=f"{name} of a {what} from {who}", rule=broken))
-
-
-def _broken(message: Any, client: int) -> Iterable[tuple[str, int | str]]:
-    for name, rule in rules_of(cast("type[Any]", type(message))):
-        broken = rule.broken(getattr(message, name), client)
+            raise PathwaysError(ForeignArray(who=who, message=what.__name__, number=broken, owner=owner, client=client))
         if broken is not None:
-            yield name, broken
+            raise PathwaysError(BadMessage(have_=f"{name} of a {what.__name__} from {who}", rule=broken))

@@ -169,14 +169,13 @@ class Peer:
 
     def send(self, message: m.Message) -> None:
         """Sends a message, like `write`."""
-        for data in frame_of(*encode(message)):
-            self.write(data)
+        self.write(*frame_of(*encode(message)))
 
     def pass_on(self, island: int, epoch: int, rank: int, outcome: m.Done | m.Failed) -> None:
         """Forwards to a client the completion of a run that a host has reported to the controller."""
         self.send(m.Relayed(island, epoch, rank, frame_bytes(outcome)))
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, *pieces: bytes | memoryview) -> None:
         """Queues bytes, which are written after the current callback: one write for many messages.
 
         The caller holds the lock of the loop.
@@ -185,7 +184,7 @@ class Peer:
             return
         if not self._waiting:
             self._loop.written.append(self)
-        self._queue((data,))
+        self._queue(pieces)
 
     def _send_posted(self) -> None:
         """Sends the posted and kept messages. The caller holds the lock of the loop."""

@@ -4,10 +4,10 @@ import pytest
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.runtime.control.client_parcels import check_after_run, checked_parcel
+from pathways.runtime.control.client_parcels import check_after_run, sent_parcels
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.client_messages import WEIGHT
-from pathways.runtime.wire.encoding import frame_bytes, read_frames
+from pathways.runtime.wire.encoding import frame_bytes, pack_parcels, read_frames
 from pathways.runtime.wire.errors import HostLost
 from pathways.runtime.wire.ids import MAX_RESULTS, first_id
 
@@ -52,19 +52,32 @@ CAUSE = write_diagnostic(HostLost(island="x", reason="a test"))
     ],
 )
 def test_a_parcel_is_the_run_that_it_is_submitted_as(messages: list[m.Message], code: str) -> None:
-    told = m.Submit(MINE, MINE, 0, WEIGHT, (), b"")
-    frames = b"".join(map(frame_bytes, messages))
+    told = m.Submit(MINE, MINE, 0, WEIGHT, (), pack_parcels([(2, 3, messages)]))
     if code:
         with pytest.raises(PathwaysError) as caught:
-            checked_parcel(3, frames, told, 1, 77)
+            sent_parcels(told, 1, 77)
         assert caught.value.code == code
         return
-    parcel, results, unloaded = checked_parcel(3, frames, told, 1, 77)
+    parcels, results, unloaded = sent_parcels(told, 1, 77)
+    parcel = parcels.pop(2)
+    assert not parcels
     *before, sent = messages
     assert isinstance(sent, m.RunPlan) and results == sent.results
     assert unloaded == [MINE] * any(isinstance(message, m.UnloadPlan) for message in before)
     assert read_frames(parcel.before) == before and parcel.epoch == 3
     assert read_frames(parcel.run) == [m.RunPlan(MINE, MINE, 77, results, ())]
+
+
+def test_islands_with_equal_messages_and_other_ones_get_their_own() -> None:
+    put = m.PutArray(MINE + 1, MINE, 0, b"x")
+    told = m.Submit(MINE, MINE, 0, WEIGHT, (), pack_parcels([(0, 5, [run()]), (1, 6, [put, run()]), (2, 7, [run()])]))
+    parcels, _, _ = sent_parcels(told, 1, 77)
+    assert [(island, p.epoch, read_frames(p.before)) for island, p in parcels.items()] == [
+        (0, 5, []),
+        (1, 6, [put]),
+        (2, 7, []),
+    ]
+    assert {p.run for p in parcels.values()} == {frame_bytes(run(transfers=77))}
 
 
 def test_a_message_without_content_may_follow_runs() -> None:
