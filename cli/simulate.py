@@ -19,7 +19,7 @@ from pathways.compiler.pass_manager import Options
 from pathways.compiler.schedule import PROGRAM
 from pathways.compiler.simulate.durations import WhatIf
 from pathways.compiler.simulate.estimate import Estimated, Outcome
-from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.figures import Simulated, StepFigures
 from pathways.compiler.simulate.lost_host import LostHost
 from pathways.compiler.simulate.step import simulate_step
 from pathways.dialect.diagnostics import PathwaysError
@@ -175,7 +175,7 @@ def simulate_(
         try:
             found = simulated(compiled(base))
         except PathwaysError as error:
-            if any(isinstance(other, Simulated) for other in others.values()):
+            if any(isinstance(other, StepFigures) for other in others.values()):
                 if as_json:
                     print_json({"others": _rows(others)})
                 else:
@@ -210,7 +210,7 @@ def _rows(others: Mapping[str, Outcome]) -> dict[str, Any]:
     return {name: other if isinstance(other, str) else _row(other) for name, other in others.items()}
 
 
-def _row(found: Simulated | Estimated) -> dict[str, Any]:
+def _row(found: StepFigures | Estimated) -> dict[str, Any]:
     if isinstance(found, Estimated):
         return {"estimated_seconds": found.seconds}
     return {

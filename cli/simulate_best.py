@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pathways.cli.simulate_variants import NOT_TRIED, Compared, Variant, outcome_of
 from pathways.compiler.simulate.estimate import Cell, Estimated, Outcome, SweepLine, fastest, next_cell
-from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.figures import Simulated, StepFigures
 from pathways.dialect.activities import Activity
 from pathways.dialect.plan.nouns import Plan
 
@@ -48,7 +48,7 @@ class BestVariants:
                 found[by_cell[cell]] = Estimated(seconds)
         return {space.name(v, base): found.get(v, NOT_TRIED) for v in variants}
 
-    def _simulate(self, line: SweepLine, variant: Variant, cell: Cell) -> Simulated | str:
+    def _simulate(self, line: SweepLine, variant: Variant, cell: Cell) -> StepFigures | str:
         _, count = cell
         estimated = None if line.next_to_simulate() is not None else line.estimates().get(count)
         found = outcome_of(variant, self.compiled, self.simulated)

@@ -3,9 +3,11 @@ comparison. `pwc simulate` calls it.
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pathways.api.simulation import check_replaceable
 from pathways.cli.compile import check_phase, start
@@ -19,7 +21,7 @@ from pathways.compiler.placement import POLICIES
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.compiler.schedule.arrange import splits_backward
 from pathways.compiler.simulate.estimate import Outcome
-from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.figures import Simulated, StepFigures
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
@@ -27,6 +29,11 @@ from pathways.dialect.mlir import bytecode, parse
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology
+
+MAX_KEPT_PROGRAMS = 16
+"""Traced programs, and placed ones, that are kept for variants which differ from them only in later choices."""
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True)
@@ -93,8 +100,8 @@ def compiler_of(
     if replacing and read_spec(source).is_dump:
         have, advice = "other microbatches, but a dump has its microbatches", "give the source in place of the dump"
         raise PathwaysError(BadSource(path=source, have_=have, rule="a source", advice=advice))
-    traced: dict[Target, tuple[Compilation, bytes]] = {}
-    placed: dict[tuple[Target, object, bool], bytes] = {}
+    traced: OrderedDict[Target, tuple[Compilation, bytes]] = OrderedDict()
+    placed: OrderedDict[tuple[Target, object, bool], bytes] = OrderedDict()
 
     def target_of(variant: Variant) -> Target:
         return Target.of(machines, variant.options.schedule, variant.microbatches)
@@ -102,7 +109,8 @@ def compiler_of(
     def trace_for(variant: Variant) -> tuple[Compilation, bytes]:
         if (target := target_of(variant)) not in traced:
             begun = start(source, machines, None, variant.options.schedule, variant.microbatches)
-            traced[target] = begun, bytecode(begun.program.module.operation)
+            _keep(traced, target, (begun, bytecode(begun.program.module.operation)))
+        traced.move_to_end(target)
         return traced[target]
 
     first, begun = _first_traced(trace_for, [base, *space.variants(base)])
@@ -129,10 +137,18 @@ def compiler_of(
         key = target_of(variant), options.placement, splits_backward(options.schedule)
         if key not in placed:
             program = compile_up_to(Phase.PLACE, variant, trace_for(variant)[1]).program
-            placed[key] = bytecode(program.module.operation)
+            _keep(placed, key, bytecode(program.module.operation))
+        placed.move_to_end(key)
         return compile_up_to(Phase.PLAN, variant, placed[key]).plan()
 
     return compiled, base, math.gcd(*(table.batch_rows for table in begun.pipelines))
+
+
+def _keep(known: OrderedDict[_K, _V], key: _K, value: _V) -> None:
+    """Adds a result to keep, in place of the one that was used least recently."""
+    known[key] = value
+    if len(known) > MAX_KEPT_PROGRAMS:
+        known.popitem(last=False)
 
 
 def _first_traced(
@@ -166,9 +182,9 @@ def simulate_others(
 
 def outcome_of(
     variant: Variant, compiled: Callable[[Variant], Plan], simulated: Callable[[Plan], Simulated]
-) -> Simulated | str:
+) -> StepFigures | str:
     """Simulates a variant; returns the text of the error if it is refused."""
     try:
-        return simulated(compiled(variant))
+        return simulated(compiled(variant)).figures()
     except PathwaysError as error:
         return refused_row(error)

@@ -5,7 +5,7 @@ from textwrap import shorten
 
 from pathways.cli.simulate_variants import NOT_TRIED
 from pathways.compiler.simulate.estimate import Outcome
-from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.figures import StepFigures
 from pathways.dialect.topology import readable
 
 MAX_ROWS = 20
@@ -13,19 +13,19 @@ MAX_ROWS = 20
 
 
 def variants_table(
-    found: Simulated | None, others: Mapping[str, Outcome], *, sweep: bool, shown: int = MAX_ROWS, note: str = ""
+    found: StepFigures | None, others: Mapping[str, Outcome], *, sweep: bool, shown: int = MAX_ROWS, note: str = ""
 ) -> list[str]:
     """Formats the variants beside the one that was asked for. A sweep begins with the fastest `shown`."""
-    fastest = min((other.seconds for other in others.values() if isinstance(other, Simulated)), default=0.0)
+    fastest = min((other.seconds for other in others.values() if isinstance(other, StepFigures)), default=0.0)
     base = fastest if found is None else found.seconds
     width = max(24, *map(len, others)) if sweep else 24
     if not sweep:
         rows = ["compared with" if found is not None else "in comparison"]
         for name, other in others.items():
             refused = f"  {name:<{width}} refused ({other})"
-            rows.append(_row(name, other, base, width) if isinstance(other, Simulated) else refused)
+            rows.append(_row(name, other, base, width) if isinstance(other, StepFigures) else refused)
         return rows
-    done = [(name, other) for name, other in others.items() if isinstance(other, Simulated)]
+    done = [(name, other) for name, other in others.items() if isinstance(other, StepFigures)]
     done.sort(key=lambda one: one[1].seconds)
     rows = [f"{len(others):,} other combinations, the fastest first"]
     rows += [_row(name, other, base, width) for name, other in done[:shown]]
@@ -41,7 +41,7 @@ def _left_out(reasons: Sequence[str]) -> list[str]:
     ]
 
 
-def _row(name: str, other: Simulated, base: float, width: int) -> str:
+def _row(name: str, other: StepFigures, base: float, width: int) -> str:
     peak = max((island.peak_bytes for island in other.islands), default=0)
     ratio = other.seconds / base if base else 1.0
     time = f"{other.seconds * 1e3:10.4g} ms  {ratio:6.3f}x  waits {other.bubble:6.1%}"

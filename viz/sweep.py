@@ -7,7 +7,7 @@ from html import escape
 
 from pathways.compiler.placement.runner_up import seconds
 from pathways.compiler.simulate.estimate import Outcome
-from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.figures import StepFigures
 
 _CELL, _ROW, _LETTER = 136, 26, 6.8
 """Width of a column, height of a row and width of a letter, in pixels."""
@@ -57,7 +57,7 @@ def _cell(x: float, y: float, found: Outcome, least: float, most: float) -> Sequ
         share = (found.seconds - least) / (most - least) if most > least else 0.0
         mixed = [round(a + (b - a) * share) for a, b in zip(_FAST, _SLOW, strict=True)]
         text, color, why = seconds(found.seconds), f"rgb({','.join(map(str, mixed))})", "estimated"
-        if isinstance(found, Simulated):
+        if isinstance(found, StepFigures):
             why = f"waits {found.bubble:.1%}"
         else:
             text = f"~{text}"

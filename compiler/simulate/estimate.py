@@ -16,13 +16,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pathways.compiler.simulate.figures import Simulated
+from pathways.compiler.simulate.figures import StepFigures
 
 SIMULATED_PER_LINE = 4
 """Numbers of microbatches that are simulated on each line before any is estimated, if the line has as many."""
 MAX_QUICK_MICROBATCHES = 64
 """The first simulations of a line use at most this many microbatches, since more take longer to compile. Greater
 numbers are simulated only if an estimate ranks them among the fastest."""
+MAX_EXTRAPOLATION = 2
+"""Numbers of microbatches up to this multiple of the largest simulated one are simulated next."""
 MAX_REFUSALS = 6
 """Refusals after which a line is estimated from the numbers that are simulated. Without one, it is abandoned."""
 SHORTEST_S = 1e-12
@@ -38,7 +40,7 @@ class Estimated:
     seconds: float
 
 
-Outcome: TypeAlias = Simulated | Estimated | str
+Outcome: TypeAlias = StepFigures | Estimated | str
 """The simulation of a combination, an estimate of it, or the text of its error."""
 
 
@@ -69,6 +71,17 @@ class SweepLine:
         tried = [math.log(count) for count in (*self.seconds, *self.refused)]
         left = (count for count in quick if count in untried)
         return max(left, key=lambda count: min(abs(math.log(count) - other) for other in tried), default=None)
+
+    def next_towards(self, count: int) -> int:
+        """Returns the number to simulate if `count` may be among the fastest: `count`, or a smaller one on the way.
+
+        Far beyond the simulated numbers an estimate is often wrong, and a compilation may take too long or too much
+        memory.
+        """
+        largest = max(self.seconds)
+        on_the_way = [other for other in self.untried if largest < other <= count]
+        near = [other for other in on_the_way if other <= MAX_EXTRAPOLATION * largest]
+        return near[-1] if near else min(on_the_way, default=count)
 
     def estimates(self) -> dict[int, float]:
         """Returns the estimated seconds of the numbers that were not tried; none if no number was simulated."""
@@ -108,7 +121,10 @@ def next_cell(lines: Sequence[SweepLine], top: int) -> Cell | None:
     for number, line in enumerate(lines):
         if (count := line.next_to_simulate()) is not None:
             return number, count
-    return next((cell for _, cell, known in fastest(lines)[:top] if not known), None)
+    for _, (number, count), known in fastest(lines)[:top]:
+        if not known:
+            return number, lines[number].next_towards(count)
+    return None
 
 
 def fastest(lines: Sequence[SweepLine]) -> list[tuple[float, Cell, bool]]:

@@ -3,7 +3,7 @@ path by source line.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from pathways.compiler.placement.runner_up import seconds
 from pathways.compiler.simulate.engine import Played, Waits
@@ -49,8 +49,8 @@ class PathPart:
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """The prediction of one step: its seconds, and what takes them.
+class StepFigures:
+    """The figures of a simulated step: its seconds, and what takes them.
 
     `bubble` is the fraction of the step in which the used devices wait. `controller` is the seconds in which the
     controller works for one run: no more runs a second than its inverse can start.
@@ -65,14 +65,24 @@ class Simulated:
     links: tuple[LinkUse, ...]
     path: tuple[PathPart, ...]
     assumptions: tuple[str, ...]
-    work: Work = field(repr=False)
-    played: Played = field(repr=False)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
 
-def _lines(found: Simulated) -> list[str]:
+@dataclass(frozen=True)
+class Simulated(StepFigures):
+    """The prediction of one step, with each task and its times."""
+
+    work: Work = field(repr=False)
+    played: Played = field(repr=False)
+
+    def figures(self) -> StepFigures:
+        """Returns the figures without the tasks and the plan, which take much memory."""
+        return StepFigures(*(getattr(self, each.name) for each in fields(StepFigures)))
+
+
+def _lines(found: StepFigures) -> list[str]:
     lines = [
         f"{found.name}: one step takes {seconds(found.seconds)} (simulated); devices wait {found.bubble:.1%} of it"
     ]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pathways.compiler.simulate.estimate import (
+    MAX_EXTRAPOLATION,
     MAX_QUICK_MICROBATCHES,
     MAX_REFUSALS,
     SIMULATED_PER_LINE,
@@ -82,7 +83,18 @@ def test_numbers_that_take_long_to_compile_are_simulated_only_if_they_may_be_fas
     assert 36 in line.seconds and max(line.seconds) <= MAX_QUICK_MICROBATCHES
     line = SweepLine(range(1, 1001))
     ranked([line], [lambda count: 1.0 + 13.0 / count], top=3)  # 1,000 are the fastest
-    assert {998, 999, 1000} <= line.seconds.keys() and len(line.seconds) == SIMULATED_PER_LINE + 3
+    assert {998, 999, 1000} <= line.seconds.keys() and len(line.seconds) <= SIMULATED_PER_LINE + 7
+
+
+@given(st.floats(0, 1e-3), st.sets(st.integers(1, 30_000), min_size=5, max_size=60))
+def test_no_number_far_above_the_simulated_ones_is_simulated(overhead: float, counts: set[int]) -> None:
+    line, largest = SweepLine(sorted(counts)), 0
+    while (cell := next_cell([line], top=3)) is not None:
+        count = cell[1]
+        between = [other for other in counts if largest < other < count]
+        assert count <= max(MAX_QUICK_MICROBATCHES, MAX_EXTRAPOLATION * largest) or len(line.seconds) < 4 or not between
+        line.seconds[count] = 1.0 + overhead * count + 13.0 / count
+        largest = max(line.seconds)
 
 
 def test_refused_numbers_are_left_out_of_the_ranking() -> None:
