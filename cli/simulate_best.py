@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pathways.cli.simulate_variants import NOT_TRIED, Compared, Variant, outcome_of
+from pathways.compiler.pass_manager import Options
 from pathways.compiler.simulate.estimate import Cell, Estimated, Outcome, SweepLine, fastest, next_cell
 from pathways.compiler.simulate.figures import Simulated, StepFigures
 from pathways.dialect.activities import Activity
@@ -28,7 +29,7 @@ class BestVariants:
     def outcomes(self, base: Variant, space: Compared) -> dict[str, Outcome]:
         """Returns the outcome of each variant, by its name, in the order of `space`."""
         variants, found = space.variants(base), dict[Variant, Outcome]()
-        rows: dict[object, list[Variant]] = defaultdict(list)
+        rows: dict[tuple[Options, bool], list[Variant]] = defaultdict(list)
         refused: dict[int, Outcome] = {}
         for variant in variants:
             if (count := variant.microbatches) and self.batch_rows % count:  # refused under every schedule
@@ -37,6 +38,7 @@ class BestVariants:
                 found[variant] = refused[count]
             else:
                 rows[variant.options, not variant.microbatches].append(variant)
+        rows = dict(sorted(rows.items(), key=lambda row: str(row[0][0].schedule)))  # traces may depend on the schedule
         by_cell = {(n, v.microbatches or 1): v for n, row in enumerate(rows.values()) for v in row}
         lines = [SweepLine(sorted(v.microbatches or 1 for v in row)) for row in rows.values()]
         with Activity("simulating", 0, "variants") as simulating:

@@ -31,7 +31,8 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology
 
 MAX_KEPT_PROGRAMS = 16
-"""Traced programs, and placed ones, that are kept for variants which differ from them only in later choices."""
+"""Maximum number of traced programs, and of placed programs, that are kept for variants which differ only in later
+choices."""
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -145,7 +146,7 @@ def compiler_of(
 
 
 def _keep(known: OrderedDict[_K, _V], key: _K, value: _V) -> None:
-    """Adds a result to keep, in place of the one that was used least recently."""
+    """Adds a result. Drops the least recently used one if there are more than `MAX_KEPT_PROGRAMS`."""
     known[key] = value
     if len(known) > MAX_KEPT_PROGRAMS:
         known.popitem(last=False)

@@ -21,12 +21,14 @@ from pathways.compiler.simulate.figures import StepFigures
 SIMULATED_PER_LINE = 4
 """Numbers of microbatches that are simulated on each line before any is estimated, if the line has as many."""
 MAX_QUICK_MICROBATCHES = 64
-"""The first simulations of a line use at most this many microbatches, since more take longer to compile. Greater
-numbers are simulated only if an estimate ranks them among the fastest."""
+"""The first simulations of a line use at most this many microbatches if the line has `SIMULATED_PER_LINE` such numbers,
+since more take longer to compile. Greater numbers are simulated only if an estimate ranks them, or even greater ones,
+among the fastest, or if all others are refused."""
 MAX_EXTRAPOLATION = 2
-"""Numbers of microbatches up to this multiple of the largest simulated one are simulated next."""
+"""A number above this multiple of the largest simulated one is simulated only after smaller ones."""
 MAX_REFUSALS = 6
-"""Refusals after which a line is estimated from the numbers that are simulated. Without one, it is abandoned."""
+"""Refusals after which a line is estimated from the numbers that are simulated. Without a simulated number, the line is
+abandoned."""
 SHORTEST_S = 1e-12
 """Shorter times are taken as this one, since relative errors of zero seconds are infinite."""
 Cell: TypeAlias = tuple[int, int]
@@ -65,15 +67,17 @@ class SweepLine:
             return None
         quick = self.counts[: max(SIMULATED_PER_LINE, bisect_right(self.counts, MAX_QUICK_MICROBATCHES))]
         untried = set(self.untried)
-        largest = () if self.seconds else self.counts[-1:]  # the only one left if all others are refused
-        if ends := [count for count in (*quick[:1], *quick[-1:], *largest) if count in untried]:
+        is_last = len(self.refused) == MAX_REFUSALS - 1 or untried.isdisjoint(quick)
+        largest = self.counts[-1:] if is_last and not self.seconds else ()
+        if ends := [count for count in (*largest, *quick[:1], *quick[-1:]) if count in untried]:
             return ends[0]
         tried = [math.log(count) for count in (*self.seconds, *self.refused)]
         left = (count for count in quick if count in untried)
         return max(left, key=lambda count: min(abs(math.log(count) - other) for other in tried), default=None)
 
     def next_towards(self, count: int) -> int:
-        """Returns the number to simulate if `count` may be among the fastest: `count`, or a smaller one on the way.
+        """Returns the number to simulate if `count` may be among the fastest: `count`, or a smaller untried number if
+        `count` exceeds `MAX_EXTRAPOLATION` times the largest simulated one.
 
         Far beyond the simulated numbers an estimate is often wrong, and a compilation may take too long or too much
         memory.

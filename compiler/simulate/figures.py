@@ -78,7 +78,7 @@ class Simulated(StepFigures):
     played: Played = field(repr=False)
 
     def figures(self) -> StepFigures:
-        """Returns the figures without the tasks and the plan, which take much memory."""
+        """Returns the figures without `work` and `played`, which hold the plan and all tasks."""
         return StepFigures(*(getattr(self, each.name) for each in fields(StepFigures)))
 
 

@@ -38,7 +38,7 @@ class IslandParcel(NamedTuple):
 
 
 class _Checked(NamedTuple):
-    """The checked frames of a parcel."""
+    """The checked frames of a parcel, the first id of its run's results, and the plans that it unloads."""
 
     before: bytes
     run: bytes
@@ -50,8 +50,8 @@ def sent_parcels(submitted: m.Submit, client: int, transfers: int) -> tuple[dict
     """Checks the parcels of a client's run, and sets the run's first transfer number, `transfers`.
 
     If a client chose that number and used it for two runs, hosts would drop the values of the second run as duplicates.
-    Returns as `own_parcels`. Raises PWC0911 for invalid or misplaced messages, PWC0916 if a message names an id of
-    another client.
+    Returns the same values as `own_parcels`. Raises PWC0911 for invalid or misplaced messages, PWC0916 if a message
+    names an id of another client.
     """
     found: dict[int, IslandParcel] = {}
     unloaded: list[int] = []

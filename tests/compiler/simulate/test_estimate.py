@@ -114,6 +114,17 @@ def test_a_line_is_simulated_where_it_is_not_refused(counts: int, least: int, mo
     assert line.seconds and len(line.refused) <= MAX_REFUSALS
 
 
+def test_the_largest_number_is_not_tried_after_two_refusals() -> None:
+    line, tried = SweepLine([1, 12, 24, 48, 64, 12_000]), list[int]()
+    while (count := line.next_to_simulate()) is not None:
+        tried.append(count)
+        if count % 12:
+            line.refused.add(count)
+        else:
+            line.seconds[count] = 1 / count
+    assert tried[:2] == [1, 64] and sorted(tried[2:]) == [12, 24, 48]
+
+
 def test_a_line_whose_numbers_are_refused_is_abandoned() -> None:
     lines = [SweepLine(COUNTS), SweepLine(COUNTS[:2])]
     assert ranked(lines, [lambda _: 1.0] * 2, top=5, refused=lambda _: True) == 0

@@ -68,7 +68,7 @@ def test_a_parcel_is_the_run_that_it_is_submitted_as(messages: list[m.Message], 
     assert read_frames(parcel.run) == [m.RunPlan(MINE, MINE, 77, results, ())]
 
 
-def test_islands_with_equal_messages_and_other_ones_get_their_own() -> None:
+def test_each_island_gets_its_own_messages_if_others_get_equal_ones() -> None:
     put = m.PutArray(MINE + 1, MINE, 0, b"x")
     told = m.Submit(MINE, MINE, 0, WEIGHT, (), pack_parcels([(0, 5, [run()]), (1, 6, [put, run()]), (2, 7, [run()])]))
     parcels, _, _ = sent_parcels(told, 1, 77)
