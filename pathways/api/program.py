@@ -26,7 +26,6 @@ from pathways.compiler.frontends.jax.devices import VirtualSlice
 from pathways.compiler.frontends.jax.meshes import ambient, is_plain
 from pathways.compiler.frontends.jax.own_devices import check_meshes
 from pathways.compiler.frontends.jax.staged import stage
-from pathways.compiler.frontends.jax.trace import Outline, Traced, outline, trace_program
 from pathways.compiler.frontends.jax.tracing_stack import around, meshes_named, tracing
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
@@ -37,6 +36,7 @@ from pathways.runtime.host.devices.pjrt import lowering_platform
 
 if TYPE_CHECKING:
     from pathways.api.stages import Compiled, Lowered
+    from pathways.compiler.frontends.jax.trace import Outline, Traced
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
 Argnums = int | Sequence[int]
@@ -181,6 +181,7 @@ class Program:
 
     def _lower(self, platform: str, bound: BoundCall, dynamic: tuple[Any, ...]) -> "Lowered":
         from pathways.api.stages import Lowered  # at the first trace: the compiler takes long to import
+        from pathways.compiler.frontends.jax.trace import trace_program
 
         flat, tree = tree_util.tree_flatten_with_path(dynamic)
         structs = self._structs([leaf for _, leaf in flat], bound, dynamic)
@@ -193,7 +194,7 @@ class Program:
                 "To see values in it, use jax.debug.print; to find NaNs, use jax.debug_nans"
             )
 
-        def trace() -> Traced:
+        def trace() -> "Traced":
             named = dict(self._meshes)
             with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs), named):
                 return trace_program(
@@ -256,7 +257,9 @@ class Program:
         operands = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
         return tree_util.tree_unflatten(found.out_tree, stage(self.name, operands, found.results))
 
-    def _outline(self, bound: BoundCall, structs: Sequence[jax.ShapeDtypeStruct], tree: Any) -> Outline:
+    def _outline(self, bound: BoundCall, structs: Sequence[jax.ShapeDtypeStruct], tree: Any) -> "Outline":
+        from pathways.compiler.frontends.jax.trace import outline  # at the first trace, as in `_lower`
+
         arguments = tree_util.tree_unflatten(tree, structs)
         with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs)):
             return outline(bound.function(self.function), arguments, name=self.name, where=self.where)
