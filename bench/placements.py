@@ -18,7 +18,7 @@ from typing import Any
 from pathways.compiler.placement import CostModel, find_placement
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-graphs: Any = importlib.import_module("random_graphs")
+graphs: Any = importlib.import_module("support.random_graphs")
 """The problems that the tests use."""
 
 NAMES = ("spread", "min-cut", "balanced", "optimal")
