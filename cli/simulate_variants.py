@@ -107,12 +107,12 @@ def compiler_of(
     def target_of(variant: Variant) -> Target:
         return Target.of(machines, variant.options.schedule, variant.microbatches)
 
+    def trace(variant: Variant) -> tuple[Compilation, bytes]:
+        begun = start(source, machines, None, variant.options.schedule, variant.microbatches)
+        return begun, bytecode(begun.program.module.operation)
+
     def trace_for(variant: Variant) -> tuple[Compilation, bytes]:
-        if (target := target_of(variant)) not in traced:
-            begun = start(source, machines, None, variant.options.schedule, variant.microbatches)
-            _keep(traced, target, (begun, bytecode(begun.program.module.operation)))
-        traced.move_to_end(target)
-        return traced[target]
+        return _kept(traced, target_of(variant), lambda: trace(variant))
 
     first, begun = _first_traced(trace_for, [base, *space.variants(base)])
     chosen = str(base.options.placement) if space.placements or base.options.placement != "spread" else None
@@ -132,24 +132,28 @@ def compiler_of(
             compilation.advance(phase, options=variant.options)
         return compilation
 
+    def place(variant: Variant) -> bytes:
+        program = compile_up_to(Phase.PLACE, variant, trace_for(variant)[1]).program
+        return bytecode(program.module.operation)
+
     def compiled(variant: Variant) -> Plan:
         """Compiles from the placed program, which most schedules share."""
         options = variant.options
         key = target_of(variant), options.placement, splits_backward(options.schedule)
-        if key not in placed:
-            program = compile_up_to(Phase.PLACE, variant, trace_for(variant)[1]).program
-            _keep(placed, key, bytecode(program.module.operation))
-        placed.move_to_end(key)
-        return compile_up_to(Phase.PLAN, variant, placed[key]).plan()
+        raw = _kept(placed, key, lambda: place(variant))
+        return compile_up_to(Phase.PLAN, variant, raw).plan()
 
     return compiled, base, math.gcd(*(table.batch_rows for table in begun.pipelines))
 
 
-def _keep(known: OrderedDict[_K, _V], key: _K, value: _V) -> None:
-    """Adds a result. Drops the least recently used one if there are more than `MAX_KEPT_PROGRAMS`."""
-    known[key] = value
-    if len(known) > MAX_KEPT_PROGRAMS:
-        known.popitem(last=False)
+def _kept(known: OrderedDict[_K, _V], key: _K, make: Callable[[], _V]) -> _V:
+    """Returns a result, which is made if it is not kept. Keeps the `MAX_KEPT_PROGRAMS` that were used last."""
+    if key not in known:
+        known[key] = make()
+        if len(known) > MAX_KEPT_PROGRAMS:
+            known.popitem(last=False)
+    known.move_to_end(key)
+    return known[key]
 
 
 def _first_traced(

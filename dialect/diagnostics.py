@@ -100,7 +100,7 @@ class Diagnostic:
     where: Where | None = field(default=None, kw_only=True)
 
     def __init_subclass__(cls, *, kw_only: bool = False) -> None:
-        cls.__doc__ = cls.__doc__ or cls.title
+        cls.__doc__ = cls.__doc__ or cls.title  # without a text, dataclass() would format a signature, which is slow
         dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
 
     def __init__(self, *given: Any, **named: Any) -> None:

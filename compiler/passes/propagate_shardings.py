@@ -153,7 +153,8 @@ def _propagate(program: ProgramIR, given: dict[int, Placed]) -> set[int]:
     for node in flow.nodes:
         lives += node.op.meshes if isinstance(node.op, pw.ControlFlowOp) else [node.mesh] * len(node.results)
     taken = find_taken(program, lives)
-    state = _State(program, flow, taken, empty=frozenset(i for i, t in enumerate(taken.types) if 0 in t.shape))
+    empty = frozenset(i for i, t in enumerate(taken.types) if 0 in t.shape)
+    state = _State(program, flow, taken, due=set(range(len(flow))), empty=empty)
     for value, placed in given.items():
         mesh = lives[value]
         if mesh == placed.mesh:
@@ -213,7 +214,6 @@ def _branch(state: _State, node: Node) -> None:
 
 def _start(state: _State) -> None:
     types = state.taken.types
-    state.due.update(range(len(state.flow)))
     for node in state.flow.nodes:
         if node.is_transfer and node.op.sharding is not None:
             (result,) = node.results
