@@ -86,6 +86,11 @@ def server_of_this_process() -> int | None:
     return None if state.process is None else state.process.pid
 
 
+def descriptor_of_this_process() -> int | None:
+    """The descriptor that keeps the server of this process, which starts at first use; None where there is none."""
+    return None if state.process is None or state.process.stdin is None else state.process.stdin.fileno()
+
+
 def stop() -> None:
     """Ends the server of this process, which ends by itself where this process does."""
     if state.process is not None and state.process.stdin is not None:

@@ -22,9 +22,12 @@ def threads_of(pid: int | str = "self") -> int:
 
 
 def open_files_of(pid: int | str = "self") -> list[str]:
-    """Lists the open files of a process, without the file that this function opens to list them."""
+    """Lists the open files of a process, without those that the tests themselves open to look at it and to fork it."""
     found: list[str] = []
+    own = forked_python.descriptor_of_this_process() if pid in ("self", os.getpid()) else None
     for number in os.listdir(f"/proc/{pid}/fd"):
+        if number == str(own):
+            continue
         try:
             found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
         except OSError:  # the file opened by listdir, closed by now
