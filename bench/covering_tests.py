@@ -75,6 +75,8 @@ def record(folders: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
     """Runs all tests once, with coverage by test of these folders; or only `files`, which it adds to the record."""
     before: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"] if files else {}
     RECORD.mkdir(parents=True, exist_ok=True)
+    for old in [] if files else RECORD.glob("coverage*"):
+        old.unlink()
     everything, quick = _collected("--all"), _collected()
     settings = RECORD / "coveragerc"
     include = "".join(f"\n  {folder}/*" for folder in folders)
@@ -85,10 +87,10 @@ def record(folders: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
     )
     paths = [str(ROOT / "bench"), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    tests = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile"]
+    tests = [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "loadfile"]
     measured = ["--cov", f"--cov-config={settings}", "--cov-branch", "--cov-context=test", "--cov-report="]
-    added = ["--cov-append", *files] if files else []
-    subprocess.run([*tests, "--all", "-p", "covering_tests", *measured, *added], cwd=ROOT, env=environment, check=False)
+    measured.append("--cov-append")  # else a process in place of a crashed one erases what the others have recorded
+    subprocess.run([*tests, "--all", "-p", "covering_tests", *measured, *files], cwd=ROOT, env=environment, check=False)
     taken: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"]
     seconds = {test: time for test, time in (before | taken).items() if test in everything}
     text = json.dumps({"seconds": seconds, "long": sorted(set(seconds) - quick)})

@@ -39,10 +39,14 @@ class CpuTime:
         """The same for threads unknown to Python, which are those of devices; None if the system does not report it."""
 
     def poll(self, *, closely: bool) -> None:
-        """Measures the CPU time. `closely`: also of single threads, which costs some 15 us each."""
+        """Measures the CPU time. `closely`: also of single threads, which costs some 15 us each.
+
+        The time of the calling thread does not count. Otherwise a process with many threads would seem to compute,
+        because the measurement itself uses more than SHARE.
+        """
         self._polls += 1
         now = time.monotonic()
-        self._all, busy = _since(self._all, now, time.process_time())
+        self._all, busy = _since(self._all, now, time.process_time() - time.thread_time())
         if busy:
             self.process = self._polls
         if self.devices is None:

@@ -18,7 +18,7 @@ class System:
 
     def __init__(self, tasks: Path) -> None:
         self.tasks = tasks
-        self.now, self.used = 100.0, 5.0
+        self.now, self.used, self.own = 100.0, 5.0, 1.0
         for native in (PYTHON, DEVICE, OTHER):
             self.thread(native)
 
@@ -27,6 +27,9 @@ class System:
 
     def process_time(self) -> float:
         return self.used
+
+    def thread_time(self) -> float:
+        return self.own
 
     def thread(self, native: int, user: int = 0, system: int = 0, state: str = "S") -> None:
         """Writes what Linux shows of a thread, whose name may hold blanks and parentheses."""
@@ -39,7 +42,8 @@ class System:
 def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> System:
     found = System(tmp_path)
     monkeypatch.setattr(cpu_time, "_TASKS", tmp_path)
-    monkeypatch.setattr(cpu_time, "time", SimpleNamespace(monotonic=found.monotonic, process_time=found.process_time))
+    clocks = {name: getattr(found, name) for name in ("monotonic", "process_time", "thread_time")}
+    monkeypatch.setattr(cpu_time, "time", SimpleNamespace(**clocks))
     return found
 
 
@@ -61,6 +65,16 @@ def test_a_process_computes_if_it_used_more_than_a_share_of_a_core(system: Syste
     ):
         system.now += seconds
         system.used += used * seconds
+        assert looks(cpu) == (computes, False)
+
+
+def test_the_time_that_the_measurement_takes_is_no_computation(system: System) -> None:
+    cpu = CpuTime()
+    looks(cpu)
+    for own, others, computes in ((0.1, 0.0, False), (0.1, 0.05, True), (0.4, 0.005, False)):
+        system.now += 0.5
+        system.own += own
+        system.used += own + others
         assert looks(cpu) == (computes, False)
 
 
