@@ -81,8 +81,7 @@ class LoadedPlan:
             return None
         index = self._offsets[port.island] + port.slot
         type_, layout = self._engine.types[index]
-        side = self._sides.of(layout)
-        return Input(number, port, index, type_, side, self.plan.name, self._engine, self._controller)
+        return Input(number, port, index, type_, self._sides.of(layout), self.plan.name, self._engine, self._controller)
 
     def _result_ports(self) -> list[Result]:
         constants = {slot for slot, _ in self._engine.constants}
@@ -203,8 +202,9 @@ class LoadedPlan:
             return self._results(frame.values, bound.owners, client, number)
         finally:
             try:
+                where = caller() if bound.taken else None
                 for handle in bound.taken if launched else ():  # not earlier: results may share the buffer
-                    handle.give_up(self.plan.name, caller())
+                    handle.give_up(self.plan.name, where)
                 for handle in () if launched else bound.claims:
                     handle.unclaim()
             finally:
