@@ -112,6 +112,8 @@ class Runner:
         """Whether one of the tests that killed a mutant fails without it, too; records such tests."""
         suspects = [t for t in self._failed(chunk) or chunk if t not in self._checked]
         bad = [t for t in suspects if self._run([t], None) != "survived"]
+        for test in bad:
+            print("fails without a mutant, too:", test, flush=True)
         self._fail_anyway.update(bad)
         self._checked.update(suspects)
         return bool(bad)
