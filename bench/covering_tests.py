@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,18 @@ _PROCESS = "process of "
 """Begins the context of lines that a process of a test runs (tests/support/main_module.py)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Records:
-    """Lists the tests that run each line, the seconds of each test, and the tests of `test-all` alone."""
+    """Finds the tests that run each line. Holds the seconds of each test, and the tests of `test-all` alone."""
 
-    lines: dict[tuple[str, int], list[str]]
     seconds: dict[str, float]
     long: frozenset[str]
+    _of_file: dict[str, list[str]]
+    _data: Any
+    _measured: dict[str, str]
+    """The name under which coverage knows each file."""
+    _contexts: dict[str, dict[int, list[str]]] = field(default_factory=dict[str, dict[int, list[str]]])
+    """The contexts of each line, by file. A file is read when it is first asked for, since a record has gigabytes."""
 
     @classmethod
     def read(cls) -> "Records":
@@ -41,23 +46,23 @@ class Records:
             of_file[test.partition("::")[0]].append(test)
         data: Any = coverage.CoverageData(str(RECORD / "coverage"))
         data.read()
-        lines: dict[tuple[str, int], list[str]] = {}
-        for file in data.measured_files():
-            name = os.path.relpath(file, ROOT) if os.path.isabs(file) else file
-            for line, contexts in data.contexts_by_lineno(file).items():
-                tests: set[str] = set()
-                for context in contexts:
-                    test = context.removeprefix(_PROCESS).rpartition("|")[0] or context.removeprefix(_PROCESS)
-                    # A process outlives the test that starts it, so any test of the same file may run the line.
-                    shared = context.startswith(_PROCESS)
-                    tests.update(of_file[test.partition("::")[0]] if shared else [test])
-                lines[name, line] = sorted(tests & seconds.keys(), key=lambda t: _price(t, name, seconds[t]))
-        return cls(lines, seconds, frozenset(known["long"]))
+        measured = {
+            os.path.relpath(file, ROOT) if os.path.isabs(file) else file: file for file in data.measured_files()
+        }
+        return cls(seconds, frozenset(known["long"]), of_file, data, measured)
 
     def tests_of(self, file: str, line: int, budget: float, *, long: bool) -> list[str]:
         """Lists the tests that run a line, within a budget in seconds, the cheapest first."""
+        if file not in self._contexts:
+            self._contexts[file] = self._data.contexts_by_lineno(self._measured[file]) if file in self._measured else {}
+        found: set[str] = set()
+        for context in self._contexts[file].get(line, ()):
+            test = context.removeprefix(_PROCESS).rpartition("|")[0] or context.removeprefix(_PROCESS)
+            # A process outlives the test that starts it, so any test of the same file may run the line.
+            shared = context.startswith(_PROCESS)
+            found.update(self._of_file.get(test.partition("::")[0], ()) if shared else [test])
         chosen: list[str] = []
-        for test in self.lines.get((file, line), ()):
+        for test in sorted(found & self.seconds.keys(), key=lambda t: _price(t, file, self.seconds[t])):
             if (test in self.long) == long:
                 budget -= self.seconds[test]
                 if budget < 0:
@@ -75,8 +80,9 @@ def record(folders: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
     """Runs all tests once, with coverage by test of these folders; or only `files`, which it adds to the record."""
     before: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"] if files else {}
     RECORD.mkdir(parents=True, exist_ok=True)
-    for old in [] if files else RECORD.glob("coverage*"):
-        old.unlink()
+    if not files:
+        for old in RECORD.glob("coverage*"):
+            old.unlink()
     everything, quick = _collected("--all"), _collected()
     settings = RECORD / "coveragerc"
     include = "".join(f"\n  {folder}/*" for folder in folders)
