@@ -45,6 +45,7 @@ _NEED_DEVICES = (
     "tests/api/test_pieces.py",
     "tests/api/test_snapshots.py",
     "tests/compiler/frontends/jax/pipeline/test_assemble.py",
+    "tests/compiler/frontends/jax/pipeline/mixing/test_told.py",
     "tests/compiler/frontends/jax/pipeline/test_microbatches.py",
     "tests/compiler/frontends/jax/test_front_end.py",
     "tests/compiler/frontends/jax/test_pieces.py",

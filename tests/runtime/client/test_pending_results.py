@@ -1,0 +1,34 @@
+"""Tests results that exist before their run ends: of a program whose callback waits."""
+
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import pathways as pw
+
+X = np.arange(8, dtype=np.float32)
+
+
+@pytest.mark.parametrize("donated", [(), 1], ids=["kept", "donated"])
+def test_an_argument_that_is_returned_is_ready_at_once_unless_it_is_donated(donated: Any) -> None:
+    go_on = threading.Event()
+
+    def wait(v: Any) -> Any:
+        go_on.wait()
+        return np.asarray(v)
+
+    def step(x: Any, y: Any) -> Any:
+        return jax.pure_callback(wait, jax.ShapeDtypeStruct(x.shape, x.dtype), x), y
+
+    given = pw.program(lambda x: x + 1)(X)
+    try:
+        late, same = pw.program(step, donate_argnums=donated)(X, given)
+        assert not late.is_ready() and same.is_ready() == (donated == ())
+    finally:
+        go_on.set()
+    np.testing.assert_array_equal(np.asarray(same), X + 1)
+    np.testing.assert_array_equal(np.asarray(late), X)
+    assert given.is_deleted() == (donated == 1)
