@@ -46,8 +46,13 @@ Compile: TypeAlias = Callable[[str, pjrt.Device], pjrt.Executable]
 """Compiles StableHLO text for a device, or returns the cached executable."""
 
 
-def prepare_transfer(type_: ArrayType, source: Side, target: Side, compile_on: Compile) -> Transfer:
-    """Prepares the transfer of arrays of one type from `source` to `target`."""
+def prepare_transfer(
+    type_: ArrayType, source: Side, target: Side, compile_on: Compile, *, may_use_host: bool = True
+) -> Transfer:
+    """Prepares the transfer of arrays of one type from `source` to `target`.
+
+    With `may_use_host`, this thread copies small values that are ready (MAX_BYTES_THROUGH_HOST).
+    """
     ids = {d: i for i, d in enumerate(dict.fromkeys((*source.devices, *target.devices)))}
     plan = plan_reshard(
         type_.shape,
@@ -62,18 +67,18 @@ def prepare_transfer(type_: ArrayType, source: Side, target: Side, compile_on: C
         crossing = sum(op.bytes for op in copies if op.source != op.target)
         # A replica that is already on a target device, at another position, is not copied.
         if crossing == plan.moved * type_.shard_bytes(()):
-            return Transfer(_whole(type_, target), copies)
+            return Transfer(_whole(type_, target, may_use_host), copies)
     return _pieces(type_, target, source, plan.pieces, plan.source_boxes, plan.target_boxes, compile_on)
 
 
-def _whole(type_: ArrayType, target: Side) -> Mover:
+def _whole(type_: ArrayType, target: Side, may_use_host: bool) -> Mover:
     devices, sharding = pjrt.device_list(target.devices), target.real
 
     def move(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
         return pjrt.copy_whole(array, devices, sharding)
 
     is_small = len(target.devices) == 1 and type_.bytes <= MAX_BYTES_THROUGH_HOST
-    if not is_small or not pjrt.is_on_host(target.devices[0]):
+    if not may_use_host or not is_small or not pjrt.is_on_host(target.devices[0]):
         return move
     place = pjrt.placer(type_, sharding, target.devices, keeps=False)
 
@@ -87,8 +92,11 @@ def _whole(type_: ArrayType, target: Side) -> Mover:
 
 
 MAX_BYTES_THROUGH_HOST = 16 << 10
-"""Maximum size of a value that this thread copies itself if it is ready, and if the host computes for the devices. Then
-PJRT's copy takes five times as long, since another thread makes it."""
+"""Maximum size of a value that this thread copies itself if it is ready, and if the host computes for the devices.
+
+PJRT's copy takes five times as long, since another thread makes it. This matters in a loop that waits for each turn.
+Elsewhere this thread must go on to the next launches: steps of a pipeline took half as long again with such copies.
+"""
 
 
 @dataclass(frozen=True, eq=False)
