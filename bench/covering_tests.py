@@ -20,6 +20,8 @@ RECORD = ROOT / "build" / "mutants"
 """The folder in which `record` writes `coverage` and `seconds.json`."""
 BUDGET_S = 20.0
 """Seconds of tests for one line, from `make test`, and as many again from those that only `make test-all` has."""
+_NOT_FORKED = "tests/ifrt_proxy/"
+"""The folder of tests that start processes of unmodified JAX. These fail if a forked process starts them."""
 _PROCESS = "process of "
 """Begins the context of lines that a process of a test runs (tests/support/main_module.py)."""
 
@@ -35,12 +37,12 @@ class Records:
     _measured: dict[str, str]
     """The name under which coverage knows each file."""
     _contexts: dict[str, dict[int, list[str]]] = field(default_factory=dict[str, dict[int, list[str]]])
-    """The contexts of each line, by file. A file is read when it is first asked for, since a record has gigabytes."""
+    """The contexts of each line, of the last file only: a record has gigabytes."""
 
     @classmethod
     def read(cls) -> "Records":
         known = json.loads((RECORD / "seconds.json").read_text())
-        seconds: dict[str, float] = known["seconds"]
+        seconds = {test: time for test, time in known["seconds"].items() if not test.startswith(_NOT_FORKED)}
         of_file: dict[str, list[str]] = collections.defaultdict(list)
         for test in seconds:
             of_file[test.partition("::")[0]].append(test)
@@ -54,6 +56,7 @@ class Records:
     def tests_of(self, file: str, line: int, budget: float, *, long: bool) -> list[str]:
         """Lists the tests that run a line, within a budget in seconds, the cheapest first."""
         if file not in self._contexts:
+            self._contexts.clear()
             self._contexts[file] = self._data.contexts_by_lineno(self._measured[file]) if file in self._measured else {}
         found: set[str] = set()
         for context in self._contexts[file].get(line, ()):
@@ -80,10 +83,10 @@ def record(folders: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
     """Runs all tests once, with coverage by test of these folders; or only `files`, which it adds to the record."""
     before: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"] if files else {}
     RECORD.mkdir(parents=True, exist_ok=True)
-    if not files:
-        for old in RECORD.glob("coverage*"):
-            old.unlink()
     everything, quick = _collected("--all"), _collected()
+    if not files:
+        for old in (*RECORD.glob("coverage*"), RECORD / "seconds.json"):
+            old.unlink(missing_ok=True)
     settings = RECORD / "coveragerc"
     include = "".join(f"\n  {folder}/*" for folder in folders)
     settings.write_text(
@@ -95,7 +98,7 @@ def record(folders: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     tests = [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "loadfile"]
     measured = ["--cov", f"--cov-config={settings}", "--cov-branch", "--cov-context=test", "--cov-report="]
-    measured.append("--cov-append")  # else a process in place of a crashed one erases what the others have recorded
+    measured.append("--cov-append")  # else the worker that replaces a crashed one erases what others have recorded
     subprocess.run([*tests, "--all", "-p", "covering_tests", *measured, *files], cwd=ROOT, env=environment, check=False)
     taken: dict[str, float] = json.loads((RECORD / "seconds.json").read_text())["seconds"]
     seconds = {test: time for test, time in (before | taken).items() if test in everything}

@@ -65,7 +65,7 @@ def run(count: int, seed: int, only: str, again: Path | None, budget: float, par
     if again and again.resolve() == output.resolve():
         raise click.UsageError("--again needs another --output than the file that it reads")
     drawn = _survivors(again) if again else _drawn(count, seed)
-    for mutant in drawn[index::parts]:
+    for mutant in sorted(drawn[index::parts], key=lambda m: m.file):  # the record is read file by file
         if (mutant.file, mutant.number) not in done:
             outcome = judge(mutant, records, runner, budget)
             with output.open("a") as file:

@@ -44,15 +44,13 @@ _NEED_DEVICES = (
     "tests/api/test_array_methods.py",
     "tests/api/test_pieces.py",
     "tests/api/test_snapshots.py",
-    "tests/compiler/frontends/jax/pipeline/test_assemble.py",
     "tests/compiler/frontends/jax/pipeline/mixing/test_told.py",
+    "tests/compiler/frontends/jax/pipeline/test_assemble.py",
     "tests/compiler/frontends/jax/pipeline/test_microbatches.py",
     "tests/compiler/frontends/jax/test_front_end.py",
     "tests/compiler/frontends/jax/test_pieces.py",
 )
 """Files whose import makes arrays: a process that has devices cannot be forked."""
-_NOT_FORKED = ("tests/ifrt_proxy/",)
-"""Folders whose tests start processes of unmodified JAX, which fail if a forked process starts them."""
 _OUTCOMES = {0: "survived", 1: "killed", 2: "killed", 4: "not found", 5: "no test", 7: "no function"}
 """Names each exit code of pytest; a negative code is a crash of the process, which kills the mutant."""
 _SLACK_S = 20.0
@@ -96,7 +94,7 @@ class Runner:
         """
         begin, came, size = time.monotonic(), "no test", 6
         killers = self._killers.setdefault(mutant.file, [])
-        left = [t for t in tests if t not in self._fail_anyway and not t.startswith(_NOT_FORKED)]
+        left = [t for t in tests if t not in self._fail_anyway]
         left.sort(key=lambda t: t not in killers[:6])
         while left:
             chunk = left[:size]

@@ -122,7 +122,10 @@ def prepare_move(controller: Controller, type_: ArrayType, source: Side, side: S
         return lambda array: put_values(machine, fetched(array), type_, side)
     if isinstance(machine, Hosts):
         return remote_mover(machine, type_, source, side)
-    return transfers.prepare_transfer(type_, source, side, lambda text, device: executables.load(text, [device])).move
+    found = transfers.prepare_transfer(
+        type_, source, side, lambda text, device: executables.load(text, [device]), may_use_host=True
+    )
+    return found.move
 
 
 def load_engine(

@@ -202,7 +202,7 @@ class LoadedPlan:
             return self._results(frame.values, bound.owners, client, number)
         finally:
             try:
-                where = caller() if bound.taken else None
+                where = caller() if launched and bound.taken else None
                 for handle in bound.taken if launched else ():  # not earlier: results may share the buffer
                     handle.give_up(self.plan.name, where)
                 for handle in () if launched else bound.claims:

@@ -87,7 +87,7 @@ def server_of_this_process() -> int | None:
 
 
 def descriptor_of_this_process() -> int | None:
-    """The descriptor that keeps the server of this process, which starts at first use; None where there is none."""
+    """Returns the descriptor of the pipe that keeps the server of this process alive; None if there is no server."""
     return None if state.process is None or state.process.stdin is None else state.process.stdin.fileno()
 
 

@@ -22,7 +22,7 @@ def threads_of(pid: int | str = "self") -> int:
 
 
 def open_files_of(pid: int | str = "self") -> list[str]:
-    """Lists the open files of a process, without those that the tests themselves open to look at it and to fork it."""
+    """Lists the open files of a process, without the one opened for the listing and the pipe to its fork server."""
     found: list[str] = []
     own = forked_python.descriptor_of_this_process() if pid in ("self", os.getpid()) else None
     for number in os.listdir(f"/proc/{pid}/fd"):

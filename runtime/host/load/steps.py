@@ -282,8 +282,8 @@ class Preparer:
 
     def _move(self, source: int, target: int, where: Where | None, *, release: bool = False) -> Callable[[Frame], None]:
         here, there = self.types[source], self.types[target]
-        sides, waits = (self._sides.of(here[1]), self._sides.of(there[1])), self._body >= 0
-        move = transfers.prepare_transfer(here[0], *sides, self.compile_on, may_use_host=waits).move
+        sides = self._sides.of(here[1]), self._sides.of(there[1])
+        move = transfers.prepare_transfer(here[0], *sides, self.compile_on, may_use_host=self._body >= 0).move
         island = self.plan.meshes[there[1].mesh].island
 
         def enqueue(frame: Frame) -> None:

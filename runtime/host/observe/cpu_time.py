@@ -42,7 +42,8 @@ class CpuTime:
         """Measures the CPU time. `closely`: also of single threads, which costs some 15 us each.
 
         The time of the calling thread does not count. Otherwise a process with many threads would seem to compute,
-        because the measurement itself uses more than SHARE.
+        because the measurement itself can use more than SHARE. One thread must make all calls; if another one takes
+        over, the process seems to compute once.
         """
         self._polls += 1
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Tests results that exist before their run ends: of a program whose callback waits."""
+"""Tests results that are returned before their run is complete, because a callback of the run waits."""
 
 import threading
 from typing import Any
@@ -17,13 +17,13 @@ def test_an_argument_that_is_returned_is_ready_at_once_unless_it_is_donated(dona
     go_on = threading.Event()
 
     def wait(v: Any) -> Any:
-        go_on.wait()
+        go_on.wait(60)
         return np.asarray(v)
 
     def step(x: Any, y: Any) -> Any:
         return jax.pure_callback(wait, jax.ShapeDtypeStruct(x.shape, x.dtype), x), y
 
-    given = pw.program(lambda x: x + 1)(X)
+    given = pw.program(lambda x: x + 1)(X).block_until_ready()
     try:
         late, same = pw.program(step, donate_argnums=donated)(X, given)
         assert not late.is_ready() and same.is_ready() == (donated == ())

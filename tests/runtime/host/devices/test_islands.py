@@ -159,7 +159,7 @@ def test_threads_do_not_grow_with_slices() -> None:
         before = None
         for number in range(40):
             assert float(run_on_a_new_slice(number)) == number + 1
-            process().controller.flights.drain()  # a run in flight keeps its slice
+            assert process().controller.flights.drain(60)  # a run in flight keeps its slice
             before = threads_of() if number == 20 else before
         assert before is not None and threads_of() <= before + 2
 

@@ -1,4 +1,4 @@
-"""Tests how a small value goes from one CPU device to another: by PJRT, or through the host in a loop that waits."""
+"""Tests how a small value is copied from one CPU device to another: by PJRT, or through the host in a loop."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ X = np.arange(8, dtype=np.float32)
 
 
 def stages() -> list[Any]:
-    """Two computations on one device each, with a transfer in between."""
+    """Makes two computations on one device each. A value that goes from one to the other is copied."""
     devices = pw.make_virtual_device_set()
     places = [NamedSharding(devices.add_slice(devices=1).mesh("x"), P()) for _ in range(2)]
     return [jit(lambda x: x + 1, in_shardings=place, out_shardings=place) for place in places]
@@ -28,11 +28,11 @@ def test_only_loops_copy_small_values_through_the_host(monkeypatch: pytest.Monke
     first, second = stages()
     straight = pw.program(lambda x: second(first(x)))
     loop = pw.program(lambda x: lax.while_loop(lambda v: v.sum() < 100, lambda v: second(first(v)), x))
-    copied: list[Any] = []
+    copied: list[tuple[int, ...]] = []
     real = pjrt.to_host
 
     def to_host(array: Any) -> Any:
-        copied.append(array)
+        copied.append(array.shape)
         return real(array)
 
     for program, want in ((straight, X + 2), (loop, X + 10)):
@@ -41,4 +41,4 @@ def test_only_loops_copy_small_values_through_the_host(monkeypatch: pytest.Monke
         result = program(X).block_until_ready()
         monkeypatch.undo()
         np.testing.assert_array_equal(np.asarray(result), want)
-        assert bool(copied) == (program is loop)
+        assert (X.shape in copied) == (program is loop)

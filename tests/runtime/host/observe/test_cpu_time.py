@@ -71,7 +71,10 @@ def test_a_process_computes_if_it_used_more_than_a_share_of_a_core(system: Syste
 def test_the_time_that_the_measurement_takes_is_no_computation(system: System) -> None:
     cpu = CpuTime()
     looks(cpu)
-    for own, others, computes in ((0.1, 0.0, False), (0.1, 0.05, True), (0.4, 0.005, False)):
+    for own, others, computes in (
+        (0.1, 0.0, False), (0.1, 0.05, True), (0.4, 0.005, False),
+        (-1.6, 1.7, True), (0.1, 0.0, False),  # another thread measures from now on
+    ):  # fmt: skip
         system.now += 0.5
         system.own += own
         system.used += own + others
