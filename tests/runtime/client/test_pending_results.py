@@ -12,6 +12,7 @@ import pathways as pw
 X = np.arange(8, dtype=np.float32)
 
 
+@pytest.mark.embedded  # a cluster knows also the results that are donated arguments at once
 @pytest.mark.parametrize("donated", [(), 1], ids=["kept", "donated"])
 def test_an_argument_that_is_returned_is_ready_at_once_unless_it_is_donated(donated: Any) -> None:
     go_on = threading.Event()
