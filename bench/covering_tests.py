@@ -4,11 +4,13 @@
 """
 
 import collections
+import functools
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,10 @@ class Records:
     seconds: dict[str, float]
     long: frozenset[str]
     _of_file: dict[str, list[str]]
-    _data: Any
     _measured: dict[str, str]
     """The name under which coverage knows each file."""
-    _contexts: dict[str, dict[int, list[str]]] = field(default_factory=dict[str, dict[int, list[str]]])
-    """The contexts of each line, of the last file only: a record has gigabytes."""
+    _contexts: Callable[[str], dict[int, list[str]]]
+    """Returns the contexts of each line of a file. It keeps those of the last file only: a record has gigabytes."""
 
     @classmethod
     def read(cls) -> "Records":
@@ -51,15 +52,13 @@ class Records:
         measured = {
             os.path.relpath(file, ROOT) if os.path.isabs(file) else file: file for file in data.measured_files()
         }
-        return cls(seconds, frozenset(known["long"]), of_file, data, measured)
+        contexts = functools.lru_cache(maxsize=1)(data.contexts_by_lineno)
+        return cls(seconds, frozenset(known["long"]), of_file, measured, contexts)
 
     def tests_of(self, file: str, line: int, budget: float, *, long: bool) -> list[str]:
         """Lists the tests that run a line, within a budget in seconds, the cheapest first."""
-        if file not in self._contexts:
-            self._contexts.clear()
-            self._contexts[file] = self._data.contexts_by_lineno(self._measured[file]) if file in self._measured else {}
         found: set[str] = set()
-        for context in self._contexts[file].get(line, ()):
+        for context in self._contexts(self._measured[file]).get(line, ()) if file in self._measured else ():
             test = context.removeprefix(_PROCESS).rpartition("|")[0] or context.removeprefix(_PROCESS)
             # A process outlives the test that starts it, so any test of the same file may run the line.
             shared = context.startswith(_PROCESS)
