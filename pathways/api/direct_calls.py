@@ -3,19 +3,31 @@ arguments, launches and wraps the results. `Program` and `Compiled` try it first
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pathways.api.array import Array
+from pathways.api.process import process
+from pathways.compiler.frontends.jax import compat
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.plan.nouns import Plan, Port
 from pathways.runtime.client import debugging
 from pathways.runtime.client.direct_call import DirectCall
+from pathways.runtime.client_state import current_client
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.run.background import Promise
 
 MISS = object()
 """The result of a direct call that is not possible. It has had no effect; the call must take the general path."""
+
+
+def await_callbacks_at_barrier() -> None:
+    """Makes the next `jax.effects_barrier` of this thread wait for the callbacks of this client's runs."""
+    client = current_client.get()
+    wait = partial(process().controller.wait_for_callbacks, client)
+    compat.add_to_effects_barrier(("pathways", client.label), wait)
 
 
 def _has_host_values(leaf: Any, weak: bool) -> bool:
@@ -73,6 +85,8 @@ class DirectCalls:
         handles = self._direct(given)
         if handles is None:
             return MISS
+        if self._direct.calls_back and isinstance(handles[0].buffer.array, Promise):
+            await_callbacks_at_barrier()
         if self._only is not None:
             return Array(handles[0], *self._only)
         return self._unflatten([Array(h, *end) for h, end in zip(handles, self._ends, strict=True)])

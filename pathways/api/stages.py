@@ -3,13 +3,12 @@
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pathways.api.analysis import MemoryAnalysis, memory_of, requested_islands
 from pathways.api.array import Array
-from pathways.api.direct_calls import MISS, DirectCalls
+from pathways.api.direct_calls import MISS, DirectCalls, await_callbacks_at_barrier
 from pathways.api.dispatching import PARALLEL, is_sequential
 from pathways.api.jax_stages import CompiledAsInJax, LoweredAsInJax
 from pathways.api.pictures import PicturedPlan, PicturedProgram
@@ -46,7 +45,6 @@ from pathways.dialect.trees import build_tree, compatible, describe_tree
 from pathways.dialect.user_line import caller
 from pathways.runtime.client import debugging
 from pathways.runtime.client.loaded_plan import LoadedPlan
-from pathways.runtime.client_state import current_client
 from pathways.runtime.errors import CannotReplace, WrongStructure
 from pathways.runtime.host.devices.pjrt import COSTS
 from pathways.runtime.host.load.costs import IslandCost
@@ -257,9 +255,7 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
         if self._loaded.lost is not None:
             self._place_anew()
         if self._loaded.calls_back:
-            client = current_client.get()
-            wait = partial(process().controller.wait_for_callbacks, client)
-            compat.add_to_effects_barrier(("pathways", client.label), wait)
+            await_callbacks_at_barrier()
         run = debugging.run_debugged if debugging.is_requested() else LoadedPlan.run
         name, taken = self.plan.name, self._taken
         cut = is_spread(leaves, taken)

@@ -4,7 +4,7 @@ others. `LoadedPlan` prepares a direct call when it loads the plan, and the API 
 A small run is complete when its launch returns, so its ticket, its flight and its request would never be read. A run
 gets them only if its results are not ready then. A call that is not possible here returns None and has no effect; then
 `LoadedPlan.run` executes it. It is not possible if another client uses the islands, if an argument must be moved, if
-runs are observed, or if a device is lost.
+runs are observed, or if a device is lost. It is also not possible after a run whose host callbacks were slow.
 """
 
 import itertools
@@ -29,8 +29,9 @@ from pathways.runtime.control.scheduling import Cost
 from pathways.runtime.host.devices import callbacks
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
+from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import AtOnce, Start
-from pathways.runtime.host.run.poison import lost_among
+from pathways.runtime.host.run.poison import Poison, lost_among
 from pathways.runtime.host.run.runs_in_flight import LaunchesOfPlan, Launching
 from pathways.runtime.interrupts import uninterrupted
 
@@ -45,6 +46,9 @@ class Owner(Protocol):
     def continue_as_run(
         self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]
     ) -> None: ...
+    def promised(
+        self, awaited: Sequence[Awaited], values: list[Any], bound: binding.Bound, client: ClientState, number: int
+    ) -> list[Handle]: ...
 
 
 Ports: TypeAlias = tuple[Sequence[Input | None], Sequence[Result]]
@@ -61,6 +65,8 @@ def prepare_direct_call(
     if step is None or step.start is None or step.at_once is None or len(set(results)) < len(results):
         return None
     if not set(results) <= set(step.start.outputs):  # arguments that are returned unchanged, and constants
+        return None
+    if engine.only_callbacks and not results:  # no result shows whether the callbacks have returned
         return None
     return DirectCall(owner, engine, step.start, step.at_once, ports, scheduled, controller)
 
@@ -93,6 +99,8 @@ class DirectCall:
         """The results of the plan, and their places among those of the launch."""
         self._calls = itertools.count()
         """Counts the calls that are complete at their return."""
+        self._callbacks = engine.only_callbacks
+        self.calls_back = engine.only_callbacks is not None
         self._gang, self._name, self._enqueuing = start.gang, owner.plan.name, controller.flights.enqueuing
         self._store, self._queue, self._machine = controller.store, controller.run_queue, controller.machine
 
@@ -120,6 +128,13 @@ class DirectCall:
                 start, failed = self._start, True
                 made = [start.poison(start.run, start.island, row, error)] * len(start.outputs)
             hold, number = self._store.hold_result, going.number
+            if self._callbacks is not None and not failed:
+                awaited, values = self._callbacks.awaited, self._callbacks.values(made)
+                if not awaited.is_over(values):
+                    return self._plan.promised([awaited], values, binding.Bound(), client, number)
+                awaited.wait(values)
+                made = [values[slot] for slot in self._start.outputs]
+                failed = any(isinstance(array, Poison) for array in made)
             handles = [hold(result.stored(made[place], client, number)) for result, place in self._results]
             if self._machine.changes != changes:
                 self._poison_lost(handles)
@@ -137,6 +152,8 @@ class DirectCall:
         going.number, going.base = number, self._machine.take_launches(1)
         self._enqueuing[number] = going  # from now on, suspending the client waits for this run
         if client.closed or client.suspended or self._controller.closing or self._plan.lost is not None:
+            return False
+        if self._callbacks is not None and not self._callbacks.launcher.is_quick:
             return False
         going.due = self._gang.try_admit()
         return going.due is not None

@@ -19,6 +19,7 @@ from pathways.runtime.client.remote.remote_moves import put_values, remote_mover
 from pathways.runtime.host.devices import transfers
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
+from pathways.runtime.host.load.callback_launches import CallbacksOfOneLaunch
 from pathways.runtime.host.load.costs import IslandCost
 from pathways.runtime.host.load.local_engine import LocalEngine
 from pathways.runtime.host.run.dispatch import Dispatch
@@ -99,7 +100,12 @@ class Engine(Protocol):
 
     @property
     def only_step(self) -> Step | None:
-        """The step of a plan that consists of one launch in this process, which waits for nothing; else None."""
+        """The step of a plan that consists of one launch in this process; else None. It waits only for callbacks."""
+        ...
+
+    @property
+    def only_callbacks(self) -> CallbacksOfOneLaunch | None:
+        """The callbacks of `only_step`, if it has any."""
         ...
 
     @property

@@ -72,8 +72,7 @@ class LoadedPlan:
         self._binder = Binder(plan.name, self._inputs, controller.store, engine.pauses)
         self._bind = self._binder.bind_and_report if self._binder.may_be_large else self._binder.bind
         ports, scheduled = (self._inputs, self._results_of), (self._keys, self._queues, self._cost)
-        must_queue = bool(self._peaks) or self.calls_back
-        self.direct = None if must_queue else prepare_direct_call(self, engine, ports, scheduled, controller)
+        self.direct = None if self._peaks else prepare_direct_call(self, engine, ports, scheduled, controller)
 
     def _input(self, number: int, port: Port) -> Input | None:
         """Returns the slot and layout of an argument, None if the plan does not read it."""
@@ -196,7 +195,7 @@ class LoadedPlan:
             if outcomes:
                 if not all(outcome.is_over(frame.values) for outcome in outcomes):
                     awaited = outcomes
-                    return self._promised(awaited, frame.values, bound, client, number)
+                    return self.promised(awaited, frame.values, bound, client, number)
                 for outcome in outcomes:
                     outcome.wait(frame.values)
             return self._results(frame.values, bound.owners, client, number)
@@ -212,7 +211,7 @@ class LoadedPlan:
                 if not awaited:
                     controller.store.let_go(bound.kept)
 
-    def _promised(
+    def promised(
         self, awaited: Sequence[Awaited], values: list[Any], bound: Bound, client: ClientState, number: int
     ) -> list[Handle]:
         """Starts a thread that waits for the callbacks of an enqueued run; returns handles that hold a promise."""

@@ -29,6 +29,7 @@ from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, Sides
+from pathways.runtime.host.load.callback_launches import CallbacksOfOneLaunch
 from pathways.runtime.host.load.costs import IslandCost, read_costs
 from pathways.runtime.host.load.steps import offsets_of
 from pathways.runtime.host.observe.numbers import NumberError, Numbers
@@ -73,6 +74,7 @@ class RemoteEngine:
     constants: Sequence[tuple[int, Any]] = ()
     times_scheduled: float = 1.0
     only_step: Step | None = None
+    only_callbacks: CallbacksOfOneLaunch | None = None
     launches: Sequence[Launch] = ()
     awaits: bool = False
     is_quick: bool = False

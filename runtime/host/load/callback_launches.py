@@ -9,7 +9,8 @@ from typing import Any
 from pathways.runtime.host.devices.callbacks import CallbackRecord
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.load.launches import Launcher
-from pathways.runtime.host.run.fallible import WatchedLaunch
+from pathways.runtime.host.run.fallible import Awaited, WatchedLaunch
+from pathways.runtime.host.run.frame import AtOnce
 
 MAX_QUICK_S = 0.001
 """Maximum duration of callbacks for which a run may stay on its caller's thread. Starting a thread takes 0.3 ms."""
@@ -40,3 +41,31 @@ class OneAtATime:
         tokens = self.launch(values, inputs, outputs, launch_id, due, last)
         values[self.mark] = self.previous = WatchedLaunch(errors, tokens, self.queues)
         return tokens
+
+    def alone(self, launch: AtOnce) -> AtOnce:
+        """Prepares launches of a computation that is the only one of its run, if this launcher is quick."""
+
+        def start(row: Sequence[Any], launch_id: int) -> tuple[Sequence[Any], list[Any]]:
+            errors = self.record.begin()
+            tokens, made = launch.start(row, launch_id)
+            self.previous = WatchedLaunch(errors, tokens, self.queues)
+            return tokens, made
+
+        return launch._replace(start=start)
+
+
+@dataclass(frozen=True, eq=False)
+class CallbacksOfOneLaunch:
+    """The callbacks of a plan that consists of one launch. `size` is the number of its slots."""
+
+    launcher: OneAtATime
+    awaited: Awaited
+    size: int
+
+    def values(self, made: Sequence[Any]) -> list[Any]:
+        """Returns the slots of a run after the launch, whose results are `made`. `awaited` waits for them."""
+        values: list[Any] = [None] * self.size
+        for slot, array in zip(self.awaited.outputs, made, strict=True):
+            values[slot] = array
+        values[self.awaited.mark] = self.launcher.previous
+        return values

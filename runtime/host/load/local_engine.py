@@ -16,6 +16,7 @@ from pathways.runtime.host.devices.executable_cache import Executables
 from pathways.runtime.host.devices.in_flight_limit import unfinished
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.devices.layouts import Side, prepare_put
+from pathways.runtime.host.load.callback_launches import CallbacksOfOneLaunch
 from pathways.runtime.host.load.costs import IslandCost, costs_of
 from pathways.runtime.host.load.loaded_part import load_part
 from pathways.runtime.host.run.dispatch import Dispatch
@@ -51,10 +52,14 @@ class LocalEngine:
         self.awaits = len(self._waves) > 1 or tasks
         self.pauses = self.times_scheduled > 1 or tasks
         steps = [step for wave in self._waves for part in wave.parts for step in part.steps]
-        self.only_step = steps[0] if len(steps) == 1 and steps[0].start and not self.awaits else None
-        awaited = [task for wave in self._waves for _, task in wave.tasks]
-        only_callbacks = len(self._waves) == 1 and all(isinstance(t, Awaited) for t in awaited)
-        self._callback_launchers = prepared.callback_launchers if only_callbacks else []
+        awaited = [t for wave in self._waves for _, t in wave.tasks if isinstance(t, Awaited)]
+        only_callbacks = len(self._waves) == 1 and len(awaited) == sum(len(w.tasks) for w in self._waves)
+        self._callback_launchers = launchers = prepared.callback_launchers if only_callbacks else []
+        waits_for_others = self.awaits and not launchers
+        self.only_step = steps[0] if len(steps) == 1 and steps[0].start and not waits_for_others else None
+        self.only_callbacks = (
+            CallbacksOfOneLaunch(launchers[0], awaited[0], self.size) if self.only_step and launchers else None
+        )
 
     @property
     def constants(self) -> Sequence[tuple[int, Any]]:

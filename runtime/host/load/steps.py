@@ -241,19 +241,20 @@ class Preparer:
         number = len(self.launches)
         self.launches.append(Launch(run, physical.key, devices, queues))
         found = self._launcher(run, at, watched, gang) if here else launches.Launchers(launches.elsewhere)
-        launch = found.launch
+        launch, at_once = found
         last = last or bool(watched)
         if watched:
             mark = self._marks[run.step] = self.size
             self.size += 1
             launch = OneAtATime(launch, watched[0].record, mark, queues)
+            at_once = at_once and launch.alone(at_once)
             self.callback_launchers.append(launch)
         # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
         own = Start(
             self._failed, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang, launch, number, last
         )
         enqueue = partial(launch_step, *own)
-        return Step(enqueue, run, physical, self.plan, outputs, emptied, devices, queues, number, own, found.at_once)
+        return Step(enqueue, run, physical, self.plan, outputs, emptied, devices, queues, number, own, at_once)
 
     def _failed(self, run: Run, island: str, operands: Sequence[Any], error: Exception) -> Poison:
         """Makes the poison for the results of a failed computation."""
