@@ -100,6 +100,12 @@ def _joined_rows(
     )
 
 
+def _is_settled(before: Sequence[Relation], after: Sequence[Relation]) -> bool:
+    """Whether the state of a loop is the same as before its last turn. Relations do not compare known numbers."""
+    pairs = zip(before, after, strict=True)
+    return all(a == b and (a.known is None) is (b.known is None) for a, b in pairs)
+
+
 class _Scan:
     """One scan in both traces. If the loop runs over the examples, one digit is the loop iteration."""
 
@@ -178,7 +184,7 @@ class _Scan:
         for _ in range(_MAX_ROUNDS):
             made = self.step.walk.body(whole, part, [*self.consts, *self.carry, *self.iterations])
             carry = [self._carried(i, made[i], body) for i in range(len(self.carry))]
-            if carry == self.carry:
+            if _is_settled(self.carry, carry):
                 return made
             self.carry = carry
         return None
@@ -229,7 +235,7 @@ def _while(step: EquationPair) -> Made:
         made = step.walk.body(step.both[0]["body_jaxpr"], step.both[1]["body_jaxpr"], [*of_body, *carry])
         pairs = zip(carry, made, step.shapes[first:], strict=True)
         joint = [either_of(step, before, after, shapes) for before, after, shapes in pairs]
-        if joint == carry:
+        if _is_settled(carry, joint):
             break
         carry = joint
     else:
