@@ -27,7 +27,7 @@ WELCOME = b"\x01"
 DROP_POLL_S = 0.2
 """Interval at which late handshakes are dropped; also the minimum time to wait for the welcome byte."""
 MAX_HANDSHAKES = 256
-"""Maximum concurrent handshakes. For one more, the oldest that has sent nothing is dropped, or else the oldest."""
+"""Maximum concurrent handshakes. For one more, `_least_advanced` chooses the one to drop."""
 REFUSALS_NOTE_INTERVAL_S = 1.0
 """Refusals within this time are reported in one line, so that strangers cannot fill the log."""
 
@@ -74,9 +74,17 @@ class LoopListener:
         self._pending[sock] = pending
         self._loop.watch(sock, lambda: self._advance(sock))
         if len(self._pending) > MAX_HANDSHAKES:
-            others = [other for other in self._pending if other is not sock]
-            unbegun = next((other for other in others if not self._pending[other].handshake.has_begun), others[0])
-            self._refuse(unbegun, ConnectionEnded("too many connections are open"))
+            self._refuse(self._least_advanced(), ConnectionEnded("too many connections are open"))
+
+    def _least_advanced(self) -> socket.socket:
+        """Returns the connection to drop: of the older half, one that is silent; else one that was not answered.
+
+        Of the newer half, silence means nothing: a member that has just connected is silent, too.
+        """
+        pending = list(self._pending.items())
+        silent = (sock for sock, one in pending[: len(pending) // 2] if not one.handshake.has_begun)
+        unanswered = (sock for sock, one in pending[:-1] if not one.handshake.is_answered)
+        return next(silent, None) or next(unanswered, None) or pending[0][0]
 
     def _advance(self, sock: socket.socket) -> None:
         if sock not in self._pending:  # dropped just now in favor of another connection

@@ -108,7 +108,7 @@ class TlsSocket:
 class Handshake:
     """A connection that has not authenticated yet."""
 
-    __slots__ = ("_incoming", "_keys", "_outgoing", "_received", "_socket", "_tls", "_wanted")
+    __slots__ = ("_incoming", "_keys", "_outgoing", "_received", "_socket", "_tls", "_wanted", "is_answered")
 
     def __init__(self, sock: socket.socket, keys: Keys, wanted: Collection[Role]) -> None:
         sock.setblocking(False)
@@ -118,6 +118,8 @@ class Handshake:
         self._tls: ssl.SSLObject | None = None
         """Created when bytes arrive, so that a silent connection costs only a socket."""
         self._received = 0
+        self.is_answered = False
+        """Whether the other end has sent a whole first message, so that this end has answered."""
 
     @property
     def has_begun(self) -> bool:
@@ -159,6 +161,7 @@ class Handshake:
 
     def _answer(self) -> None:
         data = self._outgoing.read()
+        self.is_answered |= bool(data)
         if data and self._socket.send(data) < len(data):  # the buffer of the socket holds more than a handshake
             raise OSError("it does not read its data")
 

@@ -289,3 +289,36 @@ def test_a_member_that_sends_nothing_is_dropped(running: RunningController, monk
     begin = time.monotonic()
     while time.monotonic() < begin + 0.2:
         assert running.can_run()  # the host has identified itself, and stays connected
+
+
+def test_strangers_that_go_on_beginning_handshakes_keep_no_member_out(
+    running: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that has just connected is silent for a moment; meanwhile, strangers have sent some bytes each."""
+    port: Any = running.port
+    port._seconds = PATIENCE
+    monkeypatch.setattr(tls_ports, "MAX_HANDSHAKES", 16)
+    running.host()
+    sockets: list[socket.socket] = []
+
+    def connect(sent: bytes) -> None:
+        sock = socket.create_connection(running.address)
+        sock.sendall(sent)
+        sockets.append(sock)
+        assert running.can_run()  # so the listener has read it
+
+    try:
+        for _ in range(20):
+            connect(b"\x16\x03\x01")
+        connect(b"")
+        for _ in range(6):
+            connect(b"\x16\x03\x01")
+        with pytest.raises(BlockingIOError):
+            sockets[20].recv(1, socket.MSG_DONTWAIT)
+        for _ in range(12):
+            connect(b"\x16\x03\x01")
+        sockets[20].settimeout(PATIENCE)
+        assert sockets[20].recv(1) == b""  # it stayed silent for long
+    finally:
+        for sock in sockets:
+            sock.close()
