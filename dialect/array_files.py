@@ -6,7 +6,6 @@ uncompressed, with a checksum for each chunk. A chunk that is missing, truncated
 as zeros. Element types that numpy does not know are stored as integers of their size.
 """
 
-import importlib
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import numpy as np
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, is_of_numpy, is_stored_as_named, numpy_dtype
 from pathways.dialect.errors import CannotWrite, DamagedArray
+from pathways.dialect.late_imports import import_late
 from pathways.dialect.sharding import Box, Shape
 
 MAX_CHUNK_BYTES = 1 << 26
@@ -92,7 +92,7 @@ class ArrayFile:
 
     def _open(self, folder: Path, *, writing: bool, create: bool = False) -> Any:
         """Opens the stored array. TensorStore compares the metadata given here with the stored metadata."""
-        tensorstore: Any = importlib.import_module("tensorstore")  # slow to import, and most processes do not need it
+        tensorstore: Any = import_late("tensorstore")  # slow to import, and most processes do not need it
         spec = {
             "driver": "zarr3",
             "kvstore": {"driver": "file", "path": f"{folder}/{self.name}/"},

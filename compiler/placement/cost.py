@@ -13,11 +13,11 @@ topology does not state are assumed, and the summary says so.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pathways.compiler.machines import Machines
 from pathways.compiler.placement.problem import SliceRequest
+from pathways.dialect.late_imports import import_late
 from pathways.dialect.topology import Island, Topology
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class CostModel:
         self.operands: list[list[tuple[int, int]]] = []
         """For each call, the calls whose results it takes, and the number of bytes."""
         numbers: dict[Any, int] = {}
-        for node in import_module("networkx").lexicographical_topological_sort(graph):
+        for node in import_late("networkx").lexicographical_topological_sort(graph):
             here = graph.nodes[node]
             share = float(here.get("flops", 0.0)) / here.get("devices", self.devices[here["slice"]])
             self.operands.append([(numbers[p], graph.edges[p, node]["bytes"]) for p in graph.predecessors(node)])

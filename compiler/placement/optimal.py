@@ -11,7 +11,6 @@ plan is marked.
 import itertools
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from pathways.compiler.placement.problem import FreeDevices, Placement
 from pathways.compiler.placement.runner_up import seconds as shown
 from pathways.compiler.placement.spread import spread
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.late_imports import import_late
 from pathways.dialect.topology import Topology
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Optimal:
 @cache
 def _scipy(part: str) -> Any:
     """Imports a subpackage of scipy at its first use: that import takes a third of the import time of this library."""
-    return import_module(f"scipy.{part}")
+    return import_late(f"scipy.{part}")
 
 
 _PROGRAM = "the mixed-integer program"

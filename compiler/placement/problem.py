@@ -10,7 +10,6 @@ devices of it.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from pathways.compiler.placement.memory import slice_memory
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.late_imports import import_late
 from pathways.dialect.mlir import where_of
 from pathways.dialect.topology import Island, Topology
 
@@ -65,7 +65,7 @@ class Placement:
 
 def build_graph(program: ProgramIR, bound: dict[str, Binding]) -> "nx.DiGraph[Any]":
     """Builds the graph of calls of a program, which policies receive."""
-    graph: nx.DiGraph[Any] = import_module("networkx").DiGraph()  # imported late: it takes 0.1 s
+    graph: nx.DiGraph[Any] = import_late("networkx").DiGraph()  # imported late: it takes 0.1 s
     graph.graph["slices"] = requests(program, bound)
     calls = list(placed_calls(program))
     graph.graph["traffic"] = _slice_traffic(program, calls)

@@ -11,12 +11,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from pathways.compiler.simulate.figures import StepFigures
+from pathways.dialect.late_imports import import_late
 
 SIMULATED_PER_LINE = 4
 """Numbers of microbatches that are simulated on each line before any is estimated, if the line has as many."""
@@ -116,7 +116,7 @@ def _terms(counts: np.ndarray) -> np.ndarray:
 
 def _nonnegative(terms: np.ndarray) -> np.ndarray:
     """Returns the factors from 0 for which the sums of the terms are the closest to 1."""
-    optimize: Any = import_module("scipy.optimize")  # at its first use, since it takes long
+    optimize: Any = import_late("scipy.optimize")  # at its first use, since it takes long
     return optimize.nnls(terms, np.ones(len(terms)))[0]
 
 
