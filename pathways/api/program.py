@@ -39,14 +39,15 @@ if TYPE_CHECKING:
     from pathways.compiler.frontends.jax.trace import Outline, Traced
 
 ExampleArgs = Sequence[Any] | Callable[[], Sequence[Any]] | None
-Argnums = int | Sequence[int]
-Argnames = str | Sequence[str]
+Argnums = int | Sequence[int] | None
+Argnames = str | Sequence[str] | None
 
 
 class Program:
     """A function that is traced once for each signature, compiled, and run on the devices of this process.
 
-    Calling it returns `pw.Array`s at once. `lower(*args)` stops after tracing.
+    Calling it returns `pw.Array`s at once. `lower(*args)` stops after tracing. `keep_unused` and `inline` are taken as
+    by `jax.jit`, but have no effect: a program keeps all arguments, and inside another program it is always inlined.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Program:
         donate_argnames: Argnames = (),
         static_argnums: Argnums = (),
         static_argnames: Argnames = (),
+        keep_unused: bool = False,
+        inline: bool = False,
         meshes: Mapping[Mesh, VirtualSlice] = MappingProxyType({}),
     ) -> None:
         if not callable(function):
@@ -292,7 +295,7 @@ class Program:
     def _choose(self, what: str, argnums: Argnums, argnames: Argnames) -> Chosen:
         """Finds the parameters selected by the options `argnums` and `argnames`."""
         try:
-            return self._signature.choose(argnums, argnames)
+            return self._signature.choose(() if argnums is None else argnums, () if argnames is None else argnames)
         except ValueError as error:
             which = "argnums" if "numbers" in str(error) else "argnames"
             given = argnums if which == "argnums" else argnames

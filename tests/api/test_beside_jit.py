@@ -100,3 +100,11 @@ def test_a_program_does_as_jit_or_says_why_not(name: str) -> None:
         jits, ours = Outcome(CASES[name], jax.jit), Outcome(CASES[name], pw.program)
     problem = problem_of(ours, jits, REFUSED.get(name), taken=name in TAKEN)
     assert problem is None, f"{problem}\n  jit     {jits}\n  program {ours}"
+
+
+@pytest.mark.parametrize("name", ["donate_argnums", "donate_argnames", "static_argnums", "static_argnames"])
+def test_none_as_an_option_means_no_argument(name: str) -> None:
+    """It is the default of `jax.jit`, which libraries pass on."""
+    options: dict[str, Any] = {name: None, "keep_unused": True, "inline": True}
+    program: Any = pw.program(lambda x, y: x * 2, **options)
+    assert float(program(1.5, 0.0)) == 3.0

@@ -104,7 +104,9 @@ def type_raised(text: str) -> type[Exception] | None:
 class CallbackRecord:
     """Records, for one launch, the exceptions of a computation's callbacks and the duration of the longest one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_alone: bool = False) -> None:
+        """`is_alone`: the computation runs on one device, so that no other device waits for it."""
+        self.is_alone = is_alone
         self.errors: list[BaseException] = []
         self.longest_s = 0.0
 
@@ -121,7 +123,8 @@ class Watched:
     `results` are the types that the callback returns. If they are given, the callback returns zeros after an exception.
     The exception must not reach XLA, which would fail one device and leave the others in the next collective forever.
     The run that awaits the callback finds the exception, so the zeros are never seen. After an exception, no other
-    callback of the launch is called, since its arguments may depend on the zeros.
+    callback of the launch is called, since its arguments may depend on the zeros. On a single device, the next callback
+    fails the computation: with zeros, a loop might never end.
     """
 
     def __init__(
@@ -140,6 +143,8 @@ class Watched:
     def __call__(self, *args: Any) -> Any:
         record, errors, begin = self.record, self.record.errors, time.perf_counter()
         if errors and self.results is not None:
+            if record.is_alone:
+                raise RuntimeError(f"an earlier callback raised {type(errors[0]).__name__}")
             return _zeros(self.results)
         progress = getattr(self.function, "progress", None)
         try:

@@ -229,7 +229,7 @@ class Preparer:
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
-        watched = watched_callbacks(run, computation)
+        watched = watched_callbacks(run, computation, is_alone=len(mesh.devices) == 1)
         physical = self._sides.islands[island]
         here = [d for d in mesh.devices if pjrt.is_here(physical.devices[d])]
         devices = physical.at(here)
@@ -250,15 +250,17 @@ class Preparer:
             at_once = at_once and launch.alone(at_once)
             self.callback_launchers.append(launch)
         # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
-        own = Start(
-            self._failed, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang, launch, number, last
-        )
+        poison = partial(self._failed, watched)
+        own = Start(poison, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang, launch, number, last)
         enqueue = partial(launch_step, *own)
         return Step(enqueue, run, physical, self.plan, outputs, emptied, devices, queues, number, own, at_once)
 
-    def _failed(self, run: Run, island: str, operands: Sequence[Any], error: Exception) -> Poison:
-        """Makes the poison for the results of a failed computation."""
-        return _poison(operands) or self._cause(failed(run, island, error))
+    def _failed(
+        self, watched: Sequence[Watched], run: Run, island: str, operands: Sequence[Any], error: Exception
+    ) -> Poison:
+        """Makes the poison for the results of a failed computation. If a callback raised, it is the cause."""
+        raised = next(iter(watched[0].record.errors), None) if watched else None
+        return _poison(operands) or self._cause(failed(run, island, error, raised))
 
     def _launcher(self, run: Run, at: int, watched: Sequence[Watched], gang: Gang) -> launches.Launchers:
         """Returns the cached launchers of a computation on its gang. A call with callbacks has its own launcher."""

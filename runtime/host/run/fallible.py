@@ -123,11 +123,12 @@ def failed(run: Run, island: str, error: BaseException, raised: BaseException | 
     return failure_of(run.name, island, cause, run.where)
 
 
-def watched_callbacks(run: Run, computation: Computation) -> list[Watched]:
+def watched_callbacks(run: Run, computation: Computation, *, is_alone: bool) -> list[Watched]:
+    """Wraps the callbacks of a computation. `is_alone`: it runs on one device."""
     if not computation.callbacks:
         return []
     found: list[Watched] = []
-    record = CallbackRecord()
+    record = CallbackRecord(is_alone=is_alone)
     types = result_types(computation.module)
     for index, number in enumerate(computation.callbacks):
         function = find(number)

@@ -124,3 +124,28 @@ def test_a_callback_that_calls_a_program_is_refused_in_a_quick_call_as_well(queu
     calls[0] = True
     before = len(queued)
     assert code_of(np.asarray, program(X)) == "PWC0504" and len(queued) == before
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_loop_whose_callback_raises_ends(quick: bool, queued: list[int]) -> None:
+    """After the exception, zeros would keep the condition true for ever."""
+    starts = [not quick]
+
+    def refuse(x: Any) -> Any:
+        if starts[0]:
+            raise ValueError("refused")
+        return np.float32(-3)
+
+    def call(x: Any) -> Any:
+        return jax.pure_callback(refuse, jax.ShapeDtypeStruct((), jnp.float32), x)
+
+    program: Any = pw.program(lambda x: jax.lax.while_loop(lambda x: x > -2, call, x))
+    given = np.array(1, np.float32)
+    if quick:
+        assert float(program(given)) == -3
+        starts[0] = True
+    with pytest.raises(pw.PathwaysError, match="ValueError: refused") as raised:
+        np.asarray(program(given))
+    assert raised.value.code == "PWC0504" and len(queued) == 1
+    starts[0] = False
+    assert float(program(given)) == -3
