@@ -143,6 +143,11 @@ def test_a_program_can_return_its_arguments_and_duplicate_results() -> None:
         np.testing.assert_array_equal(np.asarray(found), want)
 
 
+def test_a_program_that_computes_nothing_runs_on_a_cluster() -> None:
+    nothing: Any = pw.program(lambda *_: {"none": None})
+    assert nothing() == {"none": None} and nothing(np.float32(1)) == {"none": None}
+
+
 def test_shards_can_be_read_individually() -> None:
     x = pw.program(lambda x: f(x))(np.arange(32, dtype=np.float32).reshape(8, 4))
     for shard in x.addressable_shards:

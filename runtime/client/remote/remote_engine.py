@@ -118,7 +118,7 @@ class RemoteEngine:
             self._number = hosts.numbers.take()
             hosts.introduce(self._number, plan.name, self._raw, self._branches)
         weakref.finalize(self, _unload, hosts, list(self._shares), self._number)
-        with ThreadPool(len(self._shares), "pathways-load") as pool:
+        with ThreadPool(max(1, len(self._shares)), "pathways-load") as pool:
             list(pool.map(self._load, self._shares.values()))
 
     def _share(self, name: str, islands: Sequence[str]) -> _Share:
