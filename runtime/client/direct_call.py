@@ -31,7 +31,7 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import AtOnce, Start
-from pathways.runtime.host.run.poison import Poison, lost_among
+from pathways.runtime.host.run.poison import lost_among
 from pathways.runtime.host.run.runs_in_flight import LaunchesOfPlan, Launching
 from pathways.runtime.interrupts import uninterrupted
 
@@ -127,15 +127,14 @@ class DirectCall:
             except Exception as error:  # any error must reach dependents
                 start, failed = self._start, True
                 made = [start.poison(start.run, start.island, row, error)] * len(start.outputs)
-            hold, number = self._store.hold_result, going.number
+            hold, number, shown = self._store.hold_result, going.number, made
             if self._callbacks is not None and not failed:
                 awaited, values = self._callbacks.awaited, self._callbacks.values(made)
                 if not awaited.is_over(values):
                     return self._plan.promised([awaited], values, binding.Bound(), client, number)
                 awaited.wait(values)
-                made = [values[slot] for slot in self._start.outputs]
-                failed = any(isinstance(array, Poison) for array in made)
-            handles = [hold(result.stored(made[place], client, number)) for result, place in self._results]
+                shown = [values[slot] for slot in self._start.outputs]  # `_end` needs the arrays, not their poison
+            handles = [hold(result.stored(shown[place], client, number)) for result, place in self._results]
             if self._machine.changes != changes:
                 self._poison_lost(handles)
             return handles

@@ -27,7 +27,7 @@ WELCOME = b"\x01"
 DROP_POLL_S = 0.2
 """Interval at which late handshakes are dropped; also the minimum time to wait for the welcome byte."""
 MAX_HANDSHAKES = 256
-"""Maximum concurrent handshakes. For one more, `_least_advanced` chooses the one to drop."""
+"""Maximum concurrent handshakes. For one more, `_one_to_drop` chooses the one to drop."""
 REFUSALS_NOTE_INTERVAL_S = 1.0
 """Refusals within this time are reported in one line, so that strangers cannot fill the log."""
 
@@ -74,17 +74,18 @@ class LoopListener:
         self._pending[sock] = pending
         self._loop.watch(sock, lambda: self._advance(sock))
         if len(self._pending) > MAX_HANDSHAKES:
-            self._refuse(self._least_advanced(), ConnectionEnded("too many connections are open"))
+            self._refuse(self._one_to_drop(), ConnectionEnded("too many connections are open"))
 
-    def _least_advanced(self) -> socket.socket:
-        """Returns the connection to drop: of the older half, one that is silent; else one that was not answered.
+    def _one_to_drop(self) -> socket.socket:
+        """Returns the connection to drop, always one of the older half: the oldest that has sent nothing.
 
-        Of the newer half, silence means nothing: a member that has just connected is silent, too.
+        If there is none, it is the oldest that was not answered, else the oldest. A connection of the newer half may be
+        a member that has just connected, and has had no time to send anything.
         """
-        pending = list(self._pending.items())
-        silent = (sock for sock, one in pending[: len(pending) // 2] if not one.handshake.has_begun)
-        unanswered = (sock for sock, one in pending[:-1] if not one.handshake.is_answered)
-        return next(silent, None) or next(unanswered, None) or pending[0][0]
+        older = list(self._pending.items())[: len(self._pending) // 2]
+        silent = (sock for sock, one in older if not one.handshake.has_begun)
+        unanswered = (sock for sock, one in older if not one.handshake.is_answered)
+        return next(silent, None) or next(unanswered, None) or older[0][0]
 
     def _advance(self, sock: socket.socket) -> None:
         if sock not in self._pending:  # dropped just now in favor of another connection

@@ -16,6 +16,7 @@ from pathways.api.process import process
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.host.load import callback_launches
 from pathways.runtime.host.run.background import Promise
+from pathways.runtime.host.run.fallible import Awaited
 
 pytestmark = pytest.mark.embedded
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
@@ -149,3 +150,29 @@ def test_a_loop_whose_callback_raises_ends(quick: bool, queued: list[int]) -> No
     assert raised.value.code == "PWC0504" and len(queued) == 1
     starts[0] = False
     assert float(program(given)) == -3
+
+
+def test_ctrl_c_after_a_callback_has_failed_releases_the_island(
+    queued: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses = [False]
+
+    def refuse(x: Any) -> Any:
+        if refuses[0]:
+            raise ValueError("refused")
+        return np.float32(1)
+
+    program = called(refuse)
+    wait, refuses[0] = Awaited.wait, True
+
+    def interrupted(self: Awaited, values: list[Any]) -> None:
+        wait(self, values)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Awaited, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            program(X)
+    refuses[0] = False
+    np.testing.assert_array_equal(np.asarray(program(X)), X + 1)
+    assert not process().controller.flights.enqueuing and len(queued) == 1
