@@ -85,7 +85,7 @@ class DirectCalls:
         handles = self._direct(given)
         if handles is None:
             return MISS
-        if self._direct.calls_back and isinstance(handles[0].buffer.array, Promise):
+        if self._direct.callbacks is not None and isinstance(handles[0].buffer.array, Promise):
             await_callbacks_at_barrier()
         if self._only is not None:
             return Array(handles[0], *self._only)

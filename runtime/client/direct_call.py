@@ -99,8 +99,8 @@ class DirectCall:
         """The results of the plan, and their places among those of the launch."""
         self._calls = itertools.count()
         """Counts the calls that are complete at their return."""
-        self._callbacks = engine.only_callbacks
-        self.calls_back = engine.only_callbacks is not None
+        self.callbacks = engine.only_callbacks
+        """The host callbacks of the launch; None if it has none."""
         self._gang, self._name, self._enqueuing = start.gang, owner.plan.name, controller.flights.enqueuing
         self._store, self._queue, self._machine = controller.store, controller.run_queue, controller.machine
 
@@ -128,8 +128,8 @@ class DirectCall:
                 start, failed = self._start, True
                 made = [start.poison(start.run, start.island, row, error)] * len(start.outputs)
             hold, number, shown = self._store.hold_result, going.number, made
-            if self._callbacks is not None and not failed:
-                awaited, values = self._callbacks.awaited, self._callbacks.values(made)
+            if self.callbacks is not None and not failed:
+                awaited, values = self.callbacks.awaited, self.callbacks.values(made)
                 if not awaited.is_over(values):
                     return self._plan.promised([awaited], values, binding.Bound(), client, number)
                 awaited.wait(values)
@@ -152,7 +152,7 @@ class DirectCall:
         self._enqueuing[number] = going  # from now on, suspending the client waits for this run
         if client.closed or client.suspended or self._controller.closing or self._plan.lost is not None:
             return False
-        if self._callbacks is not None and not self._callbacks.launcher.is_quick:
+        if self.callbacks is not None and not self.callbacks.launcher.is_quick:
             return False
         going.due = self._gang.try_admit()
         return going.due is not None

@@ -100,7 +100,7 @@ class Engine(Protocol):
 
     @property
     def only_step(self) -> Step | None:
-        """The step of a plan that consists of one launch in this process; else None. It waits only for callbacks."""
+        """The step of a plan that consists of one launch in this process and waits only for callbacks; else None."""
         ...
 
     @property

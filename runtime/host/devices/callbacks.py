@@ -104,9 +104,9 @@ def type_raised(text: str) -> type[Exception] | None:
 class CallbackRecord:
     """Records, for one launch, the exceptions of a computation's callbacks and the duration of the longest one."""
 
-    def __init__(self, *, is_alone: bool = False) -> None:
-        """`is_alone`: the computation runs on one device, so that no other device waits for it."""
-        self.is_alone = is_alone
+    def __init__(self, *, on_one_device: bool = False) -> None:
+        """`on_one_device`: the computation runs there alone, so that no other device waits for it."""
+        self.on_one_device = on_one_device
         self.errors: list[BaseException] = []
         self.longest_s = 0.0
 
@@ -143,7 +143,7 @@ class Watched:
     def __call__(self, *args: Any) -> Any:
         record, errors, begin = self.record, self.record.errors, time.perf_counter()
         if errors and self.results is not None:
-            if record.is_alone:
+            if record.on_one_device:
                 raise RuntimeError(f"an earlier callback raised {type(errors[0]).__name__}")
             return _zeros(self.results)
         progress = getattr(self.function, "progress", None)

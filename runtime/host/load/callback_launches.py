@@ -42,8 +42,11 @@ class OneAtATime:
         values[self.mark] = self.previous = WatchedLaunch(errors, tokens, self.queues)
         return tokens
 
-    def alone(self, launch: AtOnce) -> AtOnce:
-        """Prepares launches of a computation that is the only one of its run, if this launcher is quick."""
+    def as_only_launch(self, launch: AtOnce) -> AtOnce:
+        """Prepares launches of a computation that is the only one of its run.
+
+        The caller must check `is_quick` before each launch, since `start` does not wait for the previous one.
+        """
 
         def start(row: Sequence[Any], launch_id: int) -> tuple[Sequence[Any], list[Any]]:
             errors = self.record.begin()

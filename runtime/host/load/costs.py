@@ -62,7 +62,7 @@ def costs_of(plan: Plan, sides: Sides, executables: Executables) -> dict[str, Is
 def _cost(plan: Plan, run: Run, sides: Sides, executables: Executables) -> tuple[Totals, int]:
     """Returns the costs of a computation on the gang of a mesh, and the size of its code on one device."""
     computation = plan.computations[run.computation]
-    watched = watched_callbacks(run, computation, is_alone=True)
+    watched = watched_callbacks(run, computation)
     total = Totals(float)
     size = 0
     for module, devices in code_of(computation, sides.devices(run.mesh)):

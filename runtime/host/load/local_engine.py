@@ -48,12 +48,12 @@ class LocalEngine:
         self.sides, self.offsets, self.types, self.size = loaded.sides, prepared.offsets, prepared.types, prepared.size
         self.launches, self._queues = prepared.launches, loaded.queues
         self.times_scheduled = float(max(1, sum(len(w.parts) for w in self._waves)))
-        tasks = any(w.tasks for w in self._waves)
-        self.awaits = len(self._waves) > 1 or tasks
-        self.pauses = self.times_scheduled > 1 or tasks
+        tasks = [task for wave in self._waves for _, task in wave.tasks]
+        self.awaits = len(self._waves) > 1 or bool(tasks)
+        self.pauses = self.times_scheduled > 1 or bool(tasks)
         steps = [step for wave in self._waves for part in wave.parts for step in part.steps]
-        awaited = [t for wave in self._waves for _, t in wave.tasks if isinstance(t, Awaited)]
-        only_callbacks = len(self._waves) == 1 and len(awaited) == sum(len(w.tasks) for w in self._waves)
+        awaited = [task for task in tasks if isinstance(task, Awaited)]
+        only_callbacks = len(self._waves) == 1 and len(awaited) == len(tasks)
         self._callback_launchers = launchers = prepared.callback_launchers if only_callbacks else []
         waits_for_others = self.awaits and not launchers
         self.only_step = steps[0] if len(steps) == 1 and steps[0].start and not waits_for_others else None

@@ -229,7 +229,7 @@ class Preparer:
         island = self.plan.streams[at].island
         offset = self.offsets[island]
         mesh, computation = self.plan.meshes[run.mesh], self.plan.computations[run.computation]
-        watched = watched_callbacks(run, computation, is_alone=len(mesh.devices) == 1)
+        watched = watched_callbacks(run, computation)
         physical = self._sides.islands[island]
         here = [d for d in mesh.devices if pjrt.is_here(physical.devices[d])]
         devices = physical.at(here)
@@ -247,7 +247,7 @@ class Preparer:
             mark = self._marks[run.step] = self.size
             self.size += 1
             launch = OneAtATime(launch, watched[0].record, mark, queues)
-            at_once = at_once and launch.alone(at_once)
+            at_once = at_once and launch.as_only_launch(at_once)
             self.callback_launchers.append(launch)
         # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
         poison = partial(self._failed, watched)
@@ -258,7 +258,7 @@ class Preparer:
     def _failed(
         self, watched: Sequence[Watched], run: Run, island: str, operands: Sequence[Any], error: Exception
     ) -> Poison:
-        """Makes the poison for the results of a failed computation. If a callback raised, it is the cause."""
+        """Makes the poison for the results of a failed computation. Its cause: the exception of a callback, if any."""
         raised = next(iter(watched[0].record.errors), None) if watched else None
         return _poison(operands) or self._cause(failed(run, island, error, raised))
 

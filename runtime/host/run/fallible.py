@@ -12,6 +12,7 @@ from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.host_callbacks import find
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Computation
+from pathways.dialect.sharding import size_of_axes
 from pathways.runtime.errors import UnknownCallback
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import CallbackRecord, Watched, describe_exception, result_types
@@ -123,12 +124,12 @@ def failed(run: Run, island: str, error: BaseException, raised: BaseException | 
     return failure_of(run.name, island, cause, run.where)
 
 
-def watched_callbacks(run: Run, computation: Computation, *, is_alone: bool) -> list[Watched]:
-    """Wraps the callbacks of a computation. `is_alone`: it runs on one device."""
+def watched_callbacks(run: Run, computation: Computation) -> list[Watched]:
+    """Wraps the callbacks of a computation, which share one record."""
     if not computation.callbacks:
         return []
     found: list[Watched] = []
-    record = CallbackRecord(is_alone=is_alone)
+    record = CallbackRecord(on_one_device=size_of_axes(computation.axes) == 1)
     types = result_types(computation.module)
     for index, number in enumerate(computation.callbacks):
         function = find(number)

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
@@ -18,9 +18,7 @@ from support.shared import line_of
 import pathways as pw
 from pathways.api.process import process
 from pathways.runtime.client import direct_call
-from pathways.runtime.client.controller import Controller
 from pathways.runtime.errors import ComputationFailed
-from pathways.runtime.host.devices.in_flight_limit import Gang
 from pathways.runtime.host.run.poison import Poison
 
 pytestmark = pytest.mark.embedded
@@ -34,25 +32,6 @@ def program(body: Callable[..., Any], devices: int = 1, **options: Any) -> Any:
     place = NamedSharding(mesh, P("x") if devices > 1 else P())
     placed = jit(body, in_shardings=place, out_shardings=place)
     return pw.program(lambda *args: placed(*args), **options)
-
-
-@pytest.fixture
-def queued(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Records the numbers of runs that enter the queue. What earlier tests have left on devices sends none there."""
-    found: list[int] = []
-    enter = Controller.enter
-
-    def recorded(self: Controller, request: Any, *of: Any) -> Any:
-        found.append(request.number)
-        return enter(self, request, *of)
-
-    monkeypatch.setattr(Controller, "enter", recorded)
-    monkeypatch.setattr(Gang, "_has_room", lambda *_: True)
-    yield found
-    controller = process().controller
-    controller.flights.drain(30)
-    scheduler = controller.run_queue.scheduler
-    assert not controller.flights.enqueuing and not scheduler.active and not scheduler.entries
 
 
 @pytest.mark.parametrize("devices", [1, 2, 4])

@@ -13,7 +13,6 @@ from support.codes import code_of
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime.client.controller import Controller
 from pathways.runtime.host.load import callback_launches
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.fallible import Awaited
@@ -22,20 +21,11 @@ pytestmark = pytest.mark.embedded
 X = np.arange(16.0, dtype=np.float32).reshape(4, 4)
 
 
-@pytest.fixture
-def queued(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Records the numbers of runs that enter the queue. Callbacks of any duration count as quick."""
-    found: list[int] = []
-    enter = Controller.enter
-
-    def recorded(self: Controller, request: Any, *of: Any) -> Any:
-        found.append(request.number)
-        return enter(self, request, *of)
-
-    monkeypatch.setattr(Controller, "enter", recorded)
+@pytest.fixture(autouse=True)
+def quick_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets callbacks of any duration count as quick. Only what a test itself starts is in flight."""
     monkeypatch.setattr(callback_launches, "MAX_QUICK_S", 60.0)
     process().controller.flights.drain(30)
-    return found
 
 
 def called(function: Any) -> Any:

@@ -263,18 +263,22 @@ def test_a_thousand_silent_connections_delay_no_member(
     assert len(capfd.readouterr().err.splitlines()) < 100
 
 
-def test_strangers_that_begin_a_handshake_delay_no_member(
-    running: RunningController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def crowded(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> RunningController:
+    """Allows 16 handshakes at a time, which take as long as they like."""
     port: Any = running.port
     port._seconds = PATIENCE
     monkeypatch.setattr(tls_ports, "MAX_HANDSHAKES", 16)
     running.host()
-    strangers = [socket.create_connection(running.address) for _ in range(16)]
+    return running
+
+
+def test_strangers_that_begin_a_handshake_delay_no_member(crowded: RunningController) -> None:
+    strangers = [socket.create_connection(crowded.address) for _ in range(16)]
     try:
         for stranger in strangers:
             stranger.sendall(b"\x16")
-        assert running.can_run()
+        assert crowded.can_run()
     finally:
         for stranger in strangers:
             stranger.close()
@@ -291,21 +295,15 @@ def test_a_member_that_sends_nothing_is_dropped(running: RunningController, monk
         assert running.can_run()  # the host has identified itself, and stays connected
 
 
-def test_strangers_that_go_on_beginning_handshakes_keep_no_member_out(
-    running: RunningController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strangers_that_go_on_beginning_handshakes_keep_no_member_out(crowded: RunningController) -> None:
     """A member that has just connected is silent for a moment; meanwhile, strangers have sent some bytes each."""
-    port: Any = running.port
-    port._seconds = PATIENCE
-    monkeypatch.setattr(tls_ports, "MAX_HANDSHAKES", 16)
-    running.host()
     sockets: list[socket.socket] = []
 
     def connect(sent: bytes) -> None:
-        sock = socket.create_connection(running.address)
+        sock = socket.create_connection(crowded.address)
         sock.sendall(sent)
         sockets.append(sock)
-        assert running.can_run()  # so the listener has read it
+        assert crowded.can_run()  # so the listener has read it
 
     try:
         for _ in range(20):

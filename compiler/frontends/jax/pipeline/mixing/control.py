@@ -101,7 +101,9 @@ def _joined_rows(
 
 
 def _is_settled(before: Sequence[Relation], after: Sequence[Relation]) -> bool:
-    """Whether the state of a loop is the same as before its last turn. Relations do not compare known numbers."""
+    """Whether an iteration leaves the state of a loop as it was. The equality of relations ignores known numbers, which
+    an iteration can only remove.
+    """
     pairs = zip(before, after, strict=True)
     return all(a == b and (a.known is None) is (b.known is None) for a, b in pairs)
 
