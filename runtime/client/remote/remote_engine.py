@@ -194,6 +194,8 @@ class RemoteEngine:
 
     def enqueue(self, frame: Frame, run: Any, *, ahead: bool = False) -> Sequence[Awaited]:
         """Starts the run on all hosts, which wait for its callbacks. When it returns, the results have their ids."""
+        if not self._shares:
+            return ()  # the plan computes nothing
         wanted = next((o.wanted for o in run.observers if isinstance(o, Numbers)), 0)
         self.start(frame, run.flight.number, wanted, None if run.ticket is None else run.ticket.request)
         return ()
