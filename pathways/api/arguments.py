@@ -44,6 +44,16 @@ def aval_of_leaf(leaf: Any) -> Any:
         return compat.aval_of(converted)
 
 
+def check_left_out(**options: Any) -> None:
+    """Raises PWC0104 for an option of `jax.jit` that programs do not have, unless it has jit's default, None."""
+    for name, value in options.items():
+        if value is not None:
+            problem, rule = f"programs have no option {name}", f"{name}=None"
+            advice = "the placement chooses devices, and `XLA_FLAGS` sets options of the compiler"
+            have = f"{name}={value!r}"
+            raise PathwaysError(BadArguments(problem=problem, have_=have, rule=rule, advice=advice, where=caller()))
+
+
 NO_ARRAYS = (TypeError, ValueError, OverflowError)
 
 

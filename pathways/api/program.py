@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, overload
 import jax
 from jax.sharding import Mesh
 
-from pathways.api.arguments import NO_ARRAYS, aval_of_leaf, key_of, refusal
+from pathways.api.arguments import NO_ARRAYS, aval_of_leaf, check_left_out, key_of, refusal
 from pathways.api.array import Array
 from pathways.api.binding import BoundCall, CallSignature, Chosen
 from pathways.api.direct_calls import MISS, DirectCalls
 from pathways.api.jax_stages import TracedProgram
 from pathways.api.mutable_arrays import call_with_refs, on_values, refs_among
 from pathways.api.process import COMPILING, here, process
+from pathways.api.shared_code import shared_code_of
 from pathways.api.warn import warn
 from pathways.compiler.errors import EndlessCalls
 from pathways.compiler.frontends.jax import compat
@@ -48,6 +49,7 @@ class Program:
 
     Calling it returns `pw.Array`s at once. `lower(*args)` stops after tracing. `keep_unused` and `inline` are taken as
     by `jax.jit`, but have no effect: a program keeps all arguments, and inside another program it is always inlined.
+    `device`, `backend` and `compiler_options` may be None; for others, raises PWC0104.
     """
 
     def __init__(
@@ -61,12 +63,16 @@ class Program:
         static_argnames: Argnames = (),
         keep_unused: bool = False,
         inline: bool = False,
+        device: None = None,
+        backend: None = None,
+        compiler_options: None = None,
         meshes: Mapping[Mesh, VirtualSlice] = MappingProxyType({}),
     ) -> None:
         if not callable(function):
             have = f"a {type(function).__name__}"
             rule, advice = "a function of pytrees of arrays", "pw.program(f), or @pw.program before `def f`"
             raise self._refuse("pw.program takes a function", have, rule, advice)
+        check_left_out(device=device, backend=backend, compiler_options=compiler_options)
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
@@ -81,9 +87,7 @@ class Program:
             rule, advice = "disjoint argnums and argnames", "remove it from the donate_ or from the static_ options"
             raise self._refuse("an argument cannot be donated and static", have, rule, advice)
         self._plain = self._signature.plain
-        self._settings: dict[Any, dict[Any, Compiled]] = {}
-        """Compiled programs, by JAX settings at tracing, by machine, and by signature."""
-        self._of_values: dict[Any, Program] = {}
+        self._code = shared_code_of(function, (self._donate, self._static, frozenset(self._meshes.items())))
         self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
         self._hot: tuple[DirectCalls, Any] | None = None
         """The latest direct calls of the program without a mesh around them, and their JAX settings and machine."""
@@ -92,7 +96,7 @@ class Program:
 
     def __repr__(self) -> str:
         place = "" if self.where is None else f" at {self.where.file}:{self.where.line}"
-        compiled = sum(map(len, self._settings.values()))
+        compiled = sum(map(len, self._code.compiled.values()))
         return f"<pw.Program {self.name}{self._signature.python}{place}, signatures compiled: {compiled}>"
 
     def _repr_html_(self) -> str | None:
@@ -141,7 +145,7 @@ class Program:
         settings, known = self._latest
         now = compat.trace_context(), here()
         if settings != now:
-            known = self._settings.setdefault(now, {})
+            known = self._code.compiled.setdefault(now, {})
             self._latest = now, known
         try:
             mesh = ambient()
@@ -157,7 +161,7 @@ class Program:
         if compiled is None:
             platform = process().platform  # first: it raises in a forked process, in which the lock may never be free
             now = now[0], here()  # the first call of all makes the process
-            known = self._settings.setdefault(now, {})
+            known = self._code.compiled.setdefault(now, {})
             self._latest = now, known
             with COMPILING, Activity(f"preparing {self.name}"):
                 compiled = known.get(key)
@@ -232,14 +236,15 @@ class Program:
     def _on_values(self, bound: BoundCall, tree: Any, refs: tuple[int, ...]) -> "Program":
         """Returns the program on the values of mutable arrays, created at first use."""
         key = bound.key, tree, refs
-        if key not in self._of_values:
+        of_values = self._code.of_values
+        if key not in of_values:
             function = on_values(bound.function(self.function), tree, refs)
             arguments = zip(bound.given, tree.children(), strict=True)
             donated = [self._donate.has(given) for given, child in arguments for _ in range(child.num_leaves)]
             numbers = [i for i, is_donated in enumerate(donated) if is_donated and i not in refs]
-            made = self._of_values[key] = Program(function, donate_argnums=numbers, meshes=self._meshes)
+            made = of_values[key] = Program(function, donate_argnums=numbers, meshes=self._meshes)
             made.name, made.where = self.name, self.where
-        return self._of_values[key]
+        return of_values[key]
 
     def _as_part(
         self, bound: BoundCall, leaves: Sequence[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -282,9 +287,8 @@ class Program:
         return self.trace(*args, **kwargs).out_info
 
     def clear_cache(self) -> None:
-        """Drops all compiled code of the program: the next call traces and compiles again."""
-        self._settings.clear()
-        self._of_values.clear()
+        """Drops all code of the program, and of others that share it: the next call traces and compiles again."""
+        self._code.clear()
         self._latest = None, {}
         self._hot = None
 

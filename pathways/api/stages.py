@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pathways.api.analysis import MemoryAnalysis, memory_of, requested_islands
+from pathways.api.arguments import check_left_out
 from pathways.api.array import Array
 from pathways.api.direct_calls import MISS, DirectCalls, await_callbacks_at_barrier
 from pathways.api.dispatching import PARALLEL, is_sequential
@@ -126,6 +127,7 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
         remat: str = "no",
         dispatch: str = PARALLEL,
         without: str | Sequence[str] = (),
+        compiler_options: None = None,
     ) -> "Compiled":
         """Compiles for a topology (a spec or a `pw.Topology`); without one, for this process.
 
@@ -135,8 +137,10 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
         them. `remat="auto"` recomputes activations that would not fit. `dispatch="sequential"` waits for each
         computation before the next. `without` names passes to omit. Warns if nothing can be scheduled. Raises PWC0301
         if slices do not fit, PWC0302 if memory does not suffice. Raises PWC0305 for an illegal placement,
-        PWC0402-PWC0405 for a schedule, PWC0711 if a pass is required.
+        PWC0402-PWC0405 for a schedule, PWC0711 if a pass is required. `compiler_options` may be None, as for `jax.jit`;
+        for others, raises PWC0104.
         """
+        check_left_out(compiler_options=compiler_options)
         wanted = parse_topology(topology) if isinstance(topology, str) else topology
         left_out = (without,) if isinstance(without, str) else tuple(without)
         options = Options(placement=placement, schedule=schedule, merge=merge, remat=remat, without=left_out)

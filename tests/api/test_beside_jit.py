@@ -105,6 +105,22 @@ def test_a_program_does_as_jit_or_says_why_not(name: str) -> None:
 @pytest.mark.parametrize("name", ["donate_argnums", "donate_argnames", "static_argnums", "static_argnames"])
 def test_none_as_an_option_means_no_argument(name: str) -> None:
     """It is the default of `jax.jit`, which libraries pass on."""
-    options: dict[str, Any] = {name: None, "keep_unused": True, "inline": True}
-    program: Any = pw.program(lambda x, y: x * 2, **options)
+    options: dict[str, Any] = {name: None, "keep_unused": True, "inline": True, "device": None, "backend": None}
+    program: Any = pw.program(lambda x, y: x * 2, **options, **{"compiler_options": None})
     assert float(program(1.5, 0.0)) == 3.0
+    assert float(program.lower(1.5, 0.0).compile(compiler_options=None)(1.5, 0.0)) == 3.0
+
+
+@pytest.mark.parametrize("option", ["device", "backend", "compiler_options"])
+def test_options_of_jit_that_programs_lack_are_refused(option: str) -> None:
+    given: dict[str, Any] = {option: "cpu"}
+    with pytest.raises(pw.PathwaysError, match=f"programs have no option {option}") as refused:
+        pw.program(lambda x: x * 2, **given)
+    assert refused.value.code == "PWC0104" and isinstance(refused.value, TypeError)
+
+
+def test_options_for_xla_at_compilation_are_refused() -> None:
+    lowered: Any = pw.program(lambda x: x * 2).lower(1.5)
+    with pytest.raises(pw.PathwaysError, match="programs have no option compiler_options") as refused:
+        lowered.compile(compiler_options={"xla_cpu_enable_fast_math": True})
+    assert refused.value.code == "PWC0104"

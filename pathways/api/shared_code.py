@@ -1,0 +1,52 @@
+"""Shares compiled code between all programs of one function with the same options, as `jax.jit` does: a library that
+calls `jit(f)(x)` in each step makes a new program each time, and compiles once.
+"""
+
+import types
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
+
+_NAME = "__pathways_code__"
+
+
+class Code:
+    """The compiled code of a function with certain options."""
+
+    def __init__(self) -> None:
+        self.compiled: dict[Any, dict[Any, Any]] = {}
+        """Each `Compiled`, by JAX settings and machine, then by signature."""
+        self.of_values: dict[Any, Any] = {}
+        """The programs on the values of mutable arrays, by signature."""
+
+    def clear(self) -> None:
+        """Drops all code, also for programs that hold a part of `compiled`."""
+        for of_signature in self.compiled.values():
+            of_signature.clear()
+        self.compiled.clear()
+        self.of_values.clear()
+
+
+class _OnFunction:
+    """All code of one function, as an attribute of the function: both are freed together, although code refers to it.
+
+    The owner is checked, since `functools.wraps` copies attributes. Pickled with its function, it is an empty dict.
+    """
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.owner = weakref.ref(function)
+        self.code: dict[Hashable, Code] = {}
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return dict, ()
+
+
+def shared_code_of(function: Callable[..., Any], options: Hashable) -> Code:
+    """Returns what all programs of a function with these options share. Other callables share nothing."""
+    if not isinstance(function, types.FunctionType):
+        return Code()
+    attributes = function.__dict__
+    found = attributes.get(_NAME)
+    if not isinstance(found, _OnFunction) or found.owner() is not function:
+        found = attributes[_NAME] = _OnFunction(function)
+    return found.code.setdefault(options, Code())
