@@ -109,12 +109,23 @@ class CallbackRecord:
         self.on_one_device = on_one_device
         self.errors: list[BaseException] = []
         self.longest_s = 0.0
+        self.is_over = True
+        """Whether it is known that no device is inside of a callback."""
 
     def begin(self) -> list[BaseException]:
         """Starts a launch after all earlier ones completed; returns the list that will hold its exceptions."""
         self.errors = []
         self.longest_s = 0.0
+        self.is_over = False
         return self.errors
+
+    def end(self, errors: list[BaseException]) -> None:
+        """Notes that the launch with these exceptions is over. It may have been followed by another launch.
+
+        Forgets the exceptions: their frames would keep the program, and thus its code, forever.
+        """
+        if self.errors is errors:
+            self.is_over, self.errors = True, []
 
 
 class Watched:

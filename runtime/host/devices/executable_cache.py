@@ -30,7 +30,7 @@ from pathways.dialect.files import read_own, shared_with, write_folder, write_pr
 from pathways.dialect.platforms import platform_named
 from pathways.runtime.errors import RefusedByXla, SharedCache
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.devices.callbacks import Watched
+from pathways.runtime.host.devices.callbacks import CallbackRecord, Watched
 from pathways.runtime.threads import started
 
 _OPTIONS = "spmd shardy 1"
@@ -59,8 +59,10 @@ class Executables:
         self._lock = threading.RLock()
         self._serializing = threading.Lock()
         self._recording = threading.local()
-        self._calling: list[pjrt.Executable] = []
-        """Code with host callbacks. It is never freed: a callback must not be freed while a device runs it."""
+        self._calling: dict[CallbackRecord, pjrt.Executable] = {}
+        """Code with host callbacks. A callback must not be freed while a device runs it."""
+        self._retired: deque[CallbackRecord] = deque()
+        """Records of such code that no plan uses. It is freed when its last launch is over."""
 
     def load(
         self,
@@ -74,9 +76,10 @@ class Executables:
         Raises PWC0614 for a module that XLA refuses.
         """
         if callbacks:
+            self._free_retired()
             with Activity("compiling with XLA", detail=owner[0]):
-                self._calling.append(_compiled(module, devices, owner, callbacks))
-            return self._calling[-1]
+                made = self._calling[callbacks[0].record] = _compiled(module, devices, owner, callbacks)
+            return made
         key = module, tuple(devices)
         used = self._used
         if used is not None:
@@ -89,6 +92,22 @@ class Executables:
                     self.forget(MAX_IDLE)
         return found
 
+    def retire(self, record: CallbackRecord) -> None:
+        """Frees code with callbacks, which no plan uses, once its last launch is over.
+
+        May be called during garbage collection, by any thread.
+        """
+        self._retired.append(record)
+
+    def _free_retired(self) -> None:
+        for _ in range(len(self._retired)):
+            with contextlib.suppress(IndexError):  # another thread may have taken the last one
+                record = self._retired.popleft()
+                if record.is_over:
+                    self._calling.pop(record, None)
+                else:
+                    self._retired.append(record)
+
     def load_all(self, wanted: Mapping[Wanted, Owner]) -> None:
         """Makes all missing code on all cores: first each module once, then its copies for other devices.
 
@@ -97,6 +116,7 @@ class Executables:
         with self._lock:  # not held while code is made: other runs may need code for a transfer
             if self._used is None:
                 self.forget(MAX_IDLE)
+            self._free_retired()
             missing = [key for key in wanted if key not in self._loaded]
         missing.sort(key=lambda key: len(key[0]), reverse=True)  # the slowest module must not start last
         with Activity("compiling with XLA", len(missing), "executables") as making:

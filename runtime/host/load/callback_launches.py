@@ -39,7 +39,7 @@ class OneAtATime:
             self.previous.wait()
         errors = self.record.begin()
         tokens = self.launch(values, inputs, outputs, launch_id, due, last)
-        values[self.mark] = self.previous = WatchedLaunch(errors, tokens, self.queues)
+        values[self.mark] = self.previous = WatchedLaunch(errors, tokens, self.queues, self.record)
         return tokens
 
     def as_only_launch(self, launch: AtOnce) -> AtOnce:
@@ -51,7 +51,7 @@ class OneAtATime:
         def start(row: Sequence[Any], launch_id: int) -> tuple[Sequence[Any], list[Any]]:
             errors = self.record.begin()
             tokens, made = launch.start(row, launch_id)
-            self.previous = WatchedLaunch(errors, tokens, self.queues)
+            self.previous = WatchedLaunch(errors, tokens, self.queues, self.record)
             return tokens, made
 
         return launch._replace(start=start)

@@ -67,6 +67,8 @@ def _cost(plan: Plan, run: Run, sides: Sides, executables: Executables) -> tuple
     size = 0
     for module, devices in code_of(computation, sides.devices(run.mesh)):
         code = executables.load(module, devices, watched)
+        if watched:  # code with callbacks is never shared: no run uses this one
+            executables.retire(watched[0].record)
         for name, value in pjrt.costs(code).items():
             total[name] += value * sum(pjrt.is_here(d) for d in devices)  # other hosts count their own devices
         size = pjrt.code_bytes(code)

@@ -4,6 +4,7 @@ calls the steps in order. `loaded_part.py` and `bodies.py` call it when a plan i
 A step must never wait for data.
 """
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -249,6 +250,7 @@ class Preparer:
             launch = OneAtATime(launch, watched[0].record, mark, queues)
             at_once = at_once and launch.as_only_launch(at_once)
             self.callback_launchers.append(launch)
+            weakref.finalize(launch, self._executables.retire, launch.record)
         # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
         poison = partial(self._failed, watched)
         own = Start(poison, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang, launch, number, last)

@@ -52,7 +52,7 @@ class Awaited:
         if not self.is_known(values):
             return False
         if launched is not None:
-            launched.is_over = True
+            launched.ended()
         return True
 
     def wait(self, values: list[Any]) -> None:
@@ -103,8 +103,14 @@ class WatchedLaunch:
     errors: list[BaseException]
     tokens: Sequence[Any]
     queues: Sequence[DeviceQueue]
+    record: CallbackRecord
     is_over: bool = False
     """Whether it is known to be done."""
+
+    def ended(self) -> None:
+        """Notes that it is done."""
+        self.is_over = True
+        self.record.end(self.errors)
 
     def wait(self) -> None:
         """Waits until it is done. Only then can it be launched again: exceptions are kept for one launch.
@@ -113,7 +119,7 @@ class WatchedLaunch:
         """
         if not self.is_over and not until_done(self.tokens, self.queues):
             raise QueueLost
-        self.is_over = True
+        self.ended()
 
 
 def failed(run: Run, island: str, error: BaseException, raised: BaseException | None = None) -> Diagnostic:

@@ -112,7 +112,7 @@ def test_a_computation_with_callbacks_is_launched_when_the_launch_before_is_done
 def test_a_launch_on_a_lost_device_will_never_be_done() -> None:
     queue = DeviceQueue()
     queue.lose()
-    launched = WatchedLaunch([], [Token()], [queue])
+    launched = WatchedLaunch([], [Token()], [queue], CallbackRecord())
     with pytest.raises(QueueLost):
         launched.wait()
     assert not launched.is_over
@@ -126,7 +126,7 @@ def awaited(outputs: int, mark: int = 2) -> Awaited:
 
 def test_an_outcome_is_known_when_all_results_are_ready_or_poison() -> None:
     one, two = Token(), Token()
-    launched = WatchedLaunch([], [], [])
+    launched = WatchedLaunch([], [], [], CallbackRecord())
     values: list[Any] = [one, two, launched]
     outcome = AwaitedOutcome(awaited(2), values)
     one.waits = 1
@@ -141,7 +141,8 @@ def test_an_outcome_is_known_when_all_results_are_ready_or_poison() -> None:
 
 def test_an_exception_of_a_callback_poisons_the_results_of_the_whole_gang() -> None:
     results = [Token(), Token()]
-    values: list[Any] = [*results, WatchedLaunch([ValueError("on purpose"), ValueError("later")], [], [])]
+    raised: list[BaseException] = [ValueError("on purpose"), ValueError("later")]
+    values: list[Any] = [*results, WatchedLaunch(raised, [], [], CallbackRecord())]
     AwaitedOutcome(awaited(2), values).wait()
     bad = values[0]
     assert isinstance(bad, Poison) and values[1] is bad and all(token.waits == 1 for token in results)
@@ -153,7 +154,7 @@ def test_an_exception_of_a_callback_poisons_the_results_of_the_whole_gang() -> N
 
 @pytest.mark.parametrize("mark", [2, -1])
 def test_a_failed_result_poisons_all_and_good_results_stay(mark: int) -> None:
-    launched = WatchedLaunch([], [], []) if mark >= 0 else None
+    launched = WatchedLaunch([], [], [], CallbackRecord()) if mark >= 0 else None
     values: list[Any] = [Token(), Token(RuntimeError("XLA says no")), launched]
     AwaitedOutcome(awaited(2, mark), values).wait()
     assert isinstance(values[0], Poison) and values[0] is values[1] and "XLA says no" in str(values[0].error())
@@ -164,7 +165,7 @@ def test_a_failed_result_poisons_all_and_good_results_stay(mark: int) -> None:
 
 
 def test_a_failure_without_results_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    values: list[Any] = [None, None, WatchedLaunch([ValueError("on purpose")], [], [])]
+    values: list[Any] = [None, None, WatchedLaunch([ValueError("on purpose")], [], [], CallbackRecord())]
     for _ in range(2):
         AwaitedOutcome(awaited(0), values).wait()
     said = capsys.readouterr()
@@ -172,7 +173,7 @@ def test_a_failure_without_results_is_printed_once(capsys: pytest.CaptureFixture
 
 
 def test_the_work_of_an_awaited_computation_waits_for_its_outcome_alone() -> None:
-    values: list[Any] = [Token(), Token(), WatchedLaunch([ValueError("on purpose")], [], [])]
+    values: list[Any] = [Token(), Token(), WatchedLaunch([ValueError("on purpose")], [], [], CallbackRecord())]
     frame: Any = SimpleNamespace(values=values)
     enqueuer: Any = None
     work = awaited(2).start(frame, enqueuer)
