@@ -164,7 +164,7 @@ class Host:
             case m.PutPoison():
                 self._arrays[message.array] = Poison(read_diagnostic(message.cause))
             case m.FetchArray():
-                self._fetch(message, self._arrays.get(message.array), post)
+                self._fetch(message, self._array(message.array), post)
             case m.WriteArray():
                 self._snapshots.write(message, self._arrays.get(message.array), post)
             case m.Fence():
@@ -189,21 +189,22 @@ class Host:
         return Poison(BadMessage(have_=f"array {number}", rule=f"an array of {self.name}"))
 
     def _put(self, message: m.PutArray) -> None:
-        if client_of(message.array) in self._forgotten:
-            return
-        part = self._plans.get(message.plan)
-        if part is None or message.input not in part.inputs:
-            have, rule = f"an argument of plan {message.plan}", f"a plan that {self.name} has loaded"
-            self._arrays[message.array] = Poison(BadMessage(have_=have, rule=rule))
-            return
-        put = part.inputs[message.input].put
-        self._arrays[message.array] = self._made("an argument", lambda: put(message.blob))
+        if client_of(message.array) not in self._forgotten:
+            raw = message.blob
+            made = self._made("an argument", lambda: self._part(message.plan).put(message.input, raw))
+            self._arrays[message.array] = made
+
+    def _part(self, number: int) -> HostPart:
+        """Returns a loaded plan. Raises PWC0911 if there is none: a client may send any number."""
+        if (part := self._plans.get(number)) is None:
+            raise PathwaysError(BadMessage(have_=f"plan {number}", rule=f"a plan that {self.name} has loaded"))
+        return part
 
     def _made(self, what: str, make: Callable[[], Any]) -> Any:
         """Returns the result of `make`, or poison if it fails, for example for lack of memory."""
         try:
             return make()
-        except (MemoryError, ValueError, *pjrt.FAILURES) as error:
+        except (MemoryError, ValueError, PathwaysError, *pjrt.FAILURES) as error:
             return Poison(why_not(what, self.name, error))
 
     def notice(self, message: m.Message, post: Post | None = None) -> bool:
@@ -267,7 +268,7 @@ class Host:
 
     def _prepare(self, message: m.LoadPlan | m.Connect | m.CountCosts | m.Record) -> str | bytes | tuple[str, bytes]:
         if isinstance(message, m.CountCosts):
-            plan = self._plans[message.plan].plan
+            plan = self._part(message.plan).plan
             return write_costs(costs_of(plan, Sides(plan, self._islands_of(plan)), self._executables))
         if isinstance(message, m.Record):
             return self._observers.record(message.client, 0 if message.client in self._forgotten else message.limit)
@@ -393,8 +394,6 @@ class Host:
         self._fetches.put(client_of(message.array), work)
 
     def _fetched(self, message: m.FetchArray, array: Any) -> tuple[str, bytes]:
-        if array is None:
-            raise PathwaysError(BadMessage(have_=f"array {message.array}", rule="an array of this host"))
         if isinstance(array, Poison):
             raise array.error()
         return (local_values if self.peer_hosts.in_step else all_values)(array, message.shard)

@@ -129,6 +129,33 @@ def test_a_run_with_a_wrong_number_of_arguments_fails_alone(cluster: SharedClust
         client.close()
 
 
+def test_wrong_arguments_and_shards_are_refused_in_plain_words(cluster: SharedCluster) -> None:
+    with unharmed(cluster):
+        client, host, plan = newcomer(cluster)
+        array, other = client.ids(50), client.ids(51)
+        wanted = {
+            m.PutArray(client.ids(52), plan, 0, b"x" * 7): "an argument of 7 bytes",
+            m.PutArray(client.ids(53), plan, 9, bytes(32)): "argument 9",
+            m.PutArray(client.ids(54), other, 0, bytes(32)): f"plan {other}",
+        }
+        for message, have in wanted.items():
+            host.post(message)
+            assert_refused(host, m.FetchArray(5, message.array, -1), have)
+        host.post(m.PutArray(array, plan, 0, bytes(32)))
+        assert_refused(host, m.FetchArray(5, array, 9), "shard 9 of an array on 1 devices")
+        assert_refused(host, m.FetchArray(5, other, -1), f"array {other}")
+        assert_refused(host, m.CountCosts(5, other), f"plan {other}")
+        host.close()
+        client.close()
+
+
+def assert_refused(host: Connection, message: m.Message, have: str) -> None:
+    host.post(message)
+    answer = host.receive()
+    assert isinstance(answer, m.Answer) and answer.error
+    assert have in (said := read_diagnostic(answer.error).render()) and "PWC" in said, said
+
+
 @pytest.mark.long("more causes: 1 s each", keep=("garbage",))
 @pytest.mark.parametrize("cause", ["garbage", "[" * 100_000, '{"class": "x"}'])
 def test_a_poison_without_a_readable_cause_ends_only_its_client(cluster: SharedCluster, cause: str) -> None:

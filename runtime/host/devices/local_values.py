@@ -15,22 +15,30 @@ def copy_shard(array: pjrt.DeviceArray, position: int) -> pjrt.DeviceArray | Non
 
     Raises ValueError if the array has no such shard.
     """
+    device = _device_of(array, position)
+    if not pjrt.is_here(device):
+        return None
+    earlier = list(array.sharding.mesh.devices.flat)[:position]
+    found = pjrt.shards_of(array)[sum(map(pjrt.is_here, earlier))]
+    alone = pjrt.named_sharding(MeshSpec((("devices", 1),), (0,)), ((),) * array.ndim, [device])
+    return pjrt.copy_whole(found, pjrt.device_list([device]), alone)
+
+
+def _device_of(array: pjrt.DeviceArray, position: int) -> pjrt.Device:
+    """Returns the device that has a shard. Raises ValueError if there is none: a client may send any position."""
     devices = list(array.sharding.mesh.devices.flat)
     if position >= len(devices):
         raise ValueError(f"shard {position} of an array on {len(devices)} devices")
-    device = devices[position]
-    if not pjrt.is_here(device):
-        return None
-    found = pjrt.shards_of(array)[sum(map(pjrt.is_here, devices[:position]))]
-    alone = pjrt.named_sharding(MeshSpec((("devices", 1),), (0,)), ((),) * array.ndim, [device])
-    return pjrt.copy_whole(found, pjrt.device_list([device]), alone)
+    return devices[position]
 
 
 def all_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
     """Copies an array, or its shard at a position, from this process, which has all of it.
 
-    Returns the shape as JSON, and the bytes.
+    Returns the shape as JSON, and the bytes. Raises ValueError if it has no such shard.
     """
+    if shard >= 0:
+        _device_of(array, shard)
     values = pjrt.to_host(array if shard < 0 else pjrt.shard(array, shard))
     return json.dumps(values.shape), values.tobytes()
 
@@ -39,7 +47,8 @@ def local_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
     """Copies the shards of an array that this process must send, or its shard at a position.
 
     Of equal shards (replicas), the host of the first one sends it. Returns JSON and the bytes, both empty if there are
-    none. The JSON states the shape, the size of an element, and the box that each block of bytes fills.
+    none. The JSON states the shape, the size of an element, and the box that each block of bytes fills. Raises
+    ValueError if there is no such shard.
     """
     if isinstance(array, Shards):  # the mesh has no device of this process
         return "", b""
@@ -47,6 +56,7 @@ def local_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
     boxes = _boxes(array)
     here = [position for position, device in enumerate(devices) if pjrt.is_here(device)]
     if shard >= 0:
+        _device_of(array, shard)
         if shard not in here:
             return "", b""
         values = pjrt.to_host(pjrt.shard(array, here.index(shard)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, numpy_dtype
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.part import PlanPart, part_of
@@ -29,6 +30,7 @@ from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.poison import Origin, Poison
 from pathways.runtime.host.run.progress import PreparedWave
+from pathways.runtime.wire.errors import BadMessage
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +44,14 @@ class PartInput:
     def put(self, raw: bytes | memoryview) -> Any:
         """Puts a whole array on the devices, given as bytes. The caller must not use the bytes afterwards.
 
-        Raises ValueError if the number of bytes is wrong.
+        Raises PWC0911 if the number of bytes is wrong.
         """
         if self.side is None:
             return None
+        if len(raw) != self.type.bytes:
+            raise PathwaysError(
+                BadMessage(have_=f"an argument of {len(raw):,} bytes", rule=f"{self.type.bytes:,} bytes")
+            )
         host = np.frombuffer(raw, numpy_dtype(self.type.dtype)).reshape(self.type.shape)
         return put_on_side(host, self.type, self.side, keeps=True)
 
@@ -99,6 +105,12 @@ class HostPart(LoadedPart):
     """Digest of the plan and of the work enqueued here. It is equal on all hosts of one island."""
     shows_end: bool = False
     """Whether a run is one launch that makes a result, so that the run is done when its results are ready."""
+
+    def put(self, number: int, raw: bytes | memoryview) -> Any:
+        """Puts an argument on the devices, like `PartInput.put`. Raises PWC0911 if this partition does not have it."""
+        if (wanted := self.inputs.get(number)) is None:
+            raise PathwaysError(BadMessage(have_=f"argument {number}", rule=f"one of {len(self.inputs)} arguments"))
+        return wanted.put(raw)
 
 
 def load_part(
