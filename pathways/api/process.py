@@ -290,6 +290,11 @@ def here() -> int:
     return _current[-1].number if _current else 0
 
 
+def machines() -> list[int]:
+    """Lists the numbers of all `Process`es that `inside_of` blocks use."""
+    return [0, *(process.number for process in _current)]
+
+
 @contextlib.contextmanager
 def inside_of(inner: Process) -> Generator[None]:
     """Replaces this process's controller and machine by another, in all threads, until the block ends."""

@@ -18,7 +18,7 @@ from pathways.api.binding import BoundCall, CallSignature, Chosen
 from pathways.api.direct_calls import MISS, DirectCalls
 from pathways.api.jax_stages import TracedProgram
 from pathways.api.mutable_arrays import call_with_refs, on_values, refs_among
-from pathways.api.process import COMPILING, here, process
+from pathways.api.process import COMPILING, here, machines, process
 from pathways.api.shared_code import shared_code_of
 from pathways.api.warn import warn
 from pathways.compiler.errors import EndlessCalls
@@ -145,7 +145,7 @@ class Program:
         settings, known = self._latest
         now = compat.trace_context(), here()
         if settings != now:
-            known = self._code.compiled.setdefault(now, {})
+            known = self._code.under(now, machines())
             self._latest = now, known
         try:
             mesh = ambient()
@@ -161,7 +161,7 @@ class Program:
         if compiled is None:
             platform = process().platform  # first: it raises in a forked process, in which the lock may never be free
             now = now[0], here()  # the first call of all makes the process
-            known = self._code.compiled.setdefault(now, {})
+            known = self._code.under(now, machines())
             self._latest = now, known
             with COMPILING, Activity(f"preparing {self.name}"):
                 compiled = known.get(key)

@@ -4,7 +4,7 @@ calls `jit(f)(x)` in each step makes a new program each time, and compiles once.
 
 import types
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 _NAME = "__pathways_code__"
@@ -14,10 +14,19 @@ class Code:
     """The compiled code of a function with certain options."""
 
     def __init__(self) -> None:
-        self.compiled: dict[Any, dict[Any, Any]] = {}
-        """Each `Compiled`, by JAX settings and machine, then by signature."""
+        self.compiled: dict[tuple[Any, int], dict[Any, Any]] = {}
+        """Each `Compiled`, by JAX settings and number of the machine, then by signature."""
         self.of_values: dict[Any, Any] = {}
         """The programs on the values of mutable arrays, by signature."""
+
+    def under(self, settings: tuple[Any, int], machines: Collection[int]) -> dict[Any, Any]:
+        """Returns the code for JAX settings and a machine, by signature. Drops code for other than these machines."""
+        found = self.compiled.get(settings)
+        if found is None:
+            for key in [key for key in self.compiled if key[1] not in machines]:
+                self.compiled.pop(key, None)  # another thread may drop it, too
+            found = self.compiled.setdefault(settings, {})
+        return found
 
     def clear(self) -> None:
         """Drops all code, also for programs that hold a part of `compiled`."""

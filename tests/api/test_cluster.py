@@ -228,7 +228,7 @@ def test_pwc_run_starts_a_cluster_for_the_plan(tmp_path: Path, embedded: Process
 
 
 def test_a_program_is_compiled_again_for_another_machine(embedded: Process) -> None:
-    program = pw.program(chain)
+    program = pw.program(lambda x: chain(x))
     want = values(program(X))
     with inside_of(embedded):
         for ours, theirs in zip(values(program(X)), want, strict=True):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import pathways as pw
+from pathways.api.process import Process, inside_of, process
 
 X = np.arange(4, dtype=np.float32)
 
@@ -109,6 +110,19 @@ def test_clear_cache_drops_the_code_of_all_programs_of_a_function() -> None:
     assert "signatures compiled: 0" in repr(two)
     traced_of(pw.program, f, X, X)
     assert len(traces) == 2
+
+
+def test_code_for_a_machine_that_is_left_is_dropped() -> None:
+    f = counting([])
+    programs = [pw.program(f), pw.program(f)]
+    outer = process()
+    programs[0](X)
+    for _ in range(3):
+        with inside_of(Process(outer.platform, outer.controller)):
+            programs[1](X)
+            assert "signatures compiled: 2" in repr(programs[0])
+    programs[0](X)
+    assert "signatures compiled: 2" in repr(programs[0])
 
 
 def test_objects_that_can_be_called_and_are_equal_share_nothing() -> None:
