@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support.clusters import arrays_on_hosts, becomes, values
+from support.clusters import arrays_on_hosts, becomes, this_cluster, values
 from support.codes import code_of
 from support.processes import ROOT, load_file, pwc_here
 from support.ways import WAYS, cluster_by
@@ -346,6 +346,7 @@ def test_a_cluster_is_left_while_another_thread_calls_programs() -> None:
     assert not thread.is_alive() and codes <= {"", "PWC0509"}
 
 
+@pytest.mark.long("a limit of time runs out: 10 s", keep=("own-own",))
 @pytest.mark.parametrize("way", ["own", "shared"])
 def test_a_thread_that_connects_when_the_block_ends_is_refused(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread has connected to the host, or is about to, when the client's loop and its ticket end."""
@@ -357,13 +358,11 @@ def test_a_thread_that_connects_when_the_block_ends_is_refused(way: str, monkeyp
 
     with pw.cluster(islands=1, devices=1) as topology:
         name = topology.islands[0].name
-        machine = process().machine
-        assert isinstance(machine, Attached)
+        machine = this_cluster()
         with contextlib.ExitStack() as stack:
             if way == "shared":
                 stack.enter_context(pw.connect(machine.address, name="second"))
-                machine = process().machine
-                assert isinstance(machine, Attached)
+                machine = this_cluster()
             machine.host(name)
             del machine.hosts[name]
             connect = getattr(machine, patched)
