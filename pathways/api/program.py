@@ -88,9 +88,6 @@ class Program:
             raise self._refuse("an argument cannot be donated and static", have, rule, advice)
         self._plain = self._signature.plain
         self._code = shared_code_of(function, (self._donate, self._static, frozenset(self._meshes.items())))
-        self._latest: tuple[Any, dict[Any, Compiled]] = None, {}
-        self._hot: tuple[DirectCalls, Any] | None = None
-        """The latest direct calls of the program without a mesh around them, and their JAX settings and machine."""
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.where = Where(code.co_filename, code.co_firstlineno, self.name) if code is not None else caller()
 
@@ -101,7 +98,7 @@ class Program:
 
     def _repr_html_(self) -> str | None:
         """Draws the last compiled plan; before, the notebook shows only text."""
-        compiled = list(self._latest[1].values())
+        compiled: list[Compiled] = list(self._code.latest[1].values())
         if not compiled:
             return None
         from pathways.api.pictures import html_of_plan  # the compilation has imported it already
@@ -125,8 +122,9 @@ class Program:
         return tuple(example)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hot is not None and not kwargs and not around.get():
-            calls, known_settings = self._hot
+        hot = self._code.hot
+        if hot is not None and not kwargs and not around.get():
+            calls, known_settings = hot
             if (
                 (compat.trace_context(), here()) == known_settings
                 and is_plain()
@@ -142,11 +140,10 @@ class Program:
         for leaf in leaves:
             if isinstance(leaf, Tracer):
                 return self._staged(bound, leaves, tree)
-        settings, known = self._latest
+        settings, known = self._code.latest
         now = compat.trace_context(), here()
         if settings != now:
             known = self._code.under(now, machines())
-            self._latest = now, known
         try:
             mesh = ambient()
         except ValueError:  # during JAX's tracing; JAX sees these arguments as constants
@@ -162,7 +159,6 @@ class Program:
             platform = process().platform  # first: it raises in a forked process, in which the lock may never be free
             now = now[0], here()  # the first call of all makes the process
             known = self._code.under(now, machines())
-            self._latest = now, known
             with COMPILING, Activity(f"preparing {self.name}"):
                 compiled = known.get(key)
                 if compiled is None:
@@ -170,7 +166,7 @@ class Program:
         calls = compiled.direct
         if calls is not None:
             if mesh is None and not kwargs and not self._static and calls.checks_types:
-                self._hot = calls, now
+                self._code.hot = calls, now
             if (result := calls.of_leaves(leaves)) is not MISS:
                 return result
         return compiled.unflatten(compiled.run_flat(leaves))
@@ -237,14 +233,15 @@ class Program:
         """Returns the program on the values of mutable arrays, created at first use."""
         key = bound.key, tree, refs
         of_values = self._code.of_values
-        if key not in of_values:
+        if (made := of_values.get(key)) is None:
             function = on_values(bound.function(self.function), tree, refs)
             arguments = zip(bound.given, tree.children(), strict=True)
             donated = [self._donate.has(given) for given, child in arguments for _ in range(child.num_leaves)]
             numbers = [i for i, is_donated in enumerate(donated) if is_donated and i not in refs]
-            made = of_values[key] = Program(function, donate_argnums=numbers, meshes=self._meshes)
+            made = Program(function, donate_argnums=numbers, meshes=self._meshes)
             made.name, made.where = self.name, self.where
-        return of_values[key]
+            return of_values.setdefault(key, made)
+        return made
 
     def _as_part(
         self, bound: BoundCall, leaves: Sequence[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -289,8 +286,6 @@ class Program:
     def clear_cache(self) -> None:
         """Drops all code of the program, and of others that share it: the next call traces and compiles again."""
         self._code.clear()
-        self._latest = None, {}
-        self._hot = None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Binds a program made from a method to its object, which becomes argument 0, as in `jax.jit`."""

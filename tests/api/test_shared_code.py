@@ -108,6 +108,8 @@ def test_clear_cache_drops_the_code_of_all_programs_of_a_function() -> None:
         each(X)
     one.clear_cache()
     assert "signatures compiled: 0" in repr(two)
+    for each in (two, one, two):
+        each(X)
     traced_of(pw.program, f, X, X)
     assert len(traces) == 2
 

@@ -250,7 +250,7 @@ class Preparer:
             launch = OneAtATime(launch, watched[0].record, mark, queues)
             at_once = at_once and launch.as_only_launch(at_once)
             self.callback_launchers.append(launch)
-            weakref.finalize(launch, self._executables.retire, launch.record)
+            weakref.finalize(launch, self._executables.retire, launch.record).atexit = False
         # One function for all steps: the cells of a closure are scattered in memory, which costs 1 us a step.
         poison = partial(self._failed, watched)
         own = Start(poison, run, island, tuple(inputs), tuple(outputs), tuple(emptied), gang, launch, number, last)
@@ -261,8 +261,13 @@ class Preparer:
         self, watched: Sequence[Watched], run: Run, island: str, operands: Sequence[Any], error: Exception
     ) -> Poison:
         """Makes the poison for the results of a failed computation. Its cause: the exception of a callback, if any."""
-        raised = next(iter(watched[0].record.errors), None) if watched else None
-        return _poison(operands) or self._cause(failed(run, island, error, raised))
+        raised, before = None, _poison(operands)
+        if watched:
+            record = watched[0].record
+            raised = next(iter(record.errors), None)
+            if before is not None or record.on_one_device:  # nothing has started, or the device has come back
+                record.end(record.errors)
+        return before or self._cause(failed(run, island, error, raised))
 
     def _launcher(self, run: Run, at: int, watched: Sequence[Watched], gang: Gang) -> launches.Launchers:
         """Returns the cached launchers of a computation on its gang. A call with callbacks has its own launcher."""

@@ -51,7 +51,7 @@ class Awaited:
         launched: WatchedLaunch | None = values[self.mark] if self.mark >= 0 else None
         if not self.is_known(values):
             return False
-        if launched is not None:
+        if launched is not None and not any(isinstance(values[i], Poison) for i in self.outputs):
             launched.ended()
         return True
 

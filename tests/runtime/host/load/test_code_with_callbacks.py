@@ -56,6 +56,26 @@ def test_code_whose_callback_raised_is_freed_too(monkeypatch: pytest.MonkeyPatch
     assert becomes(lambda: kept() == before)
 
 
+def test_code_that_never_started_is_freed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its argument is the result of a failed program."""
+    monkeypatch.setattr(logging.getLogger("jax._src.callback"), "disabled", True)
+    before = kept()
+
+    def fails(x: Any) -> Any:
+        raise ValueError("on purpose")
+
+    def read(x: Any) -> None:
+        with pytest.raises(pw.PathwaysError, match="on purpose"):
+            np.asarray(x)
+
+    for _ in range(3):
+        program = pw.program(calling(np.asarray))
+        program(X)
+        read(program(pw.program(calling(fails))(X)))
+        del program
+    assert becomes(lambda: kept() == before)
+
+
 def test_code_is_kept_while_its_callback_runs() -> None:
     before, begun, go_on = kept(), threading.Event(), threading.Event()
 
