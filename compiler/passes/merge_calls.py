@@ -183,6 +183,7 @@ class _Writer:
         self.built: dict[tuple[Whole, str], _Built] = {}
         self.symbols: dict[Whole, str] = {}
         self.returned = set(self.flow.returned)
+        self.types = self.flow.types  # read now: merging erases the ops that make the values
         self.values: list[Any] = list(self.flow.values)
         """The current value of each number."""
         self.rewriting = Rewriting()
@@ -281,7 +282,7 @@ class _Writer:
 
     def flow_now(self) -> Flow:
         flow, nodes = self.flow, self.rewriting.nodes(self.flow)
-        return renumbered(self.program, self.values, flow.types, flow.arguments, nodes, flow.returned)
+        return renumbered(self.program, self.values, self.types, flow.arguments, nodes, flow.returned)
 
     def drop_unused(self) -> None:
         used = {op.callee for op in self.program.calls()}

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from pathways.api.arguments import NO_ARRAYS, aval_of_leaf, check_left_out, key_of, refusal
 from pathways.api.array import Array
 from pathways.api.binding import BoundCall, CallSignature, Chosen
-from pathways.api.direct_calls import MISS, DirectCalls
+from pathways.api.direct_calls import MISS
 from pathways.api.jax_stages import TracedProgram
 from pathways.api.mutable_arrays import call_with_refs, on_values, refs_among
 from pathways.api.process import COMPILING, here, machines, process
@@ -345,6 +345,11 @@ def program(
     donate_argnames: Argnames = (),
     static_argnums: Argnums = (),
     static_argnames: Argnames = (),
+    keep_unused: bool = False,
+    inline: bool = False,
+    device: None = None,
+    backend: None = None,
+    compiler_options: None = None,
     meshes: Mapping[Mesh, VirtualSlice] = ...,
 ) -> Program: ...
 @overload
@@ -355,6 +360,11 @@ def program(
     donate_argnames: Argnames = (),
     static_argnums: Argnums = (),
     static_argnames: Argnames = (),
+    keep_unused: bool = False,
+    inline: bool = False,
+    device: None = None,
+    backend: None = None,
+    compiler_options: None = None,
     meshes: Mapping[Mesh, VirtualSlice] = ...,
 ) -> Callable[[Callable[..., Any]], Program]: ...
 def program(function: Callable[..., Any] | None = None, /, **options: Any) -> Program | Callable[..., Program]:

@@ -106,7 +106,7 @@ def test_a_program_does_as_jit_or_says_why_not(name: str) -> None:
 def test_none_as_an_option_means_no_argument(name: str) -> None:
     """It is the default of `jax.jit`, which libraries pass on."""
     options: dict[str, Any] = {name: None, "keep_unused": True, "inline": True, "device": None, "backend": None}
-    program: Any = pw.program(lambda x, y: x * 2, **options, **{"compiler_options": None})
+    program: Any = pw.program(lambda x, y: x * 2, **options, compiler_options=None)
     assert float(program(1.5, 0.0)) == 3.0
     assert float(program.lower(1.5, 0.0).compile(compiler_options=None)(1.5, 0.0)) == 3.0
 

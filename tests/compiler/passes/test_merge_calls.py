@@ -14,9 +14,10 @@ from pathways.compiler.computations.merge import count_operations
 from pathways.compiler.driver import Compilation
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
-from pathways.compiler.passes.merge_calls import LARGE, find_groups
+from pathways.compiler.passes.merge_calls import LARGE, MergeCalls, find_groups
 from pathways.dialect.ir import pw as pw_ops
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.mlir import make_context, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.topology import parse_topology
@@ -155,3 +156,14 @@ def test_a_call_that_reads_the_result_of_a_loop_starts_a_new_group() -> None:
 
     found = ordered(program, X, X)
     assert list(found.flow.branches()) and groups(found, 128) == []
+
+
+def test_a_program_that_no_other_pass_has_read_is_merged() -> None:
+    """The types of the values are read before the ops that make them are erased."""
+    s = Slices()
+    f, g, h = (s.call(n, 0) for n in "fgh")
+    for _ in range(3):
+        program = ordered(lambda x: h(g(f(x))), X)
+        fresh = ProgramIR(parse(text(program.module), make_context()))
+        MergeCalls().apply(fresh, Session(parse_topology("islands=2,devices=1")))
+        assert len(list(fresh.calls())) == 1 and fresh.module.operation.verify()
