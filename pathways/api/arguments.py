@@ -64,7 +64,7 @@ def refusal(program: str, dynamic: Sequence[Any], names: Sequence[str], error: E
             aval_of_leaf(leaf)
         except NO_ARRAYS as found:
             name: str = names[path[0].idx] + tree_util.keystr(path[1:])
-            return PathwaysError(_refused(program, name, leaf, found))
+            return PathwaysError(_refused(program, name, leaf, found), also=(type(found),))
     return error
 
 

@@ -25,10 +25,11 @@ def handle_of(value: Any) -> Handle | None:
 def as_host(value: Any, port: Port, program: str) -> "np.ndarray[Any, Any]":
     """Converts a host value to the stored form of `port`. Raises PWC0501 for a different shape or element type."""
 
-    def refuse(have: str) -> PathwaysError:
+    def refuse(have: str, *also: type[Exception]) -> PathwaysError:
         shape = list(port.type.shape) if port.dtype == port.type.dtype else "stored as " + str(port.type)
         rule = f"{port.dtype} {shape}"
-        return PathwaysError(WrongInput(name=port.name, program=program, have_=have, rule=rule, where=caller()))
+        error = WrongInput(name=port.name, program=program, have_=have, rule=rule, where=caller())
+        return PathwaysError(error, also=also)
 
     if port.dtype.startswith("key<"):
         value = _key_data(value, port.dtype, refuse)
@@ -45,7 +46,7 @@ def as_host(value: Any, port: Port, program: str) -> "np.ndarray[Any, Any]":
     if host.dtype.kind == "V" and host.dtype.itemsize == dtype.itemsize and dtype.kind == "V":
         host = host.view(dtype)  # NumPy files keep the bytes of bfloat16 and similar types, not the name
     if type(value) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-        raise refuse(f"{value}, which {dtype} cannot hold")
+        raise refuse(f"{value}, which {dtype} cannot hold", OverflowError)
     if host.dtype != dtype:
         if not _converts(host.dtype, dtype, strong=hasattr(value, "dtype")):
             raise refuse(f"{host.dtype} {list(host.shape)}")

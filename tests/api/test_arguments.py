@@ -79,10 +79,13 @@ UNSUPPORTED_ARGUMENTS: dict[str, tuple[Any, str]] = {
 def test_an_argument_that_is_no_array_is_named_in_the_error(name: str) -> None:
     value, have = UNSUPPORTED_ARGUMENTS[name]
     program = pw.program(lambda x, state: plain(x))
+    with pytest.raises(Exception) as by_jit:
+        jax.jit(lambda x, state: x)(X, {"m": [X, value]})
     for call in (program, program.lower):
         with pytest.raises(pw.PathwaysError, match="PWC0104") as caught:
             call(X, {"m": [X, value]})
         error = caught.value.diagnostic
+        assert isinstance(caught.value, by_jit.type)
         assert "state['m'][1]" in error.text(error.title) and have in error.text(error.have)
         assert error.where is not None and error.where.file == __file__
 
@@ -104,6 +107,7 @@ def test_an_integer_too_large_for_its_type_is_named_in_the_error(value: int) -> 
     for call in (program, program.lower, program.lower(X, {"count": 1}).compile()):
         with pytest.raises(pw.PathwaysError, match="PWC0501") as caught:
             call(X, {"count": value})
+        assert isinstance(caught.value, OverflowError), call
         error = caught.value.diagnostic
         assert "n['count']" in error.text(error.title)
         assert error.text(error.have) == f"{value}, which int32 cannot hold"
