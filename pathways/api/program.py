@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import jax
 from jax.sharding import Mesh
@@ -333,40 +333,26 @@ def _marked(leaf: Any) -> Any:
     return (type(leaf), leaf) if isinstance(leaf, bool | int | float | complex | str) else id(leaf)
 
 
+class ProgramOptions(TypedDict, total=False):
+    """The options of `pw.program`."""
+
+    example_args: ExampleArgs
+    donate_argnums: Argnums
+    donate_argnames: Argnames
+    static_argnums: Argnums
+    static_argnames: Argnames
+    keep_unused: bool
+    inline: bool
+    device: None
+    backend: None
+    compiler_options: None
+    meshes: Mapping[Mesh, VirtualSlice]
+
+
 @overload
-def program(function: Callable[..., Any], /) -> Program: ...
+def program(function: Callable[..., Any], /, **options: Unpack[ProgramOptions]) -> Program: ...
 @overload
-def program(
-    function: Callable[..., Any],
-    /,
-    *,
-    example_args: ExampleArgs = None,
-    donate_argnums: Argnums = (),
-    donate_argnames: Argnames = (),
-    static_argnums: Argnums = (),
-    static_argnames: Argnames = (),
-    keep_unused: bool = False,
-    inline: bool = False,
-    device: None = None,
-    backend: None = None,
-    compiler_options: None = None,
-    meshes: Mapping[Mesh, VirtualSlice] = ...,
-) -> Program: ...
-@overload
-def program(
-    *,
-    example_args: ExampleArgs = None,
-    donate_argnums: Argnums = (),
-    donate_argnames: Argnames = (),
-    static_argnums: Argnums = (),
-    static_argnames: Argnames = (),
-    keep_unused: bool = False,
-    inline: bool = False,
-    device: None = None,
-    backend: None = None,
-    compiler_options: None = None,
-    meshes: Mapping[Mesh, VirtualSlice] = ...,
-) -> Callable[[Callable[..., Any]], Program]: ...
+def program(**options: Unpack[ProgramOptions]) -> Callable[[Callable[..., Any]], Program]: ...
 def program(function: Callable[..., Any] | None = None, /, **options: Any) -> Program | Callable[..., Program]:
     """Makes a program from a function of pytrees (paper, section 3). Usable as a decorator, bare or with options.
 

@@ -19,14 +19,14 @@ from pathways.api.process import Process, inside_of, process
 X = np.arange(4, dtype=np.float32)
 
 
-def traced_of(wrap: Callable[[Any], Any], function: Any, *arguments: Any) -> list[Any]:
+def results_of(wrap: Callable[[Any], Any], function: Any, *arguments: Any) -> list[Any]:
     """Calls a new wrapper of the same function for each argument; returns the results."""
     return [np.asarray(wrap(function)(argument)) for argument in arguments]
 
 
-def counting(traces: list[str], name: str = "f") -> Callable[..., Any]:
+def counting(traces: list[str]) -> Callable[..., Any]:
     def f(x: Any, by: int = 1, y: Any = 0.0) -> Any:
-        traces.append(name)
+        traces.append("f")
         return x * by + y
 
     return f
@@ -56,7 +56,7 @@ def test_programs_of_one_function_share_code_if_their_options_are_equal(
 def test_another_type_or_static_value_is_compiled_once_by_the_first_program_that_needs_it() -> None:
     traces = list[str]()
     f = counting(traces)
-    traced_of(pw.program, f, X, X[:2], X, X[:2], X.astype(np.int32))
+    results_of(pw.program, f, X, X[:2], X, X[:2], X.astype(np.int32))
     assert len(traces) == 3
     for by in (1, 2, 1, 2):
         pw.program(f, static_argnums=1)(X, by)
@@ -73,8 +73,8 @@ def test_what_wraps_copies_from_a_function_is_not_its_code() -> None:
         traces.append("other")
         return f(*arguments) + 100
 
-    assert traced_of(pw.program, other, X, X)[1].tolist() == (X + 100).tolist()
-    assert traced_of(pw.program, f, X, X)[1].tolist() == X.tolist()
+    assert results_of(pw.program, other, X, X)[1].tolist() == (X + 100).tolist()
+    assert results_of(pw.program, f, X, X)[1].tolist() == X.tolist()
     assert traces == ["f", "other", "f"]
 
 
@@ -110,7 +110,7 @@ def test_clear_cache_drops_the_code_of_all_programs_of_a_function() -> None:
     assert "signatures compiled: 0" in repr(two)
     for each in (two, one, two):
         each(X)
-    traced_of(pw.program, f, X, X)
+    results_of(pw.program, f, X, X)
     assert len(traces) == 2
 
 

@@ -15,21 +15,24 @@ def copy_shard(array: pjrt.DeviceArray, position: int) -> pjrt.DeviceArray | Non
 
     Raises ValueError if the array has no such shard.
     """
-    device = _device_of(array, position)
+    devices = _devices_of(array, position)
+    device = devices[position]
     if not pjrt.is_here(device):
         return None
-    earlier = list(array.sharding.mesh.devices.flat)[:position]
-    found = pjrt.shards_of(array)[sum(map(pjrt.is_here, earlier))]
+    found = pjrt.shards_of(array)[sum(map(pjrt.is_here, devices[:position]))]
     alone = pjrt.named_sharding(MeshSpec((("devices", 1),), (0,)), ((),) * array.ndim, [device])
     return pjrt.copy_whole(found, pjrt.device_list([device]), alone)
 
 
-def _device_of(array: pjrt.DeviceArray, position: int) -> pjrt.Device:
-    """Returns the device that has a shard. Raises ValueError if there is none: a client may send any position."""
+def _devices_of(array: pjrt.DeviceArray, position: int) -> list[pjrt.Device]:
+    """Returns the devices of an array in mesh order; -1 stands for no position.
+
+    Raises ValueError if none has the shard at this position: a client may send any.
+    """
     devices = list(array.sharding.mesh.devices.flat)
     if position >= len(devices):
         raise ValueError(f"shard {position} of an array on {len(devices)} devices")
-    return devices[position]
+    return devices
 
 
 def all_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
@@ -37,8 +40,7 @@ def all_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
 
     Returns the shape as JSON, and the bytes. Raises ValueError if it has no such shard.
     """
-    if shard >= 0:
-        _device_of(array, shard)
+    _devices_of(array, shard)
     values = pjrt.to_host(array if shard < 0 else pjrt.shard(array, shard))
     return json.dumps(values.shape), values.tobytes()
 
@@ -52,11 +54,10 @@ def local_values(array: Any, shard: int = -1) -> tuple[str, bytes]:
     """
     if isinstance(array, Shards):  # the mesh has no device of this process
         return "", b""
-    devices: list[Any] = list(array.sharding.mesh.devices.flat)
+    devices = _devices_of(array, shard)
     boxes = _boxes(array)
     here = [position for position, device in enumerate(devices) if pjrt.is_here(device)]
     if shard >= 0:
-        _device_of(array, shard)
         if shard not in here:
             return "", b""
         values = pjrt.to_host(pjrt.shard(array, here.index(shard)))

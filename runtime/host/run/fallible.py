@@ -96,7 +96,7 @@ class AwaitedOutcome:
         self.awaited.wait(self.values)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class WatchedLaunch:
     """A launch of a computation with callbacks: their exceptions, the tokens of the launch, and its devices."""
 
@@ -104,12 +104,14 @@ class WatchedLaunch:
     tokens: Sequence[Any]
     queues: Sequence[DeviceQueue]
     record: CallbackRecord
-    is_over: bool = False
-    """Whether it is known to be done."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is known to be done. The record has other exceptions then, since no launch begins before."""
+        return self.record.errors is not self.errors
 
     def ended(self) -> None:
         """Notes that it is done."""
-        self.is_over = True
         self.record.end(self.errors)
 
     def wait(self) -> None:

@@ -23,6 +23,21 @@ def calling(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: jax.pure_callback(callback, jax.ShapeDtypeStruct(x.shape, x.dtype), x) * 2
 
 
+def fails(x: Any) -> Any:
+    raise ValueError("on purpose")
+
+
+def read_failed(x: Any) -> None:
+    with pytest.raises(pw.PathwaysError, match="on purpose"):
+        np.asarray(x)
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns off JAX's log of callbacks that raise: a record of it would keep all frames."""
+    monkeypatch.setattr(logging.getLogger("jax._src.callback"), "disabled", True)
+
+
 def kept(free_first: bool = True) -> int:
     """Returns how many executables with callbacks this process keeps after the next program is loaded."""
     executables = process().controller.executables
@@ -44,34 +59,21 @@ def test_code_with_callbacks_is_freed_with_its_program() -> None:
     assert kept() == before
 
 
-def test_code_whose_callback_raised_is_freed_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logging.getLogger("jax._src.callback"), "disabled", True)  # a record would keep all frames
+@pytest.mark.usefixtures("silent")
+def test_code_whose_callback_raised_is_freed_too() -> None:
     before = kept()
-
-    def fails(x: Any) -> Any:
-        raise ValueError("on purpose")
-
-    with pytest.raises(pw.PathwaysError, match="on purpose"):
-        np.asarray(pw.program(calling(fails))(X))
+    read_failed(pw.program(calling(fails))(X))
     assert becomes(lambda: kept() == before)
 
 
-def test_code_that_never_started_is_freed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("silent")
+def test_code_that_never_started_is_freed_too() -> None:
     """Its argument is the result of a failed program."""
-    monkeypatch.setattr(logging.getLogger("jax._src.callback"), "disabled", True)
     before = kept()
-
-    def fails(x: Any) -> Any:
-        raise ValueError("on purpose")
-
-    def read(x: Any) -> None:
-        with pytest.raises(pw.PathwaysError, match="on purpose"):
-            np.asarray(x)
-
     for _ in range(3):
         program = pw.program(calling(np.asarray))
         program(X)
-        read(program(pw.program(calling(fails))(X)))
+        read_failed(program(pw.program(calling(fails))(X)))
         del program
     assert becomes(lambda: kept() == before)
 

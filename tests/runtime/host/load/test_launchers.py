@@ -1,5 +1,6 @@
 """Tests what a launch gives its devices and its run, with executables that only note what they are given."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,14 +110,24 @@ def test_a_computation_with_callbacks_is_launched_when_the_launch_before_is_done
     assert tokens[1].waits == 1 and tokens[2].waits == 0
 
 
+def launched_with(
+    raised: Sequence[BaseException], tokens: Sequence[Token] = (), queues: Sequence[DeviceQueue] = ()
+) -> WatchedLaunch:
+    """Returns a launch that has begun, and whose callbacks have raised these exceptions."""
+    record = CallbackRecord()
+    errors = record.begin()
+    errors += raised
+    return WatchedLaunch(errors, tokens, queues, record)
+
+
 def test_a_launch_on_a_lost_device_will_never_be_done() -> None:
     queue = DeviceQueue()
     queue.lose()
-    launched = WatchedLaunch([], [Token()], [queue], CallbackRecord())
+    launched = launched_with([], [Token()], [queue])
     with pytest.raises(QueueLost):
         launched.wait()
     assert not launched.is_over
-    launched.is_over = True
+    launched.ended()
     launched.wait()
 
 
@@ -126,7 +137,7 @@ def awaited(outputs: int, mark: int = 2) -> Awaited:
 
 def test_an_outcome_is_known_when_all_results_are_ready_or_poison() -> None:
     one, two = Token(), Token()
-    launched = WatchedLaunch([], [], [], CallbackRecord())
+    launched = launched_with([])
     values: list[Any] = [one, two, launched]
     outcome = AwaitedOutcome(awaited(2), values)
     one.waits = 1
@@ -141,8 +152,7 @@ def test_an_outcome_is_known_when_all_results_are_ready_or_poison() -> None:
 
 def test_an_exception_of_a_callback_poisons_the_results_of_the_whole_gang() -> None:
     results = [Token(), Token()]
-    raised: list[BaseException] = [ValueError("on purpose"), ValueError("later")]
-    values: list[Any] = [*results, WatchedLaunch(raised, [], [], CallbackRecord())]
+    values: list[Any] = [*results, launched_with([ValueError("on purpose"), ValueError("later")])]
     AwaitedOutcome(awaited(2), values).wait()
     bad = values[0]
     assert isinstance(bad, Poison) and values[1] is bad and all(token.waits == 1 for token in results)
@@ -154,7 +164,7 @@ def test_an_exception_of_a_callback_poisons_the_results_of_the_whole_gang() -> N
 
 @pytest.mark.parametrize("mark", [2, -1])
 def test_a_failed_result_poisons_all_and_good_results_stay(mark: int) -> None:
-    launched = WatchedLaunch([], [], [], CallbackRecord()) if mark >= 0 else None
+    launched = launched_with([]) if mark >= 0 else None
     values: list[Any] = [Token(), Token(RuntimeError("XLA says no")), launched]
     AwaitedOutcome(awaited(2, mark), values).wait()
     assert isinstance(values[0], Poison) and values[0] is values[1] and "XLA says no" in str(values[0].error())
@@ -165,7 +175,7 @@ def test_a_failed_result_poisons_all_and_good_results_stay(mark: int) -> None:
 
 
 def test_a_failure_without_results_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    values: list[Any] = [None, None, WatchedLaunch([ValueError("on purpose")], [], [], CallbackRecord())]
+    values: list[Any] = [None, None, launched_with([ValueError("on purpose")])]
     for _ in range(2):
         AwaitedOutcome(awaited(0), values).wait()
     said = capsys.readouterr()
@@ -173,7 +183,7 @@ def test_a_failure_without_results_is_printed_once(capsys: pytest.CaptureFixture
 
 
 def test_the_work_of_an_awaited_computation_waits_for_its_outcome_alone() -> None:
-    values: list[Any] = [Token(), Token(), WatchedLaunch([ValueError("on purpose")], [], [], CallbackRecord())]
+    values: list[Any] = [Token(), Token(), launched_with([ValueError("on purpose")])]
     frame: Any = SimpleNamespace(values=values)
     enqueuer: Any = None
     work = awaited(2).start(frame, enqueuer)
