@@ -199,10 +199,7 @@ def _body_types(program: ProgramIR, node: Node) -> Iterator[Broken]:
 
 def _signature(program: ProgramIR) -> Iterator[Broken]:
     func = program.func
-    counts = len(program.arguments), len(program.block.arguments)
-    if counts[0] != counts[1]:
-        yield func.operation, f"describes {counts[0]} of {counts[1]} arguments", "pw.name for every argument"
-    for number, (value, argument) in enumerate(zip(program.block.arguments, program.arguments, strict=False)):
+    for number, (value, argument) in enumerate(zip(program.block.arguments, program.arguments, strict=True)):
         name = argument.shown(number)
         if argument.mesh is not None and argument.mesh not in program.meshes:
             yield func.operation, f"puts {name} on @{argument.mesh}, which does not exist", "a pw.mesh"
