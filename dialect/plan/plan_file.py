@@ -73,8 +73,7 @@ def write_plan(plan: Plan, *, marked: bool = False) -> bytes:
 
 def is_marked_plan(raw: bytes) -> bool:
     """Returns whether the bytes of a plan.bin have this user's mark. Raises PWC0610."""
-    end = len(raw) - _SEAL_SIZE
-    body, mark = raw[: max(0, end - _MARK_SIZE)], raw[max(0, end - _MARK_SIZE) : end]
+    body, mark = raw[: -_MARK_SIZE - _SEAL_SIZE], raw[-_MARK_SIZE - _SEAL_SIZE : -_SEAL_SIZE]
     if not mark.startswith(_MARK):  # written by a version without marks
         return False
     try:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.fuzz_modules import X, honest, module_of, run_all, text_of
+from support.proc import open_files_of
 
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
@@ -43,6 +44,9 @@ def test_equal_plans_of_one_user_have_equal_bytes(key: Path) -> None:
     assert first == again != plain and len(first) == len(plain) and read_plan(first) == read_plan(plain)
     key.unlink()
     assert write_plan(honest(), marked=True) != first and write_plan(honest()) == plain
+    dumps = {"01.trace.mlir": b"", "02.shard.mlir": b"module {}"}
+    ordered, reverse = (replace(honest(), phases=dict(rows)) for rows in (dumps.items(), [*dumps.items()][::-1]))
+    assert ordered == reverse and write_plan(ordered) == write_plan(reverse)
 
 
 def unmarked_files(folder: Path, key: Path) -> list[Path]:
@@ -175,7 +179,7 @@ answer()
     assert caught.value.code == "PWC0609" and honest().computations[0].name in str(caught.value)
 
 
-def test_a_vetting_process_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vetting_process_that_cannot_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(PathwaysError, match="No such file") as caught:
         vetted(honest(), "plan.bin")
@@ -184,6 +188,28 @@ def test_a_vetting_process_that_cannot_start_is_reported(monkeypatch: pytest.Mon
     with pytest.raises(PathwaysError, match="exit code 1") as caught:
         vetted(honest(), "plan.bin")
     assert caught.value.code == "PWC0612"
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\necho Traceback >&2\necho 'No module of this name' >&2\nexit 3\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    with pytest.raises(PathwaysError, match="exit code 3: No module of this name"):
+        vetted(honest(), "plan.bin")
+
+
+def test_the_vetting_process_reads_this_package_and_leaves_no_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def refuse(command: list[str], **_: object) -> None:
+        started.append(command)
+        raise OSError("no memory for another process")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    before = open_files_of()
+    with pytest.raises(PathwaysError, match="no memory for another process") as caught:
+        vetted(honest(), "plan.bin")
+    assert caught.value.code == "PWC0612" and open_files_of() == before
+    ((*_, package, _),) = (command[: command.index("-c") + 4] for command in started)
+    assert package == str(Path(str(pw.__file__)).parent)
 
 
 def test_unsafe_and_damaged_keys_are_refused(key: Path, tmp_path: Path) -> None:
