@@ -121,7 +121,7 @@ def pretty(module: Module) -> str:
 def short_text(operation: Operation) -> str:
     """Prints the first 400 characters of an op, for messages."""
     printed = str(operation)
-    return printed if len(printed) < 400 else f"{printed[:400]}..."
+    return printed if len(printed) <= 400 else f"{printed[:400]}..."
 
 
 def bytecode(operation: Operation, version: int | None = None) -> bytes:
