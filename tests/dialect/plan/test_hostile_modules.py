@@ -20,8 +20,11 @@ from support.fuzz_modules import (
 )
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.mlir import make_context, parse
 from pathways.dialect.plan.check_modules import check_modules
 from pathways.dialect.plan.modules.custom_calls import SETTING, is_known
+from pathways.dialect.plan.modules.operations import MAX_CONSTANT_BYTES, Checker
+from pathways.dialect.plan.modules.stated_module import Refused
 from pathways.dialect.plan.modules.vet import vetted
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import write_plan
@@ -140,6 +143,13 @@ def reduced(groups: str, shape: str) -> str:
       }}) : (tensor<2x8xf32>) -> tensor<2x8xf32>""")
 
 
+def broadcast(groups: str) -> str:
+    """Returns a collective whose devices MLIR itself does not count."""
+    return manual(f"""%r = "stablehlo.collective_broadcast"(%p) <{{
+        replica_groups = dense<{groups}> : tensor<1x4xi64>,
+        channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>}}> : (tensor<2x8xf32>) -> tensor<2x8xf32>""")
+
+
 def permuted(pairs: str) -> str:
     return manual(f"""%r = "stablehlo.collective_permute"(%p) {{
         source_target_pairs = dense<{pairs}> : tensor<2x2xi64>,
@@ -150,6 +160,8 @@ def test_collectives_with_wrong_devices_are_refused() -> None:
     assert code_here(gang(reduced("[[0, 1, 2, 3]]", "1x4"))) == ""
     assert code_here(gang(reduced("[[0, 1], [2, 3]]", "2x2"))) == ""
     assert code_here(gang(reduced("[[0, 1]]", "1x2"))) == "PWC0604"
+    assert code_here(gang(broadcast("[[0, 1, 2, 3]]"))) == ""
+    assert code_here(gang(broadcast("[[0, 1, 2, 4]]"))) == "PWC0604"
     assert code_here(gang(permuted("[[0, 1], [1, 0]]"))) == ""
     assert code_here(gang(permuted("[[0, 9], [1, 0]]"))) == "PWC0604"
 
@@ -287,3 +299,12 @@ def test_mutated_modules_are_refused_or_run(tmp_path: Path, thorough: bool) -> N
         assert code in ("", "PWC0604", "PWC0609", "PWC0611")
     code, said = run_all(passed)
     assert code == 0, said
+
+
+def test_a_large_module_may_have_larger_constants() -> None:
+    source = f"%c = stablehlo.constant dense<1.5> : tensor<{MAX_CONSTANT_BYTES // 4 + 1}xf32>"
+    module = parse(source, make_context())
+    (constant,) = module.body.operations
+    Checker(1, "cpu", "", size=MAX_CONSTANT_BYTES // 8 + 1).check(constant.operation)
+    with pytest.raises(Refused, match="more than 67108864"):
+        Checker(1, "cpu", "", size=MAX_CONSTANT_BYTES // 8).check(constant.operation)

@@ -106,12 +106,12 @@ def test_control_characters_are_escaped() -> None:
 
 
 def test_source_lines_are_read_only_from_small_regular_files(tmp_path: Path) -> None:
-    """A plan names the file of each line. Reading a pipe or a device would never end."""
+    """A plan names the file of each line. Reading a pipe or a device would never end, and so may files of /proc."""
     pipe, large, source = tmp_path / "pipe.py", tmp_path / "large.py", tmp_path / "source.py"
     os.mkfifo(pipe)
     source.write_text("first\nsecond\n")
     with large.open("wb") as made:
         made.truncate(MAX_SOURCE_BYTES + 1)
-    for file in (pipe, large, tmp_path, Path("/dev/zero"), "a\0b"):
+    for file in (pipe, large, tmp_path, Path("/dev/zero"), Path("/proc/self/status"), "a\0b"):
         assert Where(str(file), 1).source() == ""
     assert Where(str(source), 2).source() == "second"

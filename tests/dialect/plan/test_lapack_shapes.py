@@ -10,8 +10,10 @@ from jax import lax
 from support.fuzz_modules import honest, module_of, named, with_module
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.mlir import make_context, parse
 from pathways.dialect.plan.check_modules import check_modules
 from pathways.dialect.plan.modules.lapack import check_lapack
+from pathways.dialect.plan.modules.stated_module import Refused
 
 jit: Any = jax.jit
 linalg: Any = lax.linalg
@@ -107,3 +109,33 @@ def test_calls_with_wrong_shapes_or_modes_are_refused(name: str) -> None:
 def test_calls_with_matching_shapes_are_accepted() -> None:
     check_modules(plan_with("lapack_sgetrf_ffi", [M, "tensor<8xi32>", INFO], ""), "plan.bin")
     check_modules(plan_with("lapack_sgesdd_ffi", SVD, "mode = 83 : ui8"), "plan.bin")
+
+
+def check_reflectors(name: str, operands: str, config: str) -> None:
+    """Checks a call that multiplies the reflectors of a matrix."""
+    types = operands.split()
+    source = f"""func.func @f({", ".join(f"%{n}: {t}" for n, t in enumerate(types))}) {{
+      %r = "stablehlo.custom_call"({", ".join(f"%{n}" for n in range(len(types)))}) {{
+        call_target_name = "lapack_s{name}_ffi", api_version = 4 : i32, backend_config = {{{config}}}
+      }} : ({", ".join(types)}) -> {types[-1] if name == "ormqr" else types[0]}
+      return
+    }}"""
+    module = parse(source, make_context())
+    (call,) = calls(module.operation)
+    check_lapack(call, f"lapack_s{name}_ffi")
+
+
+@pytest.mark.parametrize(
+    ("name", "matrices", "config"),
+    [
+        ("orgqr", "tensor<8x4xf32> tensor<{}xf32>", ""),
+        ("orgqr", "tensor<4x8xf32> tensor<{}xf32>", ""),
+        ("ormqr", "tensor<8x4xf32> tensor<{}xf32> tensor<8x2xf32>", "left = true"),
+        ("ormqr", "tensor<8x4xf32> tensor<{}xf32> tensor<2x8xf32>", "left = false"),
+    ],
+)
+def test_a_matrix_has_no_more_reflectors_than_rows_or_columns(name: str, matrices: str, config: str) -> None:
+    check_reflectors(name, matrices.format(4), config)
+    for count in (5, 8):
+        with pytest.raises(Refused, match=f"with {count} reflectors"):
+            check_reflectors(name, matrices.format(count), config)
