@@ -20,7 +20,7 @@ from pathways.compiler.stream_ops import PlannedStreams, peaks_of, planned_strea
 from pathways.compiler.verifier import verify_program
 from pathways.dialect.ir import pw as pw_ops
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import ir
+from pathways.dialect.mlir import ir, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import parse_topology
 
@@ -56,6 +56,7 @@ def assert_read_back(compilation: Compilation) -> None:
     plan, peaks = compilation.plan(), dict(peaks_of(program))
     assert program.read_module() is program.base and planned_streams(program) is not None
     assert compilation.plan() == plan, "reading the module changes nothing"
+    assert text(program.read_module()) == text(program.read_module()), "the streams are written once"
     assert program.module is program.base and planned_streams(program) is None, "now its ops are what counts"
     assert compilation.plan() == plan and dict(peaks_of(program)) == peaks
 

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -259,6 +260,25 @@ def test_a_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.
     assert read_own(path) is None
     if os.getuid() != 0:
         assert shared_with(tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_own_group", "problem"),
+    [
+        (0o755, False, None),
+        (0o775, True, None),
+        (0o775, False, "group 1 may write to it (mode 775)"),
+        (0o757, True, "every user may write to it (mode 757)"),
+    ],
+)
+def test_a_folder_is_shared_if_its_group_or_all_users_may_write(
+    mode: int, is_own_group: bool, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = SimpleNamespace(st_uid=0, st_gid=0 if is_own_group else 1, st_mode=stat.S_IFDIR | mode)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda _: status)
+        found = shared_with(tmp_path)
+    assert found == problem
 
 
 WRITING_NAMES = frozenset(

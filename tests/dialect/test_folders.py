@@ -3,6 +3,8 @@
 Folders that no file names are removed, unless a process uses them.
 """
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -91,3 +93,25 @@ def test_a_host_accepts_only_snapshot_folders_of_its_user(tmp_path: Path, monkey
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(ValueError, match="of this user"):
         own_folder(str(folder))
+
+
+def fail_locks(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    def fail(*_: int) -> None:
+        raise OSError(error, "the lock failed")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_without_locks_folders_are_read_and_none_is_removed(
+    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_locks(monkeypatch, error)
+    path = tmp_path / "state"
+    with new_folder(path, never) as folder, kept_folder(path, folder.name) as kept:
+        assert kept == folder
+    remove_unnamed(path, never)
+    assert folder.is_dir()
+    fail_locks(monkeypatch, errno.EIO)
+    with pytest.raises(OSError, match="the lock failed"), kept_folder(path, folder.name):
+        pass

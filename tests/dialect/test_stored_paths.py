@@ -192,5 +192,7 @@ def test_all_forms_of_locations_are_rewritten() -> None:
     assert 'loc("op")' in rewritten('"op"(callsite("lib.py":1:1 at "f"("lib.py":2:2)))')
     kept = rewritten('"op"(callsite("lib.py":1:1 at callsite("f"("a.py":2:2) at "lib.py":3:3)))')
     assert '"x/a.py":2:2' in kept and "lib.py" not in kept and "callsite" not in kept
+    stack = rewritten('callsite("f"("a.py":1:1) at callsite("b.py":2:2 at callsite("lib.py":3:3 at "g"("c.py":4:4))))')
+    assert re.findall(r'x/(\w).py":(\d)', stack) == [("a", "1"), ("b", "2"), ("c", "4")]
     assert '"x/a.py":1:1' in rewritten('fused["a.py":1:1, "lib.py":2:2]')
     assert np.all([rewritten(f'"a"("b"("c.py":{n}:1))').count("x/c.py") == 1 for n in (1, 2)])

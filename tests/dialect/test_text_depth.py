@@ -121,7 +121,15 @@ def test_a_text_that_is_flat_by_its_count_is_so_by_its_tokens(parts: list[tuple[
         assert scan.total <= LARGEST_TEXT + MAX_GROWTH * len(text) and not (scan.defining and scan.size > LARGEST_TEXT)
 
 
-@pytest.mark.parametrize("text", ["module {}", '#loc = loc("a")\nmodule {} loc(#loc)', "%a = x.y : () -> ()"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module {}",
+        '#loc = loc("a")\nmodule {} loc(#loc)',
+        "%a = x.y : () -> ()",
+        "#a = 1\nmodule {}\n" + "x.y #a\n" * 1000,
+    ],
+)
 def test_plain_texts_need_no_pass_over_their_tokens(text: str) -> None:
     assert is_flat_text(text)
 

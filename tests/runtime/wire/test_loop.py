@@ -126,3 +126,14 @@ def test_calls_of_many_threads_are_done_one_at_a_time_and_none_is_lost() -> None
     assert not running.is_alive() and sorted(done) == list(range(2000))
     assert [number for number in done if number < 500] == list(range(500))
     loop.close()
+
+
+def test_a_loop_in_a_forked_process_closes_its_copies_of_all_sockets(short_path: Path) -> None:
+    loop, listener, (watched, other) = tested.Loop(), socket.socket(socket.AF_UNIX), socket.socketpair()
+    listener.bind(str(short_path / "s"))
+    listener.listen()
+    loop.listen(listener, lambda _: None)
+    loop.watch(watched, lambda: None)
+    loop.abandon()
+    assert listener.fileno() == watched.fileno() == -1 and other.recv(1) == b""
+    other.close()
