@@ -66,11 +66,11 @@ def test_training_continues_when_a_device_is_lost(
 ) -> None:
     """Replays from the last snapshot on a spare island. Losses equal those of an undisturbed run."""
     sample = load_file(root / "samples" / "train_lm.py")
-    undisturbed = sample.train(12, topology="islands=3,devices=4")
+    undisturbed = sample.train(9, topology="islands=3,devices=4")
     plan = sample.train_step.lower(*sample.example_args()).compile("islands=3,devices=4").plan
     runs = [i for s in plan.streams for i in s.instructions if isinstance(i, Run) and i.name.endswith("last_stage")]
     with pw.testing.fault("lose", program="step", step=runs[1].step, after=7, message="unplugged") as fault:
-        losses = sample.train(12, topology="islands=3,devices=4", snapshot=tmp_path / "state.npz")
+        losses = sample.train(9, topology="islands=3,devices=4", snapshot=tmp_path / "state.npz")
     assert fault.happened == 1
     assert losses == undisturbed
     output = capsys.readouterr()

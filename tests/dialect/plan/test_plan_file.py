@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.processes import ROOT, pwc, pwc_here
+from support.processes import pwc_here
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.check import validate
@@ -32,17 +32,6 @@ def test_a_plan_is_read_back_and_written_with_equal_bytes(moe_plan: Path) -> Non
     names = zipfile.ZipFile(io.BytesIO(raw)).namelist()
     assert "manifest.json" in names and "plan.pb" in names
     assert any(n.startswith("computations/") for n in names)
-
-
-@pytest.mark.long("plans are compiled in three processes: 9 s")
-def test_other_processes_write_equal_bytes(tmp_path: Path) -> None:
-    written: list[bytes] = []
-    for seed in ("0", "1"):
-        path = tmp_path / f"{seed}.bin"
-        done = pwc("compile", str(ROOT / "samples" / "train_lm.py"), "-o", str(path), PYTHONHASHSEED=seed)
-        assert done.returncode == 0, done.stderr
-        written.append(path.read_bytes())
-    assert written[0] == written[1]
 
 
 def test_a_truncated_file_is_refused(moe_plan: Path) -> None:
