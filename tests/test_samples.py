@@ -31,7 +31,7 @@ def test_figure2_prints_the_result_of_the_paper(root: Path) -> None:
 
 
 @pytest.mark.long("training is compared with plain JAX: 5 to 40 s each", keep=("mixture_of_experts-6",))
-@pytest.mark.parametrize(("sample", "steps"), [("train_lm", 30), ("mixture_of_experts", 6)])
+@pytest.mark.parametrize(("sample", "steps"), [("train_lm", 12), ("mixture_of_experts", 6)])
 def test_training_equals_plain_jax(root: Path, sample: str, steps: int) -> None:
     losses = load_file(root / "samples" / f"{sample}.py").train(steps)
     assert len(losses) == steps
