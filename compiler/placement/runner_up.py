@@ -83,12 +83,13 @@ def free_after(model: CostModel, bindings: dict[str, Binding]) -> dict[str, int]
 
 def seconds(value: float) -> str:
     """Formats a time with a readable unit."""
-    if value >= 1000:
+    rounded = float(f"{value:.3g}")  # first, since 999.6 ms are 1 s
+    if rounded >= 1000:
         return f"{value:,.0f} s"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}"
-    return f"{value / 1e-9:.3g} ns"
+        if rounded >= scale:
+            return f"{rounded / scale:.3g} {unit}"
+    return f"{rounded / 1e-9:.3g} ns"
 
 
 def _compared(cost: float, chosen: float) -> str:

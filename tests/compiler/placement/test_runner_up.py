@@ -9,7 +9,21 @@ from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.runner_up import runners_up, seconds
 from pathways.dialect.topology import Island, Topology
 
-SHOWN = [(2.0, "2 s"), (1.0, "1 s"), (0.5, "500 ms"), (1e-3, "1 ms"), (1e-6, "1 us"), (5e-7, "500 ns")]
+SHOWN = [
+    (12345.6, "12,346 s"),
+    (1000.0, "1,000 s"),
+    (999.6, "1,000 s"),
+    (999.4, "999 s"),
+    (2.0, "2 s"),
+    (1.0, "1 s"),
+    (0.9996, "1 s"),
+    (0.5, "500 ms"),
+    (1e-3, "1 ms"),
+    (9.996e-4, "1 ms"),
+    (1e-6, "1 us"),
+    (5e-7, "500 ns"),
+    (0.0, "0 ns"),
+]
 
 
 @pytest.mark.parametrize(("value", "shown"), SHOWN)
