@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding
@@ -29,3 +30,15 @@ def test_a_slice_says_its_island_and_its_devices(sizes: tuple[int, ...], chosen:
     island = plan.topology.islands[0].name
     slices = [d for d in plan.decisions if d.kind == "slice"]
     assert [d.chosen for d in slices] == [f"{island} {devices}" for devices in chosen]
+
+
+def test_the_parts_of_a_merged_call_are_decisions_of_its_step_that_move_no_bytes() -> None:
+    mesh = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
+    first, second = (jit(function, in_shardings=NamedSharding(mesh, P())) for function in (jnp.sin, jnp.cos))
+    plan = pw.program(lambda x: second(first(x))).lower(np.ones(4, np.float32)).compile().plan
+    calls = [d for d in plan.decisions if d.kind == "call"]
+    (run,) = plan.runs()
+    assert [d.name for d in calls] == ["sin", "cos"]
+    for decision in calls:
+        assert decision.reason.startswith("merged into sin+cos, which is ")
+        assert (decision.steps, decision.bytes) == ((run.step,), 0)

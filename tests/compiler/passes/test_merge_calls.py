@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -85,6 +86,50 @@ def test_a_result_that_another_slice_needs_is_not_delayed_by_a_merge() -> None:
     s = Slices()
     f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
     assert runs(lambda x: [(g(y), k(y)) for y in [f(x)]], X) == [["f", "g"], ["k"]]
+
+
+def test_a_call_that_takes_a_value_of_the_first_call_on_another_slice_starts_a_new_group() -> None:
+    """The value is moved between the two calls that could be merged otherwise."""
+    s = Slices()
+    f, g, k = s.call("f", 0), s.call("g", 0), s.call("k", 1)
+
+    def program(x: Any, y: Any) -> Any:
+        moved = k(y)
+        return g(f(x), moved)
+
+    assert runs(program, X, X) == [["f", "g"], ["k"]]
+
+
+@pytest.mark.parametrize(
+    ("calls", "shown", "symbol"),
+    [
+        ("fg", "f+g", "f_g"),
+        ("fffg", "f*3+g", "fx3_g"),
+        ("fgf", "f+g+f", "f_g_f"),
+        ("ffghe", "f*2+g+h+e", "fx2_g_h_e"),
+        ("fgghhef", "f+g*2+h*2+e+...", "f_gx2_hx2_e_1_more"),
+    ],
+)
+def test_a_merged_call_names_its_first_four_parts_and_how_often_each_runs(calls: str, shown: str, symbol: str) -> None:
+    """So does its computation, whose name is a symbol."""
+    home = Slices().homes[0]
+    made: dict[str, Any] = {}
+    for number, name in enumerate("fghe"):
+
+        def function(x: Any, number: int = number) -> Any:
+            return x + number
+
+        function.__name__ = name
+        made[name] = jit(function, in_shardings=home)
+
+    def program(x: Any) -> Any:
+        for name in calls:
+            x = made[name](x)
+        return x
+
+    plan = pw.program(program).lower(X).compile("islands=2,devices=1").plan
+    (run,) = plan.runs()
+    assert run.name == shown and plan.computations[run.computation].name == symbol
 
 
 def ordered(program: Any, *arguments: Any) -> ProgramIR:

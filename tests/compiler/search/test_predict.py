@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from pathways.compiler.schedule import Table
+from pathways.compiler.search import predict as predict_module
 from pathways.compiler.search.predict import again_where_full, in_flight, least_seconds, memory_of_slices, predict
 from pathways.compiler.search.stage_costs import StageCost
+from pathways.dialect.call_labels import Action
 from pathways.dialect.choice import SplitChoice
 
 UNIT = StageCost(
@@ -168,6 +171,16 @@ def test_a_microbatch_is_in_flight_until_its_last_backward_action(
     stages: int, chunks: int, count: int, schedule: str, flying: tuple[int, ...]
 ) -> None:
     assert in_flight(stages, chunks, count, schedule) == flying
+
+
+@pytest.mark.parametrize(("row", "most"), [("FFBFF", 3), ("FFBBFFF", 3), ("FIFIWFIF", 3), ("FBFBF", 1)])
+def test_each_last_backward_action_frees_the_inputs_of_one_microbatch(
+    row: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule may start more microbatches later than at its beginning."""
+    table: Table = (tuple(Action(0, kind, number) for number, kind in enumerate(row)),)
+    monkeypatch.setattr(predict_module, "table_of_choice", lambda *_: table)
+    assert in_flight.__wrapped__(1, 1, len(row), "gpipe") == (most,)
 
 
 def test_a_slice_that_fills_its_memory_exactly_does_not_recompute() -> None:

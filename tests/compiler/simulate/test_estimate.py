@@ -125,6 +125,15 @@ def test_the_largest_number_is_not_tried_after_two_refusals() -> None:
     assert tried[:2] == [1, 64] and sorted(tried[2:]) == [12, 24, 48]
 
 
+def test_the_largest_number_is_the_last_one_tried_when_all_are_refused() -> None:
+    """It takes long to compile, so it is tried only where the last refusal would abandon the line."""
+    line, tried = SweepLine([*range(1, 65), 12_000]), list[int]()
+    while (count := line.next_to_simulate()) is not None:
+        tried.append(count)
+        line.refused.add(count)
+    assert len(tried) == MAX_REFUSALS and tried.index(12_000) == MAX_REFUSALS - 1
+
+
 def test_a_line_whose_numbers_are_refused_is_abandoned() -> None:
     lines = [SweepLine(COUNTS), SweepLine(COUNTS[:2])]
     assert ranked(lines, [lambda _: 1.0] * 2, top=5, refused=lambda _: True) == 0
