@@ -15,10 +15,11 @@ import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
 from pathways.compiler.placement.binding import Binding
-from pathways.compiler.placement.calls import placed_calls
+from pathways.compiler.placement.calls import ValueSource, placed_calls
 from pathways.compiler.placement.default import default_topology, kind_of_made
 from pathways.compiler.placement.memory import slice_memory
 from pathways.compiler.placement.problem import build_graph, requests
+from pathways.dialect.ir import pw as pw_ops
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import Island
@@ -42,6 +43,10 @@ def double(x: Any) -> Any:
 
 def less(x: Any) -> Any:
     return x - 1
+
+
+def power(x: Any, y: Any) -> Any:
+    return x**y
 
 
 def sharded(function: Callable[..., Any], *arguments: Any, **options: Any) -> ProgramIR:
@@ -107,6 +112,39 @@ def test_the_results_of_a_loop_are_made_by_its_body_and_not_by_its_condition() -
 
     assert at["double"] in reached(at["tanh"]) and at["less"] not in reached(at["tanh"])
     assert [c.number for c in placed_calls(program)] == list(range(len(made.nodes)))
+
+
+def origins(program: ProgramIR) -> dict[str, list[set[ValueSource]]]:
+    """Returns the possible origins of each operand of each call, by the name of the call."""
+    return {pw_ops.shown_name(c.node.op): [set(s) for s in c.sources] for c in placed_calls(program)}
+
+
+def test_an_operand_comes_from_a_call_or_from_an_argument_of_a_slice() -> None:
+    """Call 0 makes two results. Arguments have the number -1; the second one is taken by the other slice alone."""
+
+    def f(x: Any) -> Any:
+        return x + 1, x[:128]
+
+    def g(a: Any, b: Any, y: Any) -> Any:
+        return a[:128] * b * y
+
+    first, second = on(f, 1), on(g, 1)
+    found = origins(sharded(lambda x, y: second(*first(x), y), X, X[:128]))
+    half = SIZE // 2
+    assert found == {
+        "f": [{(-1, 0, "s0", SIZE)}],
+        "g": [{(0, 0, "s0", SIZE)}, {(0, 1, "s0", half)}, {(-1, 1, "s1", half)}],
+    }
+
+
+def test_constants_have_no_slice_and_no_bytes_in_a_body() -> None:
+    """Each slice that needs a constant has a copy of it."""
+    f, g = on(double, 1), on(power, 1, spec=P())
+    program = sharded(lambda x: lax.while_loop(lambda carry: carry[0] < 3, lambda v: g(f(v), 3.0), x))
+    found = origins(program)
+    (number,) = {c.number for c in placed_calls(program) if pw_ops.shown_name(c.node.op) == "double"}
+    assert found["double"] == [{(-1, 0, "s0", SIZE)}]
+    assert found["power"] == [{(number, 0, "s0", SIZE)}, {(-1, -1, "", 0)}]
 
 
 def test_requests_have_the_demands_of_slices() -> None:
