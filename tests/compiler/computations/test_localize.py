@@ -12,6 +12,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
+from pathways.compiler.computations.localize import localize
+from pathways.dialect.mlir import make_context, parse
 from pathways.dialect.plan.check_modules import check_modules
 from pathways.dialect.plan.plan_file import read_plan, write_plan
 
@@ -81,6 +83,41 @@ def test_computations_without_communication_run_per_device(name: str) -> None:
     plan = read_plan(write_plan(compiled.plan))
     assert plan == compiled.plan
     check_modules(plan, "plan")
+
+
+OPERATIONS = {
+    "an elementwise sum": ("stablehlo.add %x, %x : tensor<4xf32>", True),
+    "a call of unknown meaning": ("stablehlo.custom_call @own(%x) : (tensor<4xf32>) -> tensor<4xf32>", False),
+    "a sum over devices": (
+        """"stablehlo.all_reduce"(%x) ({
+          ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+            %c = stablehlo.add %a, %b : tensor<f32>
+            stablehlo.return %c : tensor<f32>
+        }) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xf32>) -> tensor<4xf32>""",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_that_needs_other_devices_is_found_at_any_depth_of_branches(name: str, depth: int) -> None:
+    """All values are whole on both devices."""
+    operation, is_local = OPERATIONS[name]
+    for _ in range(depth):
+        then = f"{{ %t = {operation} stablehlo.return %t : tensor<4xf32> }}"
+        other = "{ stablehlo.return %x : tensor<4xf32> }"
+        operation = f'"stablehlo.if"(%p) ({then}, {other}) : (tensor<i1>) -> tensor<4xf32>'
+    module = f"""module @f attributes {{mhlo.num_partitions = 2 : i32}} {{
+      func.func public @main(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {{
+        %r = {operation}
+        return %r : tensor<4xf32>
+      }}
+    }}"""
+    computation = parse(module, make_context()).operation
+    with computation.context:
+        found = localize(computation, (("x", 2),), [(), ((),)], [((),)])
+    assert (found is not None) is is_local
 
 
 def test_chained_calls_per_device_give_the_right_values() -> None:
