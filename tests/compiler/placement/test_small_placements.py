@@ -11,6 +11,7 @@ from pathways.compiler.placement import POLICIES, CostModel, Placement, SliceReq
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.cost import traffic_of
 from pathways.compiler.placement.find import run_policy
+from pathways.compiler.placement.optimal import Optimal
 from pathways.compiler.placement.problem import FreeDevices, check_placement
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.topology import Island, Topology
@@ -192,6 +193,14 @@ def test_optimal_says_how_it_found_its_answer() -> None:
     idle = POLICIES["optimal"](graph(slices(1), flops=0.0), PAIR)
     assert idle.reasons["s0"].startswith("0 ns a run, as spread") and idle.reasons["s0"].endswith("bound 0.0%")
     assert refused("optimal", slices(3)).code == "PWC0301"
+
+
+@pytest.mark.parametrize(("flops", "time"), [(1e9, "3.01 s"), (1e8, "311 ms")])
+def test_optimal_has_the_whole_gap_if_its_search_is_stopped_before_it_proves_a_bound(flops: float, time: str) -> None:
+    chain = graph(slices(1, 1, 1), {(0, 1): GB // 100, (1, 2): GB // 100}, flops)
+    for policy, gap in ((Optimal(nodes=0), "100.0%"), (Optimal(), "0.0%")):
+        wanted = f"{time} a run, as balanced: nothing better was found; gap to the proved bound {gap}"
+        assert set(policy(chain, PAIR).reasons.values()) == {wanted}
 
 
 def test_optimal_keeps_the_devices_that_a_slice_is_bound_to() -> None:
