@@ -1,13 +1,14 @@
 """Tests the choices and reasons of placement policies on two to four slices, each against an answer found by hand."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import pytest
 from support.placements import GB, LINE, PAIR, devices, graph, islands, refused, slices
 from support.random_graphs import make_graph
 
-from pathways.compiler.placement import POLICIES, CostModel, Placement, SliceRequest
+from pathways.compiler.placement import POLICIES, CostModel, Placement, SliceRequest, optimal
 from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.cost import traffic_of
 from pathways.compiler.placement.find import run_policy
@@ -201,6 +202,27 @@ def test_optimal_has_the_whole_gap_if_its_search_is_stopped_before_it_proves_a_b
     for policy, gap in ((Optimal(nodes=0), "100.0%"), (Optimal(), "0.0%")):
         wanted = f"{time} a run, as balanced: nothing better was found; gap to the proved bound {gap}"
         assert set(policy(chain, PAIR).reasons.values()) == {wanted}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "legal"),
+    [((3, 2), {("a", "b", "a"), ("b", "a", "b")}), ((5, 4), {(s0, s1, s0) for s0 in "ab" for s1 in "ab"})],
+)
+def test_the_mixed_integer_program_allows_exactly_the_legal_placements(
+    sizes: tuple[int, int], legal: set[tuple[str, ...]]
+) -> None:
+    """Of all ways to choose islands for s0, s1 and s2: each is on one island, which has room, and s2 is near s0."""
+    pair = Topology((Island("a", sizes[0]), Island("b", sizes[1])))
+    model = CostModel(graph(slices(1, 2, 1, s2={"near": "s0"})), pair)
+    program = optimal._Milp(model)  # pyright: ignore[reportPrivateUsage]
+    program._legal()  # pyright: ignore[reportPrivateUsage]
+    allowed: set[tuple[str, ...]] = set()
+    for chosen in itertools.product(("", "a", "b", "ab"), repeat=3):
+        at = {k: float(island in names) for (s, island), k in program.x.items() for names in [chosen[int(s[1])]]}
+        rows = [sum(factor * at[k] for k, factor in row.items()) for row in program.rows]
+        if all(low <= row <= high for low, row, high in zip(program.lower, rows, program.upper, strict=True)):
+            allowed.add(chosen)
+    assert allowed == legal
 
 
 def test_optimal_keeps_the_devices_that_a_slice_is_bound_to() -> None:
