@@ -85,6 +85,18 @@ def test_a_cut_fits_a_small_slice_as_long_as_any_cut_does(products: Profile, dat
     assert CutCache().fitting(products, choice, [None, 1.0], states) is None
 
 
+def test_stages_with_enough_memory_have_equal_work_however_many_bytes_cross() -> None:
+    """Three operations on 512 numbers, then one on 32. To cut after the second one is the best for the work alone."""
+
+    def wide(weights: Any, rows: Any) -> Any:
+        return (rows[:, :, None] * weights[0] * weights[1]).sum(-1).sum()
+
+    found = profile(wide, [jax.ShapeDtypeStruct((16,), np.float32)] * 2)
+    assert list(np.diff(found.spine.flops)) == [512, 512, 512, 32] and found.spine.crossing[2] == 2048
+    choice = SplitChoice(2, microbatches=4, schedule="1f1b")
+    assert CutCache().balanced(found, 2) == CutCache().fitting(found, choice, [None, None], 4.0) == (0, 2, 4)
+
+
 def test_chunks_share_the_memory_of_their_slice(products: Profile) -> None:
     choice = SplitChoice(2, 2, microbatches=2, schedule="interleaved")
     free = CutCache().fitting(products, choice, [None, None], 4.0)
