@@ -126,11 +126,12 @@ def _others(
 def _advice(problem: OutOfMemory, now: Alternative, others: Sequence[Alternative], estimated: bool) -> str:
     island, limit = problem.island, int(problem.memory.replace(",", ""))
     rows: list[tuple[int, str]] = []
+    peak = now.peaks.get(island, 0)
     for other in others:
-        saved = now.peaks.get(island, 0) - other.peaks.get(island, now.peaks.get(island, 0))
-        if saved > 0:
-            fits = ", fits" if all(p <= limit for i, p in other.peaks.items() if i == island) else ""
-            rows.append((saved, f"{other.name} (-{readable(saved)}{fits})"))
+        needed = other.peaks.get(island, peak)
+        if needed < peak:
+            fits = ", fits" if needed <= limit else ""
+            rows.append((peak - needed, f"{other.name} (-{readable(peak - needed)}{fits})"))
     rows.sort(key=lambda row: -row[0])
     if estimated:
         rows.append((0, "--analyze (asks XLA for the temporaries, which are estimated here)"))

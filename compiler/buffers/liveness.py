@@ -21,8 +21,8 @@ BEFORE, KEPT = -1, -1
 class Lifetimes:
     """For each value, by number: the step that makes it, the step of its last use, and its rights.
 
-    `kept`: a result or a constant, which is never freed. `owned`: the program may overwrite the value, which is neither
-    the caller's nor a constant.
+    `kept`: a result or a constant, which is never freed. `owned`: the value is neither the caller's nor a constant, so
+    the program may overwrite it after its last use, unless it is kept.
     """
 
     births: list[int]
@@ -53,7 +53,7 @@ def lifetimes(program: ProgramIR) -> Lifetimes:
         kept += [False] * more
         owned += [True] * more
     for value in flow.returned:
-        kept[value], owned[value] = True, False
+        kept[value] = True
     return Lifetimes(births, deaths, kept, owned)
 
 

@@ -45,30 +45,26 @@ def ranks_of(computation: Operation) -> Ranks:
     return Ranks(tuple(t.rank for t in type_.inputs), tuple(t.rank for t in type_.results))
 
 
-def read_signature(
-    computation: Operation, axes: Axes, where: Where | None = None, *, settled: bool = False
-) -> SignatureShardings:
-    """Reads the shardings on @main: the user's, or, if `settled`, the result of propagation.
+def read_signature(computation: Operation, axes: Axes, where: Where | None = None) -> SignatureShardings:
+    """Reads the shardings on @main: the user's, or the result of propagation.
 
-    A user's sharding with an open dimension (`P.UNCONSTRAINED`) is a hint to propagation. It is only read if `settled`.
-    Raises PWC0102 for a second mesh.
+    A user's sharding with an open dimension (`P.UNCONSTRAINED`) is a hint to propagation, which closes all dimensions.
+    It is not read before. Raises PWC0102 for a second mesh.
     """
     main = main_of(computation)
     meshes = meshes_of(computation)
     known: list[tuple[Known, ...]] = []
     for key, types in (("arg_attrs", main.type.inputs), ("res_attrs", main.type.results)):
         attributes = described(main, key, len(types))
-        known.append(
-            tuple(_known(d, t.rank, meshes, axes, where, settled) for d, t in zip(attributes, types, strict=True))
-        )
+        known.append(tuple(_known(d, t.rank, meshes, axes, where) for d, t in zip(attributes, types, strict=True)))
     return SignatureShardings(known[0], known[1])
 
 
-def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None, settled: bool) -> Known:
+def _known(attribute: Any, rank: int, meshes: dict[str, Axes], axes: Axes, where: Where | None) -> Known:
     if "sdy.sharding" not in attribute:
         return None
     sharding = attribute["sdy.sharding"]
-    if has_sub_axes(sharding) or not (settled or is_closed(sharding)):
+    if has_sub_axes(sharding) or not is_closed(sharding):
         return None
     placed = read_sharding(sharding)
     if len(placed.dims) != rank:  # the stored form of a PRNG key has one dimension more than its spec
@@ -128,7 +124,7 @@ def propagate(computation: Operation, axes: Axes, given: SignatureShardings, whe
     clone = computation.clone(ir.InsertionPoint(holder.body))
     write_signature(clone, axes, given)
     run_on_copy(clone)
-    found = read_signature(clone, axes, where, settled=True)
+    found = read_signature(clone, axes, where)
     return SignatureShardings(_prefer(given.ins, found.ins), _prefer(given.outs, found.outs))
 
 

@@ -108,7 +108,7 @@ class Profiles:
 
     def _measured(self, rows: int, model: int) -> Profile:
         jaxpr, graph = self._trace(rows)
-        split = Split(1) if model == 1 else split_parameters(jaxpr, self._subject.data, model, self._ask)
+        split = Split(model) if model == 1 else split_parameters(jaxpr, self._subject.data, model, self._ask)
         parts = _divide(graph, split)
         spine = spine_of(graph)
         for value, part in parts:
