@@ -143,6 +143,17 @@ def test_equal_computations_are_stored_once_and_large_constants_outside_ir() -> 
     assert program.arguments[0].mesh == here
 
 
+def test_a_printed_call_has_its_stated_name_or_that_of_its_computation() -> None:
+    builder, here, _ = begin()
+    main = builder.main([(Argument("x", mesh=here), VECTOR)])
+    (value,) = main.arguments
+    for name in ("", "square root"):
+        (value,) = main.call(elementwise("add"), [value, value], here, name=name)
+    main.returns([value], [Argument("out")])
+    printed = text(builder.finish(Tree("tuple", (LEAF,)), OUT).module)
+    assert '%add = "pw.call"(%x, %x)' in printed and '%square_root = "pw.call"(%add, %add)' in printed
+
+
 def test_slices_are_named_in_order_of_their_numbers() -> None:
     builder = ProgramBuilder("model", "cpu")
     near = SliceSpec(7, 1, near=SECOND)

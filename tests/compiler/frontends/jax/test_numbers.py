@@ -229,6 +229,7 @@ def test_a_number_made_of_arguments_is_computed_where_it_is_used(steps: int, cop
     homes = find_homes(made)
     copy_scalars(made, homes)
     assert names(made).count("neg") == (2 if copied else 1) * steps
+    assert names(made).count("Call") == 2
     assert (uses[0].operands[0] is not uses[1].operands[0]) == copied
     assert [homes.crosses(u.inputs[0], u) for u in uses].count(True) == (0 if copied else 1)
     assert MAX_OPERATIONS == 32

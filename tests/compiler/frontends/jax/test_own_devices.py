@@ -1,7 +1,16 @@
 """Tests programs that name devices of their own process: each stands for a virtual one, or is refused."""
 
+from typing import Any
+
+import jax
+import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from support.processes import run_python
+
+import pathways as pw
+from pathways.dialect.ir.program import ProgramIR
 
 HEAD = """
 import jax, numpy as np, pathways as pw
@@ -54,6 +63,11 @@ CASES = {
         np.testing.assert_array_equal(np.asarray(y), 2 * X)
         assert y.sharding.device_set == set(SLICE.devices) and y.sharding.spec[0] == "b"
     """,
+    "some devices, then all": """
+        some = jax.make_mesh((2,), ("a",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+        function = lambda x: jax.device_put(jax.device_put(x, N(some, P("a"))) * 2, N(AUTO, P("a")))
+        assert "devices = 8" in pw.program(function).lower(X).as_text()
+    """,
     "a slice by name": """
         function = lambda x: jax.device_put(jax.device_put(x, N(PAIR, P())), N(AUTO, P("a"))) + 1
         assert code(function) == "PWC0202"
@@ -95,3 +109,14 @@ CASES = {
 def test_own_devices_stand_for_virtual_ones(name: str) -> None:
     done = run_python("-c", HEAD + "\n".join(line.removeprefix(" " * 8) for line in CASES[name].splitlines()))
     assert done.returncode == 0, done.stderr
+
+
+def test_a_map_over_one_own_device_beside_a_slice_is_on_a_slice_of_one_device() -> None:
+    any_jax: Any = jax
+    own = Mesh(np.array(jax.devices()[:1]), ("a",))
+    pair = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
+    mapped = any_jax.shard_map(lambda v: v + 1, mesh=own, in_specs=P("a"), out_specs=P("a"))
+    doubled = any_jax.jit(lambda x: x * 2, in_shardings=pair)
+    program = ProgramIR(pw.program(lambda x: mapped(doubled(x))).lower(np.ones(4, np.float32)).module)
+    devices = [program.slices[program.meshes[call.mesh].slice].devices for call in program.calls()]
+    assert devices == [2, 1]

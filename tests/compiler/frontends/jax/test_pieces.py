@@ -155,7 +155,7 @@ def test_operations_that_need_the_whole_array_equal_jax(name: str) -> None:
 
 
 @pytest.mark.long(
-    "more operations of the same kind", keep=("reshaped", "closed over", "split", "types", "rows", "sums")
+    "more operations of the same kind", keep=("reshaped", "closed over", "split", "types", "rows", "sums", "zeros")
 )
 @pytest.mark.parametrize("name", PIECEWISE_OPERATIONS)
 def test_piecewise_operations_join_and_split_no_pieces(name: str) -> None:

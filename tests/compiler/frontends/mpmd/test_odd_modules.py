@@ -5,6 +5,8 @@ import pytest
 
 import pathways as pw
 from pathways.dialect.ir.bodies import functions_called_by
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.pw import TransferOp
 from pathways.dialect.mlir import make_context, parse
 
 X = np.arange(8, dtype=np.float32)
@@ -62,6 +64,19 @@ def test_the_sharding_that_a_transfer_states_is_propagated() -> None:
     text = module(fragment("%0", "%arg0") + move + f"return %1 : {other}").replace(f"-> ({TYPE})", f"-> ({other})")
     for stream in check_doubling(text).plan.streams:
         assert {b.layout.dims for b in stream.buffers} == {(("x",),)}
+
+
+@pytest.mark.filterwarnings("ignore:.*pinned_host:UserWarning")
+@pytest.mark.parametrize(
+    ("to", "moved"), [('"m0"', []), ('"m0", memory_kind="pinned_host"', []), ('"m1"', ["m1"])], ids=lambda v: str(v)
+)
+def test_a_transfer_moves_a_value_only_to_another_mesh(to: str, moved: list[str]) -> None:
+    mesh, _, kind = to.partition(", ")
+    other = f"!mpmd.mesh_tensor<{mesh}, tensor<8xf32>{kind and f', {kind}'}>"
+    move = f"%1 = mpmd.transfer %0 : ({TYPE}) -> {other}\n"
+    text = module(fragment("%0", "%arg0") + move + f"return %1 : {other}").replace(f"-> ({TYPE})", f"-> ({other})")
+    program = ProgramIR(pw.from_mpmd(text).module)
+    assert [op.mesh for op in program.nodes() if isinstance(op, TransferOp)] == moved
 
 
 @pytest.mark.parametrize("symbol", ['@"my mesh"', '@"a>, [{}"', '@"a.b-c"', '@"gr\\C3\\BC"'])

@@ -226,13 +226,19 @@ def test_parts_of_a_checkpoint_are_checkpoints_on_each_stage() -> None:
 
     stages = assembled(loss, [2], W, X)
     assert_equal(stages, loss, W, X)
-    found: list[list[str]] = []
+    found: list[list[Any]] = []
     for stage in stages.stages:
         function = stage_function(stage, stages.graph.checkpoints, [None] * len(stage.inputs))
         args = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in stage.inputs]
-        found.append([e.primitive.name for e in _jax.make_jaxpr(function)(*args).eqns])
+        found.append([*_jax.make_jaxpr(function)(*args).eqns])
     (first,), (second, product) = found
-    assert first in REMATS and second in REMATS and product == "dot_general"
+    assert is_checkpoint(first) and is_checkpoint(second) and product.primitive.name == "dot_general"
+    inside = [is_checkpoint(e) for e in second.params["jaxpr"].eqns]
+    assert inside.count(True) == 1, "the checkpoint inside of the other"
+
+
+def is_checkpoint(eqn: Any) -> bool:
+    return eqn.primitive.name in REMATS
 
 
 def test_a_stage_computes_in_the_type_of_the_model() -> None:

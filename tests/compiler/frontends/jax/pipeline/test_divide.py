@@ -176,6 +176,12 @@ def test_of_many_places_the_one_with_the_most_bytes_is_left_out() -> None:
     assert found is not None and found.places[1] != 1
 
 
+def test_many_places_with_equal_bytes_are_all_tried() -> None:
+    count = 710
+    found = best_cut(spine([1.0] * count), demands(2))
+    assert found is not None and found.places == (0, count // 2, count)
+
+
 LAYER = [7, 8, 9]
 
 

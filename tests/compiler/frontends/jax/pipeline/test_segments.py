@@ -113,14 +113,22 @@ def test_a_single_stage_is_whole() -> None:
     assert shown(segments_of(of([*IN, *LAYER]), (0, 67))) == plain(0, 67)
 
 
-@pytest.mark.parametrize(("inside", "count"), [(LENGTH - 2, 4), (LENGTH - 3, 3)])
-def test_the_operations_inside_of_a_loop_count_once(inside: int, count: int) -> None:
-    """A middle stage is two turns of a loop of some operations."""
+def looping(inside: int) -> Spine:
+    """Returns a spine of one operation and six turns of a loop of `inside` operations."""
 
     def loss(w: Any, x: Any) -> Any:
         return _lax.scan(lambda x, _: (layer(x, w, inside), None), _lax.dot(x, w), None, length=6)[0]
 
     one = spine_of(open_loss(_jax.make_jaxpr(loss)(W, W), frozenset({1}), 8))
     assert len(one) == 7
-    found = segments_of(one, (0, 3, 5, 7))
-    assert len(found) == count
+    return one
+
+
+@pytest.mark.parametrize(("inside", "count"), [(LENGTH - 2, 4), (LENGTH - 3, 3)])
+def test_the_operations_inside_of_a_loop_count_once(inside: int, count: int) -> None:
+    """A middle stage is two turns of the loop."""
+    assert len(segments_of(looping(inside), (0, 3, 5, 7))) == count
+
+
+def test_two_stages_with_nothing_in_common_around_the_cut_are_whole() -> None:
+    assert shown(segments_of(looping(LENGTH), (0, 1, 7))) == plain(0, 1, 7)

@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 import pathways as pw
 from pathways.compiler.frontends.jax.pipeline.graph import DATA, PARAMETER, Operation, Value
-from pathways.compiler.frontends.jax.pipeline.shardings import Specs, shared_abstract_mesh, stage_meshes
+from pathways.compiler.frontends.jax.pipeline.shardings import Specs, axes_of, shared_abstract_mesh, stage_meshes
 from pathways.dialect.diagnostics import PathwaysError
 
 NAMES = ["['a']", "['b']", "['c']"]
@@ -141,3 +141,11 @@ def test_stages_share_an_abstract_mesh_only_if_all_have_the_same_shape() -> None
     assert shared_abstract_mesh([two, same]) == two.abstract_mesh
     assert shared_abstract_mesh([two, same, four]) is None
     assert shared_abstract_mesh([two]) is not None
+
+
+def test_a_loss_may_name_the_mesh_axes_that_all_stages_share() -> None:
+    two, four, same = (s.mesh("data") for s in slices(2, 4, 2))
+    current: Any = jax.sharding.get_abstract_mesh
+    for meshes, axes in (([two, same], ("data",)), ([two, four], ()), ([], ())):
+        with axes_of(meshes):
+            assert current().axis_names == axes
