@@ -13,6 +13,8 @@ from pathways.compiler.frontends.jax.graph import Loose, TracedGraph, TracedValu
 
 Origin: TypeAlias = tuple[int, int]
 """The number of a placed node, and the number of one of its results."""
+_BEFORE_ALL: Origin = (-1, 0)
+"""The sort key of operations without results, such as printing. They come first on every stage."""
 
 
 def first_origins(graph: TracedGraph) -> dict[TracedValue, Origin]:
@@ -42,7 +44,7 @@ def in_order_of_origins(members: Sequence[Loose], origins: dict[TracedValue, Ori
     maker = {v: i for i, one in enumerate(single_nodes) for v in one.outputs}
 
     def urgency(i: int) -> Origin:
-        return min((origins[v] for v in single_nodes[i].outputs), default=(0, 0))
+        return min((origins[v] for v in single_nodes[i].outputs), default=_BEFORE_ALL)
 
     found: dict[int, Loose] = {}
     left = sorted(range(len(single_nodes)), key=urgency)[::-1]

@@ -208,6 +208,18 @@ def test_operations_are_sorted_by_what_they_come_of() -> None:
     assert in_order_of_origins([*members, again, ones], origins) == [ones, members[1], again, members[0]]
 
 
+def test_operations_without_results_come_first_on_every_stage() -> None:
+    """Computations of equal stages then have the same order and the same name."""
+    (mesh,) = meshes(1)
+    a = value(3)
+    calls = [call(mesh, a) for _ in range(3)]
+    for made in calls:
+        operation = loose(_lax.tanh, made.outputs[0])
+        printed = loose(lambda x: jax.debug.callback(lambda _: None, x), made.outputs[0])
+        origins = first_origins(graph([a], [*calls, operation, printed], []))
+        assert in_order_of_origins([operation, printed], origins) == [printed, operation]
+
+
 def learning_rate(steps: int) -> tuple[TracedGraph, Any]:
     """Returns a graph in which a number made of an argument, in so many steps, is used on two slices."""
     first, second = meshes(2)
