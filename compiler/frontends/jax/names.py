@@ -8,7 +8,8 @@ from pathways.compiler.frontends.jax.compat import Eqn, body_of, func_source, wh
 def call_name(eqn: Eqn) -> str:
     """Returns the name of a jit or of a shard_map's function.
 
-    `pmap` hides the name as `_fun`. Then the function that contains the inner lines gives the name.
+    `pmap` hides the name as `_fun`. Then the function that contains the inner lines gives the name. Without such a line
+    the name is `shard_map`.
     """
     if "jaxpr" not in eqn.params:  # cond, while
         return eqn.primitive.name
@@ -22,4 +23,4 @@ def call_name(eqn: Eqn) -> str:
         where = where_of_equation(inner)
         if where is not None and where.function:
             return where.function
-    return name or "shard_map"
+    return "shard_map"
