@@ -69,12 +69,12 @@ def _modules_around(spine: Spine, place: int) -> int:
 
 
 def _classes(spine: Spine, max_bytes: float) -> list[Any]:
-    """Groups positions with equal operations around them. Leaves out positions where more than `most` bytes cross."""
+    """Groups positions with equal operations around them. Leaves out positions where more than `max_bytes` cross."""
     by_around: dict[Any, list[int]] = {}
     tokens = spine.tokens
-    for place in range(1, len(spine)):
+    for place in range(_CONTEXT_OPS, len(spine) - _CONTEXT_OPS + 1):
         if spine.crossing[place] <= max_bytes:
-            around = (*tokens[max(0, place - _CONTEXT_OPS) : place], -1, *tokens[place : place + _CONTEXT_OPS])
+            around = tuple(tokens[place - _CONTEXT_OPS : place + _CONTEXT_OPS])
             by_around.setdefault(around, []).append(place)
     return [np.array(places) for places in by_around.values() if len(places) > 1]
 

@@ -2,6 +2,7 @@
 stages. It needs only the types of the arguments, and computes no values. `pipeline.py` calls it.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -116,7 +117,7 @@ def _no_cut_fits(subject: Subject, spine: Spine, demands: Demands) -> PathwaysEr
     """Returns PWC0113 with the cut that needs the least memory, and its stage that does not fit."""
     places, costs = least_memory(spine, demands), Costs(spine, demands)
     needs = [float(costs.bytes(a, b, k)) for k, (a, b) in enumerate(pairwise(places))]
-    full = max(range(demands.stages), key=lambda k: needs[k] / (demands.memory[k] or 1e30))
+    full = max(range(demands.stages), key=lambda k: needs[k] / (demands.memory[k] or math.inf))
     first, last = spine.operations[places[full]], spine.operations[places[full + 1] - 1]
     limit = demands.memory[full] or 0.0
     parameters = float(spine.parameters[places[full + 1]] - spine.parameters[places[full]])

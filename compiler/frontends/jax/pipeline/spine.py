@@ -108,9 +108,8 @@ def _crossing(members: list[Operation], reached: dict[Value, frozenset[int]]) ->
     crossing = np.zeros(len(members) + 1)
     for position, operation in enumerate(members):
         for value in operation.outputs:
-            last = max(reached.get(value, ()), default=-1)
-            if last > position:
-                crossing[position + 1 : last + 1] += value.bytes
+            last = max(reached.get(value, ()), default=position)
+            crossing[position + 1 : last + 1] += value.bytes
     return crossing
 
 

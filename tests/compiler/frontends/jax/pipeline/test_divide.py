@@ -243,12 +243,20 @@ def test_two_stages_have_no_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "stages", "cuts"), [(9, 3, [(0, 14, 17, 31)]), (10, 4, [(0, 14, 17, 20, 34)]), (9, 4, [])]
+    ("layers", "others", "stages", "cuts"),
+    [
+        (9, 2, 3, [(0, 14, 17, 31)]),
+        (10, 2, 4, [(0, 14, 17, 20, 34)]),
+        (9, 2, 4, []),
+        (9, 0, 3, [(0, 12, 15, 27)]),
+        (8, 0, 3, []),
+        (7, 2, 3, []),
+    ],
 )
 def test_alike_places_have_twelve_equal_operations_before_and_behind_them(
-    layers: int, stages: int, cuts: list[tuple[int, ...]]
+    layers: int, others: int, stages: int, cuts: list[tuple[int, ...]]
 ) -> None:
-    one = layered(layers)
+    one = layered(layers, others, others)
     assert alike_cuts(one, Costs(one, demands(stages)), 1e9, 1e9) == cuts
 
 
