@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import flax.linen as nn
@@ -53,6 +54,17 @@ def test_a_loss_that_mixes_examples_is_told_once_with_its_line() -> None:
     assert f"{HERE}:{normalized.__code__.co_firstlineno + 2}" in text
     assert "have:  a statistic of the whole batch is applied to its examples: sub" in text
     assert "try:   microbatches=1; or mixes='allow'" in text
+
+
+def test_the_warning_is_at_the_line_of_the_call_if_the_user_has_one() -> None:
+    """A thread that calls the loss at once runs no line of the user."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        unplaced(normalized, 1, microbatches=2)(P, B)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(unplaced(normalized, 1, microbatches=2), P, B).result()
+    at = [(w.filename == __file__, str(w.message).partition(":")[0]) for w in caught]
+    assert at == [(True, "warning[PWC0119]"), (False, "warning[PWC0119]")]
 
 
 def test_the_warning_is_an_error_or_silent_on_demand() -> None:
