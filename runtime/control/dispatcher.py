@@ -349,7 +349,6 @@ class Dispatcher:
             self._begin(self._failed(run, cause))
 
     def _failed(self, run: ClusterRun, cause: Diagnostic) -> list[int]:
-        run.left.clear()
         following = self._drop(run, cause)
         if any(run in run.session.lines[island] for island in run.parcels):
             self._leave_line(run)

@@ -179,7 +179,6 @@ class Members:
 
     def _join(self) -> None:
         """Connects all registered hosts with each other: exchanges their addresses, then admits new hosts."""
-        self._joining += 1
         joining, met = self._joining, [member for member in self.all if member.is_met]
         self.are_meeting = bool(met)
         there = {rank.name: rank for rank in all_ranks(met)}

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -67,3 +68,21 @@ def test_a_run_that_a_controller_schedules_never_waits_here() -> None:
     for ticket in tickets:
         run_queue.enqueued(ticket, None)
         run_queue.finished(ticket)
+
+
+def test_events_that_are_posted_while_a_run_takes_its_slots_are_processed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that posts them does not wait for the scheduler."""
+    run_queue = RunQueue(scheduler())
+    real, processed = run_queue.scheduler.take, list[str]()
+
+    def event(_: Scheduler) -> list[int]:
+        processed.append("event")
+        return []
+
+    def take(*of: Any) -> bool:
+        run_queue.post(event)
+        assert not processed
+        return real(*of)
+
+    monkeypatch.setattr(run_queue.scheduler, "take", take)
+    assert run_queue.take({"a"}, 1, "ann") and processed == ["event"]

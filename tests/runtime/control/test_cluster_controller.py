@@ -6,11 +6,12 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from support.fake_cluster import FakePeer
 from support.proofs import KeysOfHosts, next_message
 
 from pathways.dialect.diagnostic_json import read_diagnostic
@@ -25,6 +26,7 @@ from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE
 from pathways.runtime.control.sessions import ClientNumbers
 from pathways.runtime.launch.launcher import Started
 from pathways.runtime.wire import messages as m
+from pathways.runtime.wire.client_messages import NO_ANSWER
 from pathways.runtime.wire.connection import Connection
 from pathways.runtime.wire.encoding import MESSAGES, frame_bytes, pack_parcels
 from pathways.runtime.wire.errors import HostLost
@@ -221,6 +223,50 @@ def test_the_number_of_a_client_is_used_again_when_hosts_have_forgotten_it(runni
             connection, welcome = running.client()
         assert isinstance(welcome, m.Welcome) and welcome.client in (1, 2)
         connection.close()
+
+
+def test_a_process_of_another_user_is_disconnected(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_controller, "process_at", lambda _: (1, os.getuid() + 1))
+    ours, theirs = socket.socketpair()
+    with theirs:
+        running.controller.accept(ours)
+        assert ours.fileno() < 0 and theirs.recv(1) == b""
+
+
+class Timers:
+    """A loop whose timers and callbacks are called by the test."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+        self.calls: list[Callable[[], None]] = []
+        self.has_ended = False
+
+    def every(self, seconds: float, work: Callable[[], None]) -> None:
+        """Sets no timer."""
+
+    def after(self, seconds: float, work: Callable[[], None]) -> None:
+        self.delays.append(seconds)
+        self.calls.append(work)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self.calls.append(work)
+
+    def end(self) -> None:
+        self.has_ended = True
+
+
+@pytest.mark.parametrize("what", ["stop", "stacks"])
+def test_a_request_to_a_cluster_without_connected_hosts_is_answered_at_once(what: str) -> None:
+    timers, peer, islands = Timers(), FakePeer(), Topology((Island("island0", devices=1),))
+    loop, to_client = cast("Any", timers), cast("Any", peer)
+    controller = ClusterController(loop, islands, "cpu", SCHEDULING_POLICIES[STRIDE](), InProcessHosts(), "here")
+    controller.deliver(controller.register_own_client(to_client), m.Ask(7, what))
+    assert not any(timers.delays) and not timers.has_ended, "the answer must be sent before the end"
+    for work in timers.calls:
+        work()
+    said = peer.got[-1]
+    assert isinstance(said, m.Answer) and said.request == 7 and timers.has_ended == (what == "stop")
+    assert json.loads(said.value).get("hosts", {}) == ({"island0": NO_ANSWER} if what == "stacks" else {})
 
 
 def test_a_process_that_sends_nothing_is_dropped(running: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,8 +148,10 @@ def test_a_run_takes_memory_of_its_own_islands_alone() -> None:
     cluster.load(client, 0, [0])
     start = m.RunPlan(PLAN, first_id(1), 0, first_id(1), ())
     parcels = pack_parcels([(0, 0, [start])])
-    others, own = (m.Submit(start.run, PLAN, 0, WEIGHT, (device, 60), parcels) for device in (1, 0))
-    assert code(client, cluster, others) == "PWC0911"
+    others, both, own = (
+        m.Submit(start.run, PLAN, 0, WEIGHT, pairs, parcels) for pairs in ((1, 60), (0, 1, 1, 60), (0, 60))
+    )
+    assert code(client, cluster, others) == code(client, cluster, both) == "PWC0911"
     cluster.dispatcher.submit(client, own)
     assert start.run in cluster.dispatcher.runs
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,17 @@ def test_a_client_that_leaves_before_its_slot_costs_others_no_slots() -> None:
         slots.join("c")
         slots.leave("c")
     assert Counter(slots.many(20)) == {"a": 10, "b": 10}
+
+
+def test_a_client_whose_runs_were_all_removed_leaves_no_record() -> None:
+    """Otherwise the records of a long-lived cluster grow with each client."""
+    slots = Slots("a")
+    slots.many(5)
+    for _ in range(3):
+        slots.join("b")
+        slots.leave("b")
+    raw: Any = slots.policy
+    assert set(raw._passes) == {"a"}
 
 
 def test_new_clients_start_with_the_highest_pass_scheduled_so_far() -> None:
