@@ -80,3 +80,10 @@ def test_hosts_that_do_not_record_are_named(capsys: pytest.CaptureFixture[str]) 
     assert recorder.stop() == Recording([], [], [], [])
     assert islands.asked[3:] == [m.Record(1, 3, 0)] * 2  # the hosts that have begun to record
     assert capsys.readouterr().err == "note: the trace has no events of wrong: its kinds of rows are unknown\n"
+
+
+@pytest.mark.parametrize("names", [(), ("one",), ("one", "two")])
+def test_the_hosts_of_a_recording_share_the_limit_of_launches(names: tuple[str, ...]) -> None:
+    islands = FakeCluster(**{name: m.Answer(1, blob=EMPTY) for name in names})
+    ClusterRecorder(cast(Cluster, islands)).start()
+    assert islands.asked == [m.Record(1, 3, MAX_LAUNCHES // len(names)) for _ in names]

@@ -4,7 +4,7 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from support.streams import end_loop, started_loop
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
+from pathways.runtime.client.remote import remote_engine
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote_array import RemoteArray, RemoteRun
 from pathways.runtime.errors import ComputationFailed
@@ -152,3 +153,21 @@ def test_waiting_requests_and_runs_fail_when_the_host_is_lost(how: str, far: Far
     after = far.run(m.RunPlan(0, 1, 0, 10, ()))
     assert after.is_ready() and after.everything is far.host.lost
     far.host.order(m.CopyArray(1, 2))  # raises no error: the run that needs the copy has one
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_run_goes_on_if_a_host_is_lost_before_it_has_received_the_arguments(is_lost: bool) -> None:
+    """The run fails with the cause of the loss. Another error is one of the client."""
+
+    class Refusing:
+        lost = CAUSE if is_lost else None
+
+        def flush(self) -> None:
+            raise PathwaysError(CAUSE)
+
+    flush = cast("Any", remote_engine)._flush
+    if is_lost:
+        flush(Refusing())
+    else:
+        with pytest.raises(PathwaysError, match="boom"):
+            flush(Refusing())
