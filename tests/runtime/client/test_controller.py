@@ -4,27 +4,31 @@ Random runs of several clients are submitted, paused, enqueued, completed or can
 close, devices are lost and recover.
 """
 
+import contextlib
 import itertools
 import random
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pathways.dialect.diagnostics import PathwaysError
+from pathways.dialect.diagnostics import Diagnostic, PathwaysError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer
 from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.remote_array import RemoteRun
 from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
-from pathways.runtime.errors import Hang
+from pathways.runtime.errors import Hang, RunCancelled
 from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.run.poison import Poison, lost_among
+from pathways.runtime.host.run.runs_in_flight import Flight
 
 MEMORY_LIMITS = {"w": 100, "x": 100, "y": 150, "z": 60}
 DEVICES_PER_ISLAND = 2
@@ -223,3 +227,48 @@ def test_a_hang_loses_its_devices_and_their_queues_admit_nothing_more() -> None:
     controller.end_hang(hang, {devices[1]: island.queues[1]})
     assert [queue.lost for queue in island.queues] == [False, True]
     assert island.lost == {1: "run 3 of step hangs on it"} and island.causes == {1: hang}
+
+
+def controller_of(*devices: Any) -> Controller:
+    controller = Controller(Machine("none"), SCHEDULING_POLICIES["fifo"]())
+    controller.machine.bind("a", devices)
+    return controller
+
+
+@pytest.mark.parametrize("why", ["", "a run waits", "a limit of memory", "an observer"])
+def test_the_end_of_a_run_is_detected_at_once_if_anything_may_wait_for_it(why: str) -> None:
+    controller = controller_of(("a", 0))
+    controller.run_queue.contended = why == "a run waits"
+    if why == "a limit of memory":
+        controller.ledger.limit(("a", 0), 100)
+    observer: Any = object()
+    with controller.observed_by(observer) if why == "an observer" else contextlib.nullcontext():
+        assert controller.eager == bool(why)
+    assert controller.eager == (why in ("a run waits", "a limit of memory"))
+
+
+class Part(RemoteRun):
+    """A complete run on a host in another process. Records at each cancellation whether its client was closed."""
+
+    def __init__(self, client: ClientState) -> None:
+        super().__init__()
+        self.client, self.cancellations = client, list[bool]()
+        self.end({})
+
+    def cancel(self, cause: Diagnostic) -> bool:
+        assert isinstance(cause, RunCancelled) and cause.program == f"of {self.client.name}"
+        self.cancellations.append(self.client.closed)
+        return False
+
+
+def test_the_runs_of_a_client_on_other_hosts_are_cancelled_once_when_it_is_closed() -> None:
+    """Runs whose callbacks have returned are no reason to cancel others early."""
+    controller = controller_of(("a", 0))
+    closed, other = ClientState("closed", number=1), ClientState("other", number=2)
+    parts = [Part(client) for client in (closed, closed, other)]
+    for number, (part, callbacks) in enumerate(zip(parts, [("f",), (), ()], strict=True)):
+        plan: Any = SimpleNamespace(name=f"of {part.client.name}", computations=[SimpleNamespace(callbacks=callbacks)])
+        flight = Flight(number, plan, (), [part], part.client.label, lambda _: None)
+        controller.flights.enqueuing[number] = flight
+    controller.close(closed)
+    assert [part.cancellations for part in parts] == [[True], [True], []]

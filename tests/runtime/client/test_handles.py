@@ -131,6 +131,16 @@ def test_a_pinned_buffer_is_not_counted_and_keeps_its_array(world: World) -> Non
     assert world.bytes == {} and handle.buffer.array is array
 
 
+def test_the_result_of_a_run_is_counted_until_its_last_handle_is_dropped(world: World) -> None:
+    handle = world.store.hold_result(world.buffer(object()))
+    assert world.bytes == {"d0": 4, "d1": 4} and handle.buffer.state == "made"
+    other, _ = handle.share()
+    handle.drop()
+    assert world.bytes == {"d0": 4, "d1": 4}
+    other.drop()
+    assert world.bytes == {"d0": 0, "d1": 0} and not world.store.buffers
+
+
 def test_a_donated_array_says_to_which_program_and_where(world: World) -> None:
     handle = world.hold()
     handle.give_up("train", Where("model.py", 7, ""))

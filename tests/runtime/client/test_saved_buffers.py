@@ -30,3 +30,14 @@ def test_an_array_is_restored_to_its_devices_unless_one_is_lost_or_they_are_of_t
     assert place(machine, bound[0], "unknown") is None
     machine.lose(machine.islands[0], 1, "a test", None)
     assert place(machine, *bound[:2]) is None and place(machine, *bound[2:]) is not None
+
+
+def test_an_island_stays_bound_while_an_array_is_about_to_be_restored_there() -> None:
+    machine = Machine("none")
+    bound: list[Any] = [("a", number) for number in range(2)]
+    machine.bind("a", bound)
+    (island,) = machine.islands
+    found = place(machine, *bound)
+    assert found is not None and len(island.users) == 1
+    del found
+    assert len(island.users) == 0
