@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import jax
@@ -125,6 +126,38 @@ def test_a_full_device_queue_sends_the_call_to_the_queue(queued: list[int], monk
     monkeypatch.setattr(type(gang), "try_admit", lambda self: None)
     np.testing.assert_array_equal(np.asarray(plus(X)), X + 1)
     assert len(queued) == 1 and len(before) == 1
+
+
+def test_one_of_several_calls_that_are_complete_at_their_return_is_measured(
+    queued: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plus = program(lambda x: x + 1)
+    plus(X).block_until_ready()
+    direct: Any = plus._code.hot[0]._direct
+    at_once, measured = direct._at_once, list[float]()
+
+    def start(*of: Any) -> Any:
+        tokens, made = at_once.start(*of)
+        jax.block_until_ready(made)
+        return tokens, made
+
+    monkeypatch.setattr(direct, "_at_once", at_once._replace(start=start))
+    monkeypatch.setattr(direct, "_cost", SimpleNamespace(measured=measured.append))
+    for _ in range(2 * direct_call.CALLS_PER_MEASUREMENT):
+        plus(X)
+    assert len(measured) == 2 and not queued
+
+
+def test_a_plan_costs_the_time_of_one_of_its_slots(queued: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    plus = program(lambda x: x + 1)
+    plus(X).block_until_ready()
+    direct: Any = plus._code.hot[0]._direct
+    monkeypatch.setattr(direct._plan._engine, "times_scheduled", 1e9)
+    monkeypatch.setattr(type(direct._gang), "try_admit", lambda self: None)
+    before = direct._cost.seconds
+    np.asarray(plus(X))
+    assert process().controller.flights.drain(30) and len(queued) == 1
+    assert direct._cost.seconds == pytest.approx(before * 7 / 8, rel=1e-3), "an eighth is that of the last run"
 
 
 def test_threads_and_clients_that_call_at_once_get_their_own_results(queued: list[int]) -> None:

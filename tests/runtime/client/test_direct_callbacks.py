@@ -75,32 +75,54 @@ def test_an_exception_of_a_callback_fails_the_results_of_its_call_only(queued: l
     assert len(queued) == 1
 
 
-def test_results_that_wait_for_a_callback_are_promised_and_a_barrier_waits_for_them(queued: list[int]) -> None:
-    """A computation on two devices is never executed by the thread that launches it."""
-    gate, ends = threading.Event(), list[str]()
-    gate.set()
+class Waiting:
+    """A program whose callback waits for a gate. Its first run is over.
 
-    def wait(x: Any) -> Any:
-        assert gate.wait(60)
-        ends.append("callback")
+    A computation on two devices is never executed by the thread that launches it.
+    """
+
+    def __init__(self) -> None:
+        self.gate, self.ends = threading.Event(), list[str]()
+        place = NamedSharding(pw.make_virtual_device_set().add_slice(devices=2).mesh("x"), P("x"))
+        placed: Any = jax.jit(
+            lambda x: x + jax.pure_callback(self._wait, jax.ShapeDtypeStruct((), jnp.float32), x.sum()),
+            in_shardings=place,
+            out_shardings=place,
+        )
+        self.program: Any = pw.program(lambda x: placed(x))
+        self.gate.set()
+        self.want = np.asarray(self.program(X))
+        self.gate.clear()
+
+    def _wait(self, x: Any) -> Any:
+        assert self.gate.wait(60)
+        self.ends.append("callback")
         return np.float32(1)
 
-    mesh = pw.make_virtual_device_set().add_slice(devices=2).mesh("x")
-    place = NamedSharding(mesh, P("x"))
-    placed: Any = jax.jit(
-        lambda x: x + jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float32), x.sum()),
-        in_shardings=place,
-        out_shardings=place,
-    )
-    program: Any = pw.program(lambda x: placed(x))
-    want = np.asarray(program(X))
-    gate.clear()
-    result = program(X)
+
+def test_results_that_wait_for_a_callback_are_promised_and_a_barrier_waits_for_them(queued: list[int]) -> None:
+    waiting = Waiting()
+    result = waiting.program(X)
     assert isinstance(result.handle.buffer.array, Promise) and not result.is_ready()
-    gate.set()
+    waiting.gate.set()
     jax.effects_barrier()
-    assert ends == ["callback"] * 2 and result.is_ready() and len(queued) == 1
-    np.testing.assert_array_equal(np.asarray(result), want)
+    assert waiting.ends == ["callback"] * 2 and result.is_ready() and len(queued) == 1
+    np.testing.assert_array_equal(np.asarray(result), waiting.want)
+
+
+def test_a_call_waits_itself_for_its_callback_if_no_thread_can_be_started(
+    queued: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = Waiting()
+
+    def refuse(promise: Promise, work: Any) -> bool:
+        waiting.gate.set()
+        return False
+
+    monkeypatch.setattr(process().controller.background, "start", refuse)
+    result = waiting.program(X)
+    assert result.is_ready() and waiting.ends == ["callback"] * 2 and len(queued) == 1
+    np.testing.assert_array_equal(np.asarray(result), waiting.want)
 
 
 def test_a_callback_that_calls_a_program_is_refused_in_a_quick_call_as_well(queued: list[int]) -> None:

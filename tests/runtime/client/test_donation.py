@@ -10,6 +10,7 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.branching import looping
+from support.codes import code_of
 
 import pathways as pw
 from pathways.api.process import process
@@ -60,6 +61,17 @@ def test_a_shared_array_is_copied_once_before_its_donation(copies: list[Any]) ->
     other.drop()
     donating(y)
     assert len(copies) == 1
+
+
+def test_an_array_is_not_donated_by_a_call_that_is_refused() -> None:
+    add = jit(lambda a, b: a + b, in_shardings=(HOME, HOME), out_shardings=HOME)
+    donates = pw.program(lambda a, b: add(a, b), donate_argnums=0)
+    kept, gone = make(X), make(X)
+    donates(make(X), gone).block_until_ready()
+    gone.delete()
+    assert code_of(donates, kept, gone) == "PWC0217"
+    np.testing.assert_array_equal(np.asarray(donates(kept, make(X))), 2 * X)
+    assert kept.is_deleted()
 
 
 def test_an_array_that_is_donated_and_read_in_one_call_is_copied_once(copies: list[Any]) -> None:
