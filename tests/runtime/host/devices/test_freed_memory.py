@@ -1,8 +1,11 @@
 """Tests when freed memory is returned to the operating system: only large amounts, and not too often."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from pathways.runtime.host.devices import freed_memory
 from pathways.runtime.host.devices.freed_memory import (
     MAX_SAMPLES,
     MIN_FREED_BYTES,
@@ -80,6 +83,18 @@ def test_the_heap_of_a_small_process_is_not_measured() -> None:
         raise AssertionError
 
     assert not Returning(Heap(count, Process().give_back), lambda: MIN_FREED_BYTES - 1, 0).poll()
+
+
+def test_memory_outside_the_heap_is_measured_when_polls_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code and stacks cannot be returned, so they must not count as freed."""
+    begun: list[tuple[Any, int]] = []
+    monkeypatch.setattr(freed_memory, "glibc_heap", lambda: Heap(lambda: 3 * GIB, lambda: None))
+    monkeypatch.setattr(freed_memory, "started", lambda _: True)  # pyright: ignore
+    monkeypatch.setattr(freed_memory, "Returning", lambda heap, resident, others: begun.append((heap, others)))  # pyright: ignore
+    for held, others in ((5 * GIB, 2 * GIB), (2 * GIB, 0)):
+        monkeypatch.setattr(freed_memory, "resident", lambda held=held: held)
+        freed_memory.return_freed_memory.__wrapped__()
+        assert begun.pop()[1] == others
 
 
 def test_freed_arrays_leave_the_resident_memory() -> None:

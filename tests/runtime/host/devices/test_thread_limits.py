@@ -45,7 +45,11 @@ def test_threads_that_run_take_room_of_the_limit_on_threads(limits: Limits) -> N
     assert room() == 0
 
 
-@pytest.mark.parametrize(("stack", "bytes_a_thread"), [(NONE, 8 * MIB), (0, 8 * MIB), (2 * MIB, 2 * MIB), (1, 1)])
+LIMITS = [(NONE, 8 * MIB), (0, 8 * MIB), (1 << 40, 8 * MIB), (2 * MIB, 2 * MIB), (1, 1)]
+"""Stack limits, and the bytes that a thread then takes. A limit of a TiB or more limits nothing."""
+
+
+@pytest.mark.parametrize(("stack", "bytes_a_thread"), LIMITS)
 def test_each_thread_takes_a_stack_of_the_address_space(limits: Limits, stack: int, bytes_a_thread: int) -> None:
     limits(stack=stack, space=used() + 4096 * 8 * MIB)
     wanted = min(PLENTY, 4096 * 8 * MIB // bytes_a_thread)

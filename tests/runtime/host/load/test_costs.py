@@ -1,8 +1,12 @@
 """Tests that costs read back as a host wrote them, and that malformed costs are refused."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from pathways.dialect.diagnostics import PathwaysError
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.load.costs import IslandCost, Totals, read_costs, write_costs
 
 
@@ -46,3 +50,16 @@ def test_costs_may_be_whole_numbers_and_none() -> None:
     read = read_costs('{"a": {"totals": {"flops": 3}, "code": 0}, "b": {"totals": {}, "code": 5}}', "a")
     assert read["a"].totals == {"flops": 3} and read["b"].totals == {} and [read[n].code for n in "ab"] == [0, 5]
     assert read_costs("{}", "a") == {}
+
+
+def test_costs_that_xla_does_not_count_are_left_out() -> None:
+    def fails() -> dict[str, float]:
+        raise RuntimeError("not implemented")
+
+    for count, wanted in (
+        (lambda: {"flops": 3, "utilization": 0.5}, {"flops": 3.0}),
+        (dict[str, float], {}),
+        (fails, {}),
+    ):
+        executable: Any = SimpleNamespace(cost_analysis=count)
+        assert pjrt.costs(executable) == wanted

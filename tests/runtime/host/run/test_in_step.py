@@ -85,3 +85,7 @@ def test_only_an_end_of_a_named_loop_makes_its_decision_known() -> None:
     run.go_on()
     run.deliver(decided(11, 10))
     assert run.is_known(11)
+    run.take(11)
+    run.expect(22, 20)
+    run.go_on()
+    assert not run.is_known(22), "an end stands for one decision of its loop"
