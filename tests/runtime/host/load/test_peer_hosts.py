@@ -112,6 +112,7 @@ def test_a_loss_drops_older_offers_but_no_pulls_of_the_replacement() -> None:
     wanted = ArrayGroup([ArrayType((size,), "int16")], [pjrt.on_device(b.device)])
     assert link.prepare(wanted) == PULLED
     values = jax.device_put(np.arange(size).astype(np.int16), a.device)
+    a.invite("b")
     link.offer(PULLED, 70, [values], [])  # to the process that is lost
     for _ in range(2):
         a.lose("b", LOST)
