@@ -25,7 +25,7 @@ from pathways.runtime.host.between.inbox import (
     abstract,
 )
 from pathways.runtime.threads import started
-from pathways.runtime.wire.addresses import BACKLOG, Address, listening_at, show_address, undelayed
+from pathways.runtime.wire.addresses import BACKLOG, listening_at, show_address, undelayed
 from pathways.runtime.wire.frames import ConnectionEnded, FrameReader, Payload, frame_of
 from pathways.runtime.wire.loop import Loop
 from pathways.runtime.wire.peer import Peer
@@ -43,7 +43,7 @@ class EagerServer:
         self._strangers: dict[Peer, None] = {}
         """Connections that have not shown a key, the oldest first."""
         listener = listening_at((ip, 0))
-        self._address: Address = listener.getsockname()[:2]
+        self._address = show_address(listener.getsockname())
         loop.listen(listener, self._accept)
         self._name = f"pathways-{secrets.token_hex(KEY_BYTES)}" if sys.platform == "linux" else ""
         try:
@@ -54,7 +54,7 @@ class EagerServer:
     def outbox(self) -> "Outbox":
         """Makes the outbox for one more host, with a key of its own."""
         key = secrets.token_hex(KEY_BYTES)
-        eager_address = EagerAddress(show_address(self._address), self._name, key)
+        eager_address = EagerAddress(self._address, self._name, key)
         outbox = self._outboxes[key] = Outbox(eager_address, lambda: self._outboxes.pop(key, None))
         return outbox
 

@@ -1,8 +1,10 @@
 """Tests the inbox for pushed values: each value or failure arrives once, and none from before a reconnect."""
 
 import contextlib
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -295,6 +297,28 @@ def test_a_closed_inbox_closes_its_socket(pair: Pair) -> None:
     box.close()
     assert becomes(lambda: box.fileno() == -1)
     pair.outbox.send(2, b"nobody")
+
+
+def test_a_closed_outbox_keeps_no_values(pair: Pair) -> None:
+    """Runs that were sent before the loss of the other host may still have the outbox."""
+    value: Any = memoryview(bytes(MAX_VALUE_BYTES))
+    kept = weakref.ref(value)
+    pair.outbox.send(1, value)
+    del value
+    gc.collect()
+    assert kept() is not None, "it waits for the other host"
+    pair.outbox.close()
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.parametrize("ip", [LOOPBACK, "::1"])
+def test_an_outbox_is_reached_over_each_internet_protocol(ip: str) -> None:
+    outbox = EagerServer(ip, started_loop()).outbox()
+    box = Inbox(EagerAddress(outbox.eager_address.address, "", outbox.eager_address.key), MAX_VALUE_BYTES)
+    outbox.send(1, b"fine")
+    assert value(box.expect(1)) == b"fine"
+    box.close()
 
 
 def test_an_inbox_keeps_the_first_address_for_pulls_until_it_connects_anew(pair: Pair) -> None:
