@@ -59,6 +59,7 @@ class LoadedBody:
         for index, value in zip(self.inputs, operands, strict=True):
             if index >= 0:
                 frame.values[index] = value
+        value = None  # otherwise the last operand would stay as long as the body runs
         operands.clear()
         whole = False
         try:

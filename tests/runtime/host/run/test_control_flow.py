@@ -1,5 +1,6 @@
 """Tests which bodies a branch runs, on which values, and what it copies, with bodies that only note what they do."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -210,6 +211,27 @@ def test_a_loop_gives_its_body_a_copy_of_an_operand_that_the_body_overwrites(
     run_branch(choice(loop((2,), (0, 1)), bodies), values)
     assert (given[0][1] is not first) is is_copied and int(np.asarray(given[0][1])) == 1
     assert int(np.asarray(values[2])) == 21
+
+
+def test_a_value_that_a_loop_carries_is_freed_once_its_body_has_used_it(number: Any) -> None:
+    """Otherwise a loop would need the memory of its carried values twice."""
+
+    class Carried:
+        """A value that only the loop holds."""
+
+    made: list[weakref.ref[Carried]] = []
+    left: list[bool] = []
+
+    def step(values: list[Any]) -> None:
+        values[0] = None
+        left.extend(value() is not None for value in made)
+        values[0] = Carried()
+        made.append(weakref.ref(values[0]))
+
+    bodies = [body(lambda values: values.__setitem__(5, number(len(made) < 3)), (0,), (5,)), body(step, (0,), (0,))]
+    values = [Carried(), None]
+    run_branch(choice(loop((1,), (0,)), bodies, donated=frozenset({0})), values)
+    assert values[1] is made[2]() and left == [False] * 3
 
 
 def test_a_loop_whose_test_fails_is_poison() -> None:
