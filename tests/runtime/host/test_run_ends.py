@@ -1,12 +1,19 @@
-"""Tests who tells a client that its run has ended: its hosts, or the controller."""
+"""Tests when a run on a host is done, and who tells its client: the hosts, or the controller."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from support.clusters import PATIENCE, becomes
 from support.plans_by_hand import plan_of
 from support.streams import started_loop, stream_pair
 
 from pathways.dialect.plan.nouns import Plan
+from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.devices.layouts import Shards
 from pathways.runtime.host.posting import ClientPost
-from pathways.runtime.host.run_ends import MAX_ISLANDS_TELLING, report_directly
+from pathways.runtime.host.run.poison import Poison
+from pathways.runtime.host.run_ends import MAX_ISLANDS_TELLING, is_done, report_directly
 from pathways.runtime.wire import messages as m
 from pathways.runtime.wire.ids import first_id
 
@@ -43,3 +50,39 @@ def test_a_client_that_does_not_read_is_told_by_the_controller() -> None:
     assert becomes(lambda: near.peer.is_taken)
     assert report_directly(DONE, plan(), {3: ClientPost(near.peer)}) == REPORTED[0] and far.receive() == DONE
     far.close()
+
+
+class Value:
+    """A result of a run: a computed array, one that is still computed, or one that a later run has overwritten."""
+
+    def __init__(self, state: str) -> None:
+        self._state = state
+
+    def is_deleted(self) -> bool:
+        return self._state == "deleted"
+
+    def is_ready(self) -> bool:
+        assert self._state != "deleted", "PJRT would raise"
+        return self._state == "ready"
+
+
+FAILURE = Poison(ComputationFailed(computation="f", island="island0", cause="a reason"))
+READY, PENDING, DELETED = (Value(state) for state in ("ready", "pending", "deleted"))
+
+
+@pytest.mark.parametrize(
+    ("values", "done"),
+    [
+        ([READY, READY], True),
+        ([READY, PENDING], False),
+        ([READY, DELETED], False),
+        ([READY, FAILURE], False),
+        ([Shards([READY]), Shards([READY, READY])], True),
+        ([Shards([READY, PENDING])], False),
+    ],
+)
+def test_a_run_of_one_launch_is_done_once_all_its_results_are_ready(values: list[Any], done: bool) -> None:
+    results: list[Any] = [(None, value) for value in values]
+    for shows_end in (True, False):
+        part: Any = SimpleNamespace(shows_end=shows_end)
+        assert is_done(part, results) is (done and shows_end)

@@ -5,22 +5,30 @@ from typing import Any
 
 import pytest
 
+from pathways.runtime.errors import Hang
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.observe.watchdog import DOOMED_RUN_TIMEOUT_S, MAX_POLL_INTERVAL_S, Watchdog
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights
 
 LIMIT = 10.0
+YEAR_S = 365 * 86400.0
 
 
 class World:
     """Runs in flight, the queues of their devices, and a watchdog with a limit of ten seconds."""
 
-    def __init__(self, *, on_host: bool = True) -> None:
+    def __init__(self, *, on_host: bool = True, is_shared: bool = False) -> None:
+        """`is_shared`: other hosts share the island."""
         self.now = 1000.0
         self.flights = Flights()
         self.lost: list[int] = []
         """The numbers of the runs that were found to hang."""
-        self.dog = Watchdog(self.flights, on_host, lambda hang, _lost: self.lost.append(hang.run), LIMIT, self.clock)
+        self.suspected: list[tuple[float, Hang]] = []
+        """Hangs of which another host may be the cause, and when they were reported."""
+        self.dog = Watchdog(
+            self.flights, on_host, lambda hang, _lost: self.lost.append(hang.run), LIMIT, self.clock,
+            (lambda hang: self.suspected.append((self.now, hang))) if is_shared else None,
+        )  # fmt: skip
         self.cpu = SimpleNamespace(process=0, devices=0, poll=lambda closely: None)
         self.dog._cpu = self.cpu  # pyright: ignore
         self.busy = False
@@ -115,6 +123,43 @@ def test_a_busy_process_is_reported_at_doubling_intervals(world: World, capfd: p
         if "PWC0902" in capfd.readouterr().err:
             reported_at.append(world.now - begin - MAX_POLL_INTERVAL_S)
     assert world.lost == [] and reported_at == [LIMIT, 2 * LIMIT, 4 * LIMIT, 8 * LIMIT]
+
+
+def test_each_still_run_of_a_busy_process_is_reported(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    """A third run makes progress, so the CPU time may belong to that run."""
+    others = DeviceQueue()
+    world.busy = True
+    for number, queue in enumerate((DeviceQueue(), DeviceQueue(), others)):
+        world.start_run(number, queue)
+    for _ in range(round(LIMIT / MAX_POLL_INTERVAL_S) + 1):
+        world.pass_time(MAX_POLL_INTERVAL_S)
+        others.moved = world.now
+    said = capfd.readouterr().err
+    assert world.lost == [] and said.count("PWC0902") == said.count("2 other runs in flight") == 2
+
+
+def test_a_hang_on_a_shared_island_is_reported_at_doubling_intervals() -> None:
+    """Another host of the island may compute what this one waits for, so no device is lost."""
+    world = World(is_shared=True)
+    begin = world.now
+    world.start_run(7, DeviceQueue())
+    world.pass_time(9 * LIMIT)
+    times = [time - begin - MAX_POLL_INTERVAL_S for time, _ in world.suspected]
+    assert world.lost == [] and times == [LIMIT, 2 * LIMIT, 4 * LIMIT, 8 * LIMIT]
+    assert {(hang.run, hang.others) for _, hang in world.suspected} == {(7, "no other run in flight")}
+
+
+def test_progress_is_reported_as_idle_seconds_and_launches(world: World) -> None:
+    """A host without runs delays no run of other hosts, so it counts as idle for ever."""
+    idle, calls = world.dog.report_progress()
+    assert idle > YEAR_S and calls == []
+    world.busy = True
+    world.start_run(1, DeviceQueue())
+    world.pass_time(3.0)
+    assert world.dog.report_progress() == (0.0, ["nothing was launched yet"])
+    world.busy = False
+    world.pass_time(2.0)
+    assert world.dog.report_progress() == (2.0, ["nothing was launched yet"])
 
 
 def test_devices_that_do_not_use_the_host_cpu_are_never_lost(capfd: pytest.CaptureFixture[str]) -> None:

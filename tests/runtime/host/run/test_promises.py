@@ -120,3 +120,13 @@ def test_a_client_with_many_runs_waits_for_one_of_its_own_to_end(monkeypatch: py
     assert has_begun and not any(has_begun)
     monkeypatch.undo()
     assert runs.drain() and sorted(work.done) == [1, 2, 3, 4, 5]
+
+
+def test_a_wait_of_no_seconds_for_runs_returns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(_: float) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(background, "time", SimpleNamespace(monotonic=lambda: 5.0, sleep=sleep))
+    runs = BackgroundRuns()
+    runs.runs[7] = promise()
+    assert not runs.drain(timeout=0) and runs.drain(TWO, timeout=0) and runs.drain(calling_back=True, timeout=0)

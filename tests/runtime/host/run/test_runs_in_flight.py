@@ -170,6 +170,20 @@ def test_a_thread_that_is_replaced_before_it_waits_leaves_the_line_to_the_other(
     flights.stop()
 
 
+def test_a_run_ends_after_the_thread_of_its_idle_line_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathways.runtime.host.run.runs_in_flight.IDLE_POLL_INTERVAL_S", 0.001)
+    flights, ends = Flights(), Ends()
+    for number in range(2):
+        token = Token()
+        flights.line("idle").put(flight(number, ends, [token]), eager=True)
+        (thread,) = (t for t in threading.enumerate() if t.name == "pathways-idle")
+        token.there.set()
+        ends.wait_for(number)
+        thread.join(10)
+        assert not thread.is_alive()
+    flights.stop()
+
+
 def test_the_first_run_of_a_line_kept_its_devices_busy_from_its_begin_on(monkeypatch: pytest.MonkeyPatch) -> None:
     young_machine = SimpleNamespace(monotonic=lambda: -5.0)
     monkeypatch.setattr("pathways.runtime.host.run.runs_in_flight.time", young_machine)
