@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +16,11 @@ from support.codes import code_of
 from support.processes import ROOT, pwc_here, start_python
 
 from pathways.dialect.platforms import platform_named
-from pathways.dialect.ranks import ONE_EACH
+from pathways.dialect.ranks import ONE_EACH, RankTable
 from pathways.dialect.topology import Island, parse_topology
-from pathways.runtime.launch import ray_hosts
+from pathways.runtime.launch import ray_hosts, ray_start
 from pathways.runtime.launch.launcher import HostLauncher
+from pathways.runtime.launch.ray_api import keeper_on_head
 from pathways.runtime.launch.ray_cluster import RayRequest
 from pathways.runtime.launch.ray_hosts import RayLauncher
 from pathways.runtime.launch.ray_nodes import (
@@ -51,10 +53,10 @@ def test_each_node_or_slice_becomes_an_island() -> None:
     found, labels = topology_of_nodes(nodes, GPU, {})
     assert [(i.name, i.hosts, i.devices) for i in found.islands] == [("island0", 1, 4), ("island1", 1, 2)]
     assert not labels
-    nodes = [node({SLICE: name}, TPU=4) for name in "bab"] + [node(TPU=8)]
+    nodes = [node({SLICE: name}, TPU=devices) for name, devices in (("b", 5), ("a", 2), ("b", 4))] + [node(TPU=8)]
     assert platform_of(nodes) is TPU
     found, labels = topology_of_nodes(nodes, TPU, {})
-    assert [(i.hosts, i.devices) for i in found.islands] == [(1, 4), (2, 4), (1, 8)]
+    assert [(i.hosts, i.devices) for i in found.islands] == [(1, 2), (2, 4), (1, 8)]  # all nodes of a slice have 4
     assert labels == {"island0": {SLICE: "a"}, "island1": {SLICE: "b"}}
     check_gangs([gang_of(island, TPU, labels) for island in found.islands], nodes)
 
@@ -210,6 +212,10 @@ class FakeRay:
     def __init__(self) -> None:
         self.free, self.ended = threading.Event(), threading.Event()
         self.killed: list[Any] = []
+        self.is_left = False
+
+    def shutdown(self) -> None:
+        self.is_left = True
 
     def wait(self, found: Sequence[Any], num_returns: int = 1, timeout: float = 0.0) -> tuple[list[Any], list[Any]]:
         if found[0] == "end":
@@ -265,3 +271,63 @@ def test_a_gang_waits_for_nodes_and_reports_the_end_of_its_process(
     assert becomes(lambda: hosts.ended() == "it ended with 3") and not ray.killed
     hosts.kill()
     assert becomes(lambda: len(ray.killed) == 1 and len(left) == 1)
+
+
+def test_each_host_of_a_gang_on_other_machines_starts_with_its_ticket_and_keys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ray, given, over = FakeRay(), list[tuple[str, Path, str]](), threading.Event()
+    ray.free.set()
+    group = SimpleNamespace(wait=ray.free.wait)
+    service = SimpleNamespace(address="10.0.0.1:9", end=over.set)
+    monkeypatch.setattr(ray_hosts, "group_of", lambda *_: group)  # pyright: ignore
+    monkeypatch.setattr(ray_hosts, "has_places", lambda _: True)  # pyright: ignore
+    monkeypatch.setattr(ray_hosts, "keepers_in", lambda *_: [FakeActor(), FakeActor()])  # pyright: ignore
+    monkeypatch.setattr(ray_hosts, "leave_group", lambda _: None)  # pyright: ignore
+    monkeypatch.setattr(ray_hosts, "start_group_service", lambda *_: service)  # pyright: ignore
+    monkeypatch.setattr(ray_hosts, "member_folder", lambda keys, role, name: keys / f"{role} {name}")  # pyright: ignore
+
+    def start_member_in(actor: Any, module: str, arguments: Any, keys: Path, environment: dict[str, str]) -> int:
+        given.append((arguments[arguments.index("--connect") + 1], keys, environment["PATHWAYS_TICKET"]))
+        return 4711 + len(given)
+
+    monkeypatch.setattr(ray_hosts, "start_member_in", start_member_in)
+    ranks = RankTable({"island0": 2})
+    launcher = RayLauncher(ray, tmp_path, "cpu", ranks, {}, ("10.0.0.1:7", tmp_path))
+    hosts = launcher.start(Island("island0", devices=4, hosts=2), 0, ["first", "second"])
+    assert becomes(lambda: bool(hosts.pids or hosts.ended())) and list(hosts.pids) == [4712, 4713]
+    folders = [tmp_path / f"host {name}" for name in ranks.names("island0")]
+    assert given == list(zip(["10.0.0.1:7"] * 2, folders, ["first", "second"], strict=True))
+    launcher.close()
+    assert len(ray.killed) == 2 and over.is_set() and ray.is_left
+
+
+def test_the_actor_of_a_controller_fits_on_the_head_beside_others() -> None:
+    """The head node has one unit of the resource that names it."""
+    asked: list[dict[str, Any]] = []
+    actor = SimpleNamespace(options=lambda **options: asked.append(options) or SimpleNamespace(remote=lambda: "actor"))  # pyright: ignore
+    ray = SimpleNamespace(remote=lambda **_: lambda _: actor)  # pyright: ignore
+    assert keeper_on_head(ray, "a name") == "actor"
+    (options,) = asked
+    assert options["name"] == "a name" and options["lifetime"] == "detached"
+    ((resource, amount),) = options["resources"].items()
+    assert resource == "node:__internal_head__" and 0 < 100 * amount <= 1
+
+
+@pytest.mark.parametrize(
+    ("topology", "nodes", "size"),
+    [
+        ("islands=1,devices=3", 0, (2, 3)),
+        ("islands=3,devices=4", 0, (2, 8)),
+        ("islands=3,devices=4", 3, (3, 4)),
+        ("islands=2,hosts=5,devices=2", 0, (5, 4)),
+        ("", 0, (2, 4)),
+        ("", 5, (5, 4)),
+    ],
+)
+def test_a_private_ray_is_large_enough_for_the_topology(topology: str, nodes: int, size: tuple[int, int]) -> None:
+    stated = parse_topology(topology) if topology else None
+    assert ray_start._size(stated, nodes) == size  # pyright: ignore[reportPrivateUsage]
+    if stated is not None:
+        count, cpus = size
+        check_gangs([gang_of(island, CPU, {}) for island in stated.islands], [node(CPU=cpus)] * count)

@@ -1,8 +1,10 @@
 """Tests moments, timers and ports of timed hosts: pure, or with times that have passed."""
 
+import fcntl
 import itertools
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,4 +77,23 @@ def test_a_transfer_takes_both_ports_when_both_are_free(tmp_path: Path, processe
     assert last.take(1, 0, 10.0, 1.0) == 11.0
     assert first.take(0, 1, 20.0, 1.0) == 21.0
     for each in ports:
+        each.close()
+
+
+def test_a_transfer_begins_after_one_that_another_process_began_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times are read only while no other process changes them."""
+    here, elsewhere = Ports(tmp_path, 2), Ports(tmp_path, 2)
+    lock, first = fcntl.lockf, list[float]()
+
+    def waits_for_the_other(file: Any, command: int) -> None:
+        if command == fcntl.LOCK_EX and not first:
+            monkeypatch.setattr(fcntl, "lockf", lock)
+            first.append(elsewhere.take(0, 1, 10.0, 2.0))
+        lock(file, command)
+
+    monkeypatch.setattr(fcntl, "lockf", waits_for_the_other)
+    assert here.take(0, 1, 10.0, 1.0) == 13.0 and first == [12.0]
+    for each in (here, elsewhere):
         each.close()
