@@ -314,7 +314,10 @@ def test_a_closed_outbox_keeps_no_values(pair: Pair) -> None:
 
 @pytest.mark.parametrize("ip", [LOOPBACK, "::1"])
 def test_an_outbox_is_reached_over_each_internet_protocol(ip: str) -> None:
-    outbox = EagerServer(ip, started_loop()).outbox()
+    try:
+        outbox = EagerServer(ip, started_loop()).outbox()
+    except OSError:
+        pytest.skip(f"this machine has no address {ip}")
     box = Inbox(EagerAddress(outbox.eager_address.address, "", outbox.eager_address.key), MAX_VALUE_BYTES)
     outbox.send(1, b"fine")
     assert value(box.expect(1)) == b"fine"
