@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -76,13 +77,16 @@ def test_programs_compile_for_a_platform_added_as_a_row(apart: int, tmp_path: Pa
     assert [bool(c.local) for c in plan.computations] == [bool(apart)] * 3
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Yields the full name of everything that a file imports, at any depth."""
+@cache
+def imported(path: Path) -> list[str]:
+    """Lists the full name of everything that a file imports, at any depth."""
+    names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 def test_only_compat_modules_import_private_names_of_jax() -> None:

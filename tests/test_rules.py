@@ -39,7 +39,7 @@ _SPINS = re.compile(r"^\s*while .*:\s*(pass|continue)?\s*(#.*)?\n\s*(pass|contin
 
 def sleeps(source: str) -> Iterator[int]:
     """Yields the lines on which code sleeps, also code in strings that a test runs."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)) if "sleep" in source else ():
         if isinstance(node, ast.Attribute) and node.attr == "sleep" and ast.unparse(node.value) in ("time", "asyncio"):
             yield node.lineno
         if isinstance(node, ast.ImportFrom) and node.module == "time" and any(n.name == "sleep" for n in node.names):
@@ -50,7 +50,7 @@ def sleeps(source: str) -> Iterator[int]:
 
 def spins(source: str) -> Iterator[int]:
     """Yields the lines of loops that only wait for their condition."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)) if "while" in source else ():
         if isinstance(node, ast.While) and all(isinstance(n, ast.Pass | ast.Continue) for n in node.body):
             yield node.lineno
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SPINS.search(node.value):
@@ -123,6 +123,8 @@ def explanations(source: str) -> Iterator[tuple[int, str]]:
 
 def lines_with_persons(source: str) -> list[int]:
     """Returns the lines of comments and docstrings that call code, threads or runs persons."""
+    if not _PERSONS.search(source):  # most files: reading their tokens takes long
+        return []
     return [line for line, text in explanations(source) if _PERSONS.search(text)]
 
 
