@@ -1,11 +1,13 @@
 """Losses that are neither a mean nor a sum over examples, but can be computed exactly over microbatches."""
 
+import functools
 from typing import Any
 
 import jax
 
 from support.losses.table import (
     CLASSES,
+    WIDTH,
     any_jax,
     any_jnp,
     any_lax,
@@ -257,3 +259,61 @@ def numbered_examples(p: Any, b: Any) -> Any:
 def product_of_sums(p: Any, b: Any) -> Any:
     x = errors(p, b)
     return any_jnp.einsum("b,c->", x, x**2 * any_jnp.arange(1.0, x.shape[0] + 1))
+
+
+@case("exact")
+def inputs_carried_beside_layers(p: Any, b: Any) -> Any:
+    def layer(state: Any, w: Any) -> Any:
+        return (any_jnp.tanh(state[0] @ w), state[1] * 0.9), None
+
+    (h, target), _ = any_lax.scan(layer, (b["x"], b["y"]), p["layers"])
+    return (h * (target - target.mean(0))).mean()
+
+
+@case("exact")
+def dropout_in_layers_computed_again(p: Any, b: Any) -> Any:
+    def layer(h: Any, given: Any) -> Any:
+        w, key = given
+        dropped = any_jax.checkpoint(lambda h, w: any_jnp.tanh(h @ w) * _random.bernoulli(key, 0.5, h.shape))
+        return dropped(h, w * 2.0), None
+
+    keys = _random.split(_random.key(7), 3)
+    return ((any_lax.scan(layer, b["x"], (p["layers"], keys))[0] - b["y"]) ** 2).mean()
+
+
+@functools.cache
+def _key_from_outside() -> Any:
+    with any_jax.ensure_compile_time_eval():
+        return _random.key(3)
+
+
+@case("exact")
+def dropout_of_a_key_from_outside(p: Any, b: Any) -> Any:
+    return (model(p, b) * _random.bernoulli(_key_from_outside(), 0.5, b["x"].shape) * b["y"]).mean()
+
+
+@case("exact")
+def parameters_in_place_of_the_first_examples(p: Any, b: Any) -> Any:
+    is_first = any_jnp.arange(b["x"].shape[0]) < 2
+    return (any_jnp.where(is_first[:, None], model(p, b), p["b"]) * b["y"]).mean()
+
+
+@case("exact")
+def numbers_beside_examples(p: Any, b: Any) -> Any:
+    numbers = any_jnp.arange(float(b["x"].shape[0]))
+    return (any_jnp.concatenate([model(p, b), numbers[:, None]], 1) @ any_jnp.ones((WIDTH + 1, 1)) * p["scale"]).mean()
+
+
+@case("exact")
+def numbers_stacked_beside_examples(p: Any, b: Any) -> Any:
+    return (any_jnp.stack([errors(p, b), any_jnp.arange(float(b["x"].shape[0]))], 1) * p["scale"]).mean()
+
+
+@case("exact")
+def weighted_by_whole_thirds(p: Any, b: Any) -> Any:
+    return (errors(p, b) * any_lax.div(b["label"] * b["x"].shape[0], 3)).mean()
+
+
+@case("exact")
+def over_one_less_than_the_count(p: Any, b: Any) -> Any:
+    return errors(p, b).sum() / (any_jnp.ones(b["x"].shape[0]).sum() - 1)

@@ -26,6 +26,16 @@ def split_features(p: Any, b: Any) -> Any:
     return (first * second).mean()
 
 
+@case("mean")
+def first_of_each_pair(p: Any, b: Any) -> Any:
+    return (model(p, b).reshape(-1, 2, WIDTH)[:, 0] ** 2).mean()
+
+
+@case("unknown")
+def ones_below_the_batch(p: Any, b: Any) -> Any:
+    return any_jnp.concatenate([model(p, b), any_jnp.ones((2, WIDTH))]).sum()
+
+
 @case("mixes")
 def split_rows(p: Any, b: Any) -> Any:
     x = model(p, b)

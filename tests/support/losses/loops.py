@@ -36,6 +36,38 @@ def either_of_two_quotients(p: Any, b: Any) -> Any:
 
 
 @case("exact")
+def over_a_count_with_two_bounds(p: Any, b: Any) -> Any:
+    return _total(p, b) / (any_jnp.maximum(b["keep"].sum(), 1.0) + 1e-3)
+
+
+def _weight(p: Any, b: Any) -> Any:
+    return any_jnp.exp(b["x"] @ p["b"]).sum()
+
+
+@case("exact")
+def over_a_bounded_quotient(p: Any, b: Any) -> Any:
+    return _total(p, b) / any_jnp.maximum(model(p, b).sum() / _weight(p, b), 0.1)
+
+
+@case("exact")
+def root_of_a_quotient(p: Any, b: Any) -> Any:
+    return any_jnp.sqrt(_total(p, b) / _weight(p, b))
+
+
+@case("exact")
+def either_a_quotient_or_a_root(p: Any, b: Any) -> Any:
+    quotient, root = _total(p, b) / _weight(p, b), any_jnp.sqrt(_total(p, b))
+    return any_lax.cond(p["scale"] > 0, lambda: root, lambda: quotient)
+
+
+@case("mixes")
+def branch_of_a_quotient_or_a_root(p: Any, b: Any) -> Any:
+    quotient, root, mean = _total(p, b) / _weight(p, b), any_jnp.sqrt(_total(p, b)), errors(p, b).mean()
+    either = any_lax.cond(p["scale"] > 0, lambda: root, lambda: quotient)
+    return any_lax.cond(either > 0.5, lambda: mean, lambda: 2 * mean)
+
+
+@case("exact")
 def either_a_quotient_or_a_bound(p: Any, b: Any) -> Any:
     total, count = _total(p, b), b["keep"].sum()
     return any_lax.cond(p["scale"] > 0, lambda: total / count, lambda: any_jnp.maximum(total, 1.0))
@@ -102,6 +134,23 @@ def padded_mean_with_a_number(p: Any, b: Any) -> Any:
 @case("mean")
 def cumulated_mean(p: Any, b: Any) -> Any:
     return any_jnp.cumsum(model(p, b).mean(0))[-1]
+
+
+@case("exact")
+def highest_of_the_mean_so_far(p: Any, b: Any) -> Any:
+    return any_lax.cummax(model(p, b).mean(0)).sum()
+
+
+@case("exact")
+def mean_at_its_largest(p: Any, b: Any) -> Any:
+    mean = model(p, b).mean(0)
+    return mean[any_jnp.argmax(mean)[None]].sum()
+
+
+@case("mixes")
+def table_at_a_label_and_the_largest_mean(p: Any, b: Any) -> Any:
+    column = any_jnp.argmax(model(p, b).mean(0))
+    return any_lax.map(lambda i: any_lax.dynamic_slice(p["table"], (i, column), (1, 1)).sum(), b["label"]).mean()
 
 
 @case("exact")
@@ -269,6 +318,12 @@ def scaled_by_the_largest_number(p: Any, b: Any) -> Any:
 def ones_times_ones(p: Any, b: Any) -> Any:
     rows = b["x"].shape[0]
     return errors(p, b).sum() / (any_jnp.ones((1, rows)) @ any_jnp.ones((rows, 1)))[0, 0]
+
+
+@case("mean")
+def over_a_product_of_ones(p: Any, b: Any) -> Any:
+    ones = any_jnp.ones(b["x"].shape[0])
+    return errors(p, b).sum() / (ones @ ones)
 
 
 @case("unknown")

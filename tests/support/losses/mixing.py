@@ -119,6 +119,44 @@ def worst_examples(p: Any, b: Any) -> Any:
 
 
 @case("mixes")
+def largest_of_each_output(p: Any, b: Any) -> Any:
+    return any_lax.top_k(model(p, b).T, 1)[0].sum()
+
+
+@case("mixes")
+def singular_values(p: Any, b: Any) -> Any:
+    return any_jnp.linalg.svd(model(p, b), compute_uv=False).sum()
+
+
+@case("mixes", counts=(2,))
+def sorted_with_examples_in_another_order(p: Any, b: Any) -> Any:
+    x, other = model(p, b), b["y"].reshape(2, -1, WIDTH).swapaxes(0, 1).reshape(-1, WIDTH)
+    return (any_lax.sort((x, other), dimension=1, num_keys=1)[1] * x).mean()
+
+
+def _classes_and_numbers(p: Any, b: Any) -> Any:
+    numbers = any_jnp.arange(b["x"].shape[0])
+    return any_jnp.concatenate([logits(p, b).argmax(-1)[:, None], numbers[:, None]], 1)
+
+
+@case("mixes")
+def numbers_beside_predictions(p: Any, b: Any) -> Any:
+    return (errors(p, b) * _classes_and_numbers(p, b).sum(1)).mean()
+
+
+@case("mixes")
+def numbers_beside_predictions_in_a_loop(p: Any, b: Any) -> Any:
+    given = _classes_and_numbers(p, b), errors(p, b)
+    return any_lax.map(lambda row: row[0].sum() * row[1], given).mean()
+
+
+@case("mixes")
+def doubled_in_large_batches(p: Any, b: Any) -> Any:
+    x = model(p, b)
+    return (any_jnp.where(any_jnp.asarray(x.shape[0] > 6), x, 2 * x) * b["y"]).mean()
+
+
+@case("mixes")
 def in_order_of_loss(p: Any, b: Any) -> Any:
     ordered = any_jnp.sort(errors(p, b))
     return (ordered * any_jnp.linspace(0, 1, ordered.shape[0])).mean()

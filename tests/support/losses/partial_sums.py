@@ -27,6 +27,11 @@ def one_over_partial_sums(p: Any, b: Any) -> Any:
 
 
 @case("mixes", counts=(2,))
+def inverses_of_partial_sums(p: Any, b: Any) -> Any:
+    return (p["scale"] / _halves(p, b)).mean()
+
+
+@case("mixes", counts=(2,))
 def partial_sums_over_partial_sums(p: Any, b: Any) -> Any:
     return (_halves(p, b) / (1 + _halves(p, b))).mean()
 

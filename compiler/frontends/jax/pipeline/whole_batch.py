@@ -178,7 +178,7 @@ def _is_of_whole_batch(relation: Relation, many: Microbatches) -> bool:
     """Whether `aux` combines the values of microbatches to the value of the whole batch; true if that is unknown."""
     if any(c.why is Why.UNKNOWN for c in relation.causes):
         return True
-    is_clean = not relation.causes
+    is_clean = not relation.causes and not relation.own
     match many.aux:
         case "concat":
             digits = relation.layout

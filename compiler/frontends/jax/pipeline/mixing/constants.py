@@ -49,7 +49,7 @@ def constant(step: EquationPair, rules: Mapping[str, Rule]) -> Made:
         axes: tuple[int, ...] = step.params["axes"]
         ratio = math.prod(whole[a] / max(1, part[a]) for a in axes)
         return Relation(scale=None if scales[0] is None else scales[0] * ratio)
-    if is_even and name in _KEEP_EVEN and (name != "slice" or grows_in):
+    if is_even and name in _KEEP_EVEN:
         return Relation(scale=scales[0])
     return _as_rows(step, rules) if name in rules else Relation(is_even=False)
 
@@ -79,13 +79,6 @@ def _layout_of(step: EquationPair, relation: Relation, shapes: Shapes) -> tuple[
     (a, b), grown = shapes, grown_axes(shapes)
     if len(grown) != 1 or a[grown[0]] != b[grown[0]] * step.walk.count:
         return None
-    (dim,) = grown
-    tried = [Digit(dim, (1, 1), (a[dim], b[dim]))]
-    for sizes in step.walk.batch_sizes():
-        if a[dim] % sizes[0] == 0 and a[dim] != sizes[0]:
-            inner = a[dim] // sizes[0]
-            tried.append(Digit(dim, (inner, inner), sizes))
-    for digit in tried:
-        if is_level(relation, shapes) or (relation.known is not None and tiles(relation, shapes, (digit,))):
-            return (digit,)
-    return None
+    layout = (Digit(grown[0], (1, 1), (a[grown[0]], b[grown[0]])),)
+    is_tiled = is_level(relation, shapes) or (relation.known is not None and tiles(relation, shapes, layout))
+    return layout if is_tiled else None

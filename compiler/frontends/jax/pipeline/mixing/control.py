@@ -52,7 +52,7 @@ def _joined(step: EquationPair, a: Relation, b: Relation, shapes: Shapes) -> Rel
     if Form.TAIL in (a.form, b.form):
         is_condition = {a.tail, b.tail} <= {None, Tail.ANY} and Form.TOTAL not in (a.form, b.form)
         tail = a.tail if a.tail is b.tail else Tail.ANY if is_condition else Tail.OTHER
-        return Relation(Form.TAIL, tail=tail, origin=a.origin or b.origin, causes=causes, has_data=True)
+        return Relation(Form.TAIL, tail=tail, origin=a.origin or b.origin, causes=causes)
     made = of_totals(step, [a, b], "add")
     return replace(made, causes=made.causes | causes)
 

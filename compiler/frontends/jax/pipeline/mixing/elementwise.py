@@ -160,8 +160,6 @@ def _of_rows(step: EquationPair) -> Relation:
 def of_totals(step: EquationPair, ins: Sequence[Relation], name: str | None = None) -> Relation:
     """Relates a function of statistics and constants, as if the operation were `name`."""
     name = name or ("rounded" if _rounds(step) else step.name)
-    if any(r.is_partial for r in ins):
-        return step.lost(Why.PARTIAL, "a sum over a part of the batch")
     if name == "is_finite":  # numbers that are not finite are out of scope
         return Relation(known=(_TRUE, _TRUE))
     origin = next((r.origin for r in ins if r.origin is not None), step.here)

@@ -41,10 +41,6 @@ class Walking(Protocol):
         """Returns the dimension below zero of a mesh axis."""
         ...
 
-    def batch_sizes(self) -> frozenset[tuple[int, int]]:
-        """Returns the numbers of examples in both traces, one pair for each kind of batch array."""
-        ...
-
 
 BY_PLACE = "rows are selected by their position in the batch"
 Made: TypeAlias = Relation | list[Relation]
@@ -121,7 +117,7 @@ class EquationPair:
         """Returns the relation, with a cause if the equation works along an axis that numbers examples."""
         relation = replace(relation, known=None, own=frozenset())
         if relation.form is Form.ROWS and any(d.dim in dims for d in relation.layout):
-            return replace(relation, causes=relation.causes | {self.cause(why, text)}, has_data=True)
+            return replace(relation, causes=relation.causes | {self.cause(why, text)})
         return relation
 
     def misplaced(self) -> MixingCause:

@@ -73,7 +73,7 @@ def _local(step: EquationPair, relation: Relation, shapes: Shapes, spec: Any, si
             if found is None:
                 continue
             parts = sizes[name]
-            covers = found.block[0] % shapes[0][dim] == 0 or found.block == (shapes[0][dim], shapes[1][dim])
+            covers = found.block == (shapes[0][dim], shapes[1][dim])
             if found.n[0] % parts or found.n[1] % parts or not covers:
                 return None
             rest = replace(found, n=(found.n[0] // parts, found.n[1] // parts))

@@ -127,7 +127,7 @@ def _is_own_row(step: EquationPair, digit: Digit, indices: Relation, axes: _Gath
 
 def _dynamic_slice(step: EquationPair) -> Relation:
     operand, starts = step.ins[0], step.ins[1:]
-    if any(r.is_statistic for r in starts) and operand.form is not Form.ROWS:
+    if any(r.is_statistic for r in starts) and not step.rows:
         return of_totals(step, step.ins)
     by_data = [r for r in starts if r.form is Form.ROWS]
     if by_data:

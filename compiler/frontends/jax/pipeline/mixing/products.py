@@ -151,8 +151,6 @@ def _with_both_sides(
             return step.lost(Why.PAIRS, "every example is combined with every other" if combines_all else "")
         left, roles = replace(left, layout=by_groups[0]), heads
     is_partial = left.is_partial or right.is_partial
-    if is_partial:
-        causes.add(step.cause(Why.PARTIAL, "a product of sums over parts of the batch"))
     if any("free" in role for role in roles[0]):
         return step.lost(Why.PAIRS, "every example is combined with every other")
     if all("contracted" in role for role in roles[0]):

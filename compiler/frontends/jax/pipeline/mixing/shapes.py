@@ -28,6 +28,9 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     tiles,
 )
 
+_INTEGERS = "iu"
+"""Numpy kinds of the types that an index can have."""
+
 
 def _reshape(step: EquationPair) -> Relation:
     (rows,) = step.ins
@@ -154,7 +157,7 @@ def _concatenate(step: EquationPair) -> Relation:
 
 
 def _stack(step: EquationPair) -> Relation:
-    axis = step.params.get("axis", 0)
+    axis = step.params["axis"]
     where = {d: d + (d >= axis) for d in range(step.rank())}
     grown = [step.with_layout(r, moved(r.layout, where)) if r.form is Form.ROWS else r for r in step.ins]
     return _put_together(step, grown, axis, is_new_axis=True)
@@ -175,11 +178,12 @@ def _put_together(step: EquationPair, ins: list[Relation], axis: int, *, is_new_
             return step.unknown("rows that are not examples are concatenated with the batch")
         return _joined(step, first, scale, causes)
     found, own, column = set(causes), set[int](), 0
+    before = moved(layout, {d: d - (d > axis) for d in range(step.rank() + 1)}) if is_new_axis else layout
     for relation, shapes in zip(ins, step.shapes, strict=True):
-        if relation.form is Form.CONST and not is_new_axis:
-            if _is_own_number(relation, shapes, axis, layout):
+        if relation.form is Form.CONST:
+            if not is_new_axis and _is_own_number(relation, shapes, axis, layout):
                 own.add(column)
-            elif not tiles(relation, shapes, layout):
+            elif not tiles(relation, shapes, before or ()):
                 found.add(step.misplaced())
         own |= {column + c for c in relation.own}
         column += shapes[0][axis] if not is_new_axis else 1
@@ -191,6 +195,8 @@ def _is_own_number(relation: Relation, shapes: Shapes, axis: int, layout: tuple[
     """Whether a column of indices counts along the axis of the examples: `arange(batch)`."""
     a, b = shapes
     if relation.known is None or a == b or axis != len(a) - 1 or a[axis] != 1:
+        return False
+    if relation.known[0].dtype.kind not in _INTEGERS:
         return False
     return len({d.dim for d in layout}) == 1 and _counts_along(relation.known, layout[0].dim)
 

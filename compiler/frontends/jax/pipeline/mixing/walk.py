@@ -49,7 +49,6 @@ class ProgramsDiffer(Exception):
     """
 
     def __init__(self, site: Site | None) -> None:
-        super().__init__()
         self.site = site
 
 
@@ -74,6 +73,7 @@ class Walk:
         return self._sites.setdefault(key, Site(eqn, self._calls))
 
     def batch_sizes(self) -> frozenset[tuple[int, int]]:
+        """Returns the numbers of examples in both traces, one pair for each kind of batch array."""
         return self._batches
 
     def new_axis(self) -> int:
@@ -119,6 +119,7 @@ class Walk:
             return self._call(whole, part, CALLS[name], ins)
         step = EquationPair(self, whole, part, ins)
         if name in IN_CALLS:
+            step = step.with_ins([_as_numbers(step, r) for r in ins])
             with_body = self._inside(whole, is_of_jax=False)
             try:
                 made = _listed(RULES[name](step), step)
@@ -131,6 +132,8 @@ class Walk:
         made = _listed(self._rule(step), step)
         if not all(r.form is Form.CONST for r in ins):
             made = checked(step, made)
+        if any(r.own for i, r in enumerate(ins) if not _is_index(name, i)) and not any(r.own for r in made):
+            ins = [_as_numbers(step, r) for r in ins]
         causes, is_pure = NO_CAUSES.union(*(r.causes for r in ins)), _are_pure(ins)
         return [
             r if r.is_pure is is_pure and r.causes >= causes else replace(r, causes=r.causes | causes, is_pure=is_pure)
@@ -182,6 +185,17 @@ def is_written_by_jax(jaxpr: Any) -> bool:
     """Returns whether JAX itself wrote the function that a jaxpr was traced from."""
     source = compat.func_source(jaxpr)
     return any(path in source for path in _BY_JAX)
+
+
+def _is_index(name: str, operand: int) -> bool:
+    return operand == 1 and name.startswith(("gather", "scatter"))
+
+
+def _as_numbers(step: EquationPair, relation: Relation) -> Relation:
+    """Returns indices that are used as numbers: the examples' own numbers are other numbers in a microbatch."""
+    if not relation.own:
+        return relation
+    return replace(relation, own=frozenset(), causes=relation.causes | {step.cause(Why.POSITION)})
 
 
 def _are_pure(ins: Sequence[Relation]) -> bool:

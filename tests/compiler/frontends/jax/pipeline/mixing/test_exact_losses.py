@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import pytest
 from support.losses import CASES, Case
-from support.losses.table import any_jax, any_jnp, examples, is_equal, numbers_of, parameters
+from support.losses.table import Loss, any_jax, any_jnp, errors, examples, is_equal, numbers_of, parameters
 
 import pathways as pw
 from pathways.dialect.diagnostics import PathwaysError
@@ -24,7 +24,7 @@ def reduce_of(case: Case) -> str:
     return "sum" if case.is_ == "sum" else "mean"
 
 
-@pytest.mark.long("all losses", keep=("dropout_in_each_layer", "masked_tokens", "weights_of_the_model", "summed_in*"))
+@pytest.mark.long("all losses", keep=("dropout_in_*layer*", "masked_tokens", "weights_of_the_model", "summed_in*"))
 @pytest.mark.parametrize("case", WHOLE, ids=named)
 def test_a_loss_in_stages_is_that_of_the_whole_batch(case: Case) -> None:
     p, b = parameters(), examples()
@@ -68,10 +68,22 @@ def test_microbatches_of_one_example_are_exact(name: str) -> None:
     assert is_equal(numbers_of(any_jax.value_and_grad(case.loss)(p, b)), numbers_of(found), 1e-5)
 
 
-def test_a_loss_that_is_another_program_for_one_example_is_told(capfd: pytest.CaptureFixture[str]) -> None:
-    """`take_along_axis` leaves out axes of length one."""
-    case, (p, b) = CASES["masked_tokens"], (parameters(), examples())
-    cut = unplaced(case.loss, 1, microbatches=8)
+def scaled_if_alone(p: Any, b: Any) -> Any:
+    return errors(p, b).mean() * (p["scale"] if b["x"].shape[0] == 1 else 2.0)
+
+
+def scaled_if_alone_and_computed_again(p: Any, b: Any) -> Any:
+    return any_jax.checkpoint(scaled_if_alone)(p, b)
+
+
+PROGRAMS_OF_ONE = (CASES["masked_tokens"].loss, scaled_if_alone, scaled_if_alone_and_computed_again)
+
+
+@pytest.mark.parametrize("loss", PROGRAMS_OF_ONE)
+def test_a_loss_that_is_another_program_for_one_example_is_told(loss: Loss, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of these, `take_along_axis` leaves out axes of length one."""
+    p, b = parameters(), examples()
+    cut = unplaced(loss, 1, microbatches=8)
     assert cut.batch_semantics(p, b).verdict == "unknown"
     cut(p, b)
     assert "use fewer microbatches" in capfd.readouterr().err
@@ -88,6 +100,16 @@ def test_a_loss_of_sums_keeps_its_type() -> None:
     p, b = parameters(), examples()
     found = unplaced(loss, 1, microbatches=2, mixes="refuse")(p, b)
     assert found.dtype == any_jnp.float32 and float(found) == pytest.approx(float(loss(p, b)), rel=1e-2)
+
+
+def test_what_is_made_once_is_not_made_again_from_the_sums() -> None:
+    def loss(p: Any, b: Any) -> Any:
+        return any_jnp.sqrt(errors(p, b).mean()) * any_jnp.sort(b["reward"])[1]
+
+    p, b = parameters(), examples()
+    cut = unplaced(loss, 1, microbatches=2, mixes="refuse")
+    assert str(any_jax.make_jaxpr(cut)(p, b)).count("sort[") == 1
+    assert float(cut(p, b)) == pytest.approx(float(loss(p, b)), rel=1e-5)
 
 
 @pytest.mark.parametrize("weight", [1.0, 8.0])

@@ -25,6 +25,10 @@ def verdict_of(body: Body, count: int, out: Any = None, weights: Any = None) -> 
         made = any_jax.shard_map(body, mesh=MESH, in_specs=specs, out_specs=out_specs, check_vma=False)(w, x)
         return [made if out is None else made.mean()]
 
+    return semantics_of(loss, count)
+
+
+def semantics_of(loss: Callable[[Any, Any], list[Any]], count: int) -> str:
     types = [jax.ShapeDtypeStruct((WIDTH, WIDTH), "float32"), jax.ShapeDtypeStruct((ROWS, WIDTH), "float32")]
     return handled(loss, types, frozenset({1}), count).verdict.semantics.value
 
@@ -82,6 +86,19 @@ def moved_between_devices(w: Any, x: Any) -> Any:
 )
 def test_a_loss_of_devices_is_what_it_is_without(body: Body, verdict: str, count: int) -> None:
     assert verdict_of(body, count) == verdict
+
+
+def test_devices_that_hold_copies_of_the_same_examples_are_not_told_apart() -> None:
+    """Each device sums over half of its examples, which are other examples in a microbatch."""
+
+    def half(x: Any) -> Any:
+        return any_lax.psum(x[: x.shape[0] // 2].sum(), "data")
+
+    def loss(w: Any, x: Any) -> list[Any]:
+        twice = any_jnp.concatenate([x @ w, any_jnp.tanh(x @ w)])
+        return [any_jax.shard_map(half, mesh=MESH, in_specs=P("data"), out_specs=P(), check_vma=False)(twice)]
+
+    assert semantics_of(loss, 2) == "unknown"
 
 
 def test_rows_come_back_from_devices_as_rows() -> None:

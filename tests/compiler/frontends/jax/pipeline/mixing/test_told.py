@@ -200,6 +200,13 @@ def test_values_of_the_whole_batch_are_not_told() -> None:
         value, more = with_values(p, b)
         return value, more["rows"]
 
+    def numbered(p: Any, b: Any) -> Any:
+        numbers = any_jnp.arange(b["x"].shape[0])[:, None]
+        return with_values(p, b)[0], any_jnp.concatenate([b["label"][:, None], numbers], 1)
+
+    refused = unplaced(numbered, 1, microbatches=2, has_aux=True, aux="concat", mixes="refuse")
+    assert code_of(lambda: refused(P, B)) == "PWC0128"
+
     _, joined = unplaced(rows, 1, microbatches=2, has_aux=True, aux="concat", mixes="refuse")(P, B)
     assert_close(rows(P, B)[1], joined)
     refused = unplaced(with_values, 1, microbatches=2, has_aux=True, aux="mean", mixes="refuse")

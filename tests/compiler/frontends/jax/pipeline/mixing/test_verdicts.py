@@ -8,6 +8,7 @@ from support.losses import CASES, Case
 from support.losses.table import by_numbers, examples, parameters
 
 from pathways.compiler.frontends.jax.pipeline.mixing.handling import Handling, handled
+from pathways.compiler.frontends.jax.pipeline.mixing.judge import Exactly
 
 BOTH_COUNTS = [(case, count) for case in CASES.values() for count in case.counts]
 _FALSE_ALARMS = ("worst_examples", "branch_of_the_mean", "loop_of_the_mean")
@@ -40,6 +41,25 @@ def test_a_loss_is_what_the_table_says(case: Case, count: int) -> None:
     verdict = handling_of(case, count).verdict
     assert verdict.semantics.value == case.is_, [(c.why.name, c.text) for c in verdict.causes]
     assert bool(verdict.causes) or case.is_ not in ("mixes", "unknown")
+
+
+EXACTLY = {
+    "over_one_less_than_the_count": Exactly.SCALED,
+    "times_an_inverse": Exactly.QUOTIENT,
+    "over_a_count_with_two_bounds": Exactly.QUOTIENT,
+    "either_of_two_quotients": Exactly.QUOTIENT,
+    "over_a_bounded_quotient": Exactly.TOTALS,
+    "root_of_a_quotient": Exactly.TOTALS,
+    "either_a_quotient_or_a_root": Exactly.TOTALS,
+    "numbers_beside_examples": Exactly.HOISTED,
+    "dropout_of_a_key_from_outside": Exactly.NOISE,
+}
+"""How some exact losses are computed."""
+
+
+@pytest.mark.parametrize("name", EXACTLY)
+def test_an_exact_loss_says_how_it_is_computed(name: str) -> None:
+    assert handling_of(CASES[name], 2).verdict.exactly is EXACTLY[name]
 
 
 BY_NUMBERS = [(case, count) for case, count in BOTH_COUNTS if case.is_ in ("mean", "sum", "mixes")]
