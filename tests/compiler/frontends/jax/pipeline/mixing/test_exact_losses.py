@@ -8,7 +8,9 @@ from support.losses import CASES, Case
 from support.losses.table import Loss, any_jax, any_jnp, errors, examples, is_equal, numbers_of, parameters
 
 import pathways as pw
+from pathways.compiler.frontends.jax.pipeline.mixing.hoist import made_once
 from pathways.dialect.diagnostics import PathwaysError
+from tests.compiler.frontends.jax.pipeline.mixing.test_verdicts import handling_of
 from tests.support.unplaced import unplaced
 
 WHOLE = [case for case in CASES.values() if case.is_ in ("mean", "sum", "exact")]
@@ -24,7 +26,7 @@ def reduce_of(case: Case) -> str:
     return "sum" if case.is_ == "sum" else "mean"
 
 
-@pytest.mark.long("all losses", keep=("dropout_in_*layer*", "masked_tokens", "weights_of_the_model", "summed_in*"))
+@pytest.mark.long("all losses", keep=("dropout_in_each_layer", "masked_tokens", "weights_of_the_model", "summed_in*"))
 @pytest.mark.parametrize("case", WHOLE, ids=named)
 def test_a_loss_in_stages_is_that_of_the_whole_batch(case: Case) -> None:
     p, b = parameters(), examples()
@@ -100,6 +102,15 @@ def test_a_loss_of_sums_keeps_its_type() -> None:
     p, b = parameters(), examples()
     found = unplaced(loss, 1, microbatches=2, mixes="refuse")(p, b)
     assert found.dtype == any_jnp.float32 and float(found) == pytest.approx(float(loss(p, b)), rel=1e-2)
+
+
+def test_noise_that_is_made_once_is_made_without_the_layers() -> None:
+    hoists = handling_of(CASES["dropout_in_layers_computed_again"], 2).hoists
+    assert hoists is not None
+    made = str(
+        any_jax.make_jaxpr(lambda *leaves: made_once(hoists, leaves))(*jax.tree.leaves((parameters(), examples())))
+    )
+    assert "random_bits" in made and "tanh" not in made
 
 
 def test_what_is_made_once_is_not_made_again_from_the_sums() -> None:
