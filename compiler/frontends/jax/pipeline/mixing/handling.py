@@ -30,7 +30,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     is_close,
     per_microbatch,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.same_program import same_program
+from pathways.compiler.frontends.jax.pipeline.mixing.same_program import same_growth, same_program
 from pathways.compiler.frontends.jax.pipeline.mixing.totals import NotASum, Totals, totals_of
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import ProgramsDiffer
 from pathways.dialect.jax_api import dtypes, eval_shape, make_jaxpr, numpy, value_and_grad
@@ -79,6 +79,8 @@ def _handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], traces: T
         return Handling(BatchVerdict(Semantics.UNKNOWN, note=_OF_ONE))
     verdict = judged(relations[0], count)
     plain = verdict.semantics in (Semantics.MEAN, Semantics.SUM) or verdict.exactly is Exactly.SCALED
+    if is_single and plain and not same_growth(traces, real):
+        return Handling(BatchVerdict(Semantics.UNKNOWN, note=_OF_ONE))
     found = Handling(verdict, others=relations[1:])
     if not plain:
         traces = real

@@ -2,13 +2,17 @@
 broadcast. `handling.py` calls it if microbatches have one example, because it then analyzes a trace with more examples.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn, body_of
 from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces
+from pathways.compiler.frontends.jax.pipeline.mixing.relation import is_close
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import axis_counts, is_written_by_jax, works_along_same_axes
 from pathways.compiler.frontends.jax.pipeline.work import JITS
+
+_Numbers: TypeAlias = tuple[Any, Any]
+"""One literal in the programs for several examples and for one."""
 
 
 def same_program(several: Traces, single: Traces) -> bool:
@@ -16,28 +20,47 @@ def same_program(several: Traces, single: Traces) -> bool:
 
     Functions of JAX itself are compared by name.
     """
-    return _are_alike(several.part, single.part) and _are_alike(several.whole, single.whole)
+    return _are_alike(several.part, single.part, []) and _are_alike(several.whole, single.whole, [])
 
 
-def _are_alike(one: Any, other: Any) -> bool:
+def same_growth(several: Traces, single: Traces) -> bool:
+    """Returns whether each number in the program grows with the batch in the same way for one example as for several.
+
+    The programs must be the same. A number such as `max(1, rows // 2)` grows otherwise.
+    """
+    whole, part = list[_Numbers](), list[_Numbers]()
+    are_alike = _are_alike(several.part, single.part, part) and _are_alike(several.whole, single.whole, whole)
+    return are_alike and len(whole) == len(part) and all(map(_grow_alike, whole, part))
+
+
+def _grow_alike(whole: _Numbers, part: _Numbers) -> bool:
+    if all(a == b or (a != a and b != b) for a, b in (whole, part)):  # equal, or both NaN
+        return True
+    found: list[Any] = [complex(number) for number in (*whole, *part)]
+    return is_close(found[0] * found[3], found[1] * found[2])
+
+
+def _are_alike(one: Any, other: Any, numbers: list[_Numbers]) -> bool:
+    """Whether two programs run the same operations. Adds the literals of both to `numbers`."""
     a, b = body_of(one), body_of(other)
     if len(a.eqns) != len(b.eqns) or len(a.outvars) != len(b.outvars):
         return False
     twins = dict(zip((*a.constvars, *a.invars), (*b.constvars, *b.invars), strict=False))
 
     def is_twin(x: Any, y: Any) -> bool:
-        if isinstance(x, compat.Literal) or isinstance(y, compat.Literal):
-            return isinstance(x, compat.Literal) and isinstance(y, compat.Literal)
-        return twins.get(x) is y
+        if isinstance(x, compat.Literal) and isinstance(y, compat.Literal):
+            numbers.append((compat.as_literal_value(x), compat.as_literal_value(y)))
+            return True
+        return not isinstance(x, compat.Literal) and twins.get(x) is y
 
     for x, y in zip(a.eqns, b.eqns, strict=True):
-        if not _does_the_same(x, y) or not all(map(is_twin, x.invars, y.invars)):
+        if not _does_the_same(x, y, numbers) or not all(map(is_twin, x.invars, y.invars)):
             return False
         twins.update(zip(x.outvars, y.outvars, strict=True))
     return all(map(is_twin, a.outvars, b.outvars))
 
 
-def _does_the_same(x: Eqn, y: Eqn) -> bool:
+def _does_the_same(x: Eqn, y: Eqn, numbers: list[_Numbers]) -> bool:
     if x.primitive is not y.primitive or axis_counts(x) != axis_counts(y):
         return False
     if not works_along_same_axes(x.params, y.params):
@@ -45,4 +68,4 @@ def _does_the_same(x: Eqn, y: Eqn) -> bool:
     if x.primitive.name in JITS and is_written_by_jax(x.params["jaxpr"]):
         return x.params.get("name") == y.params.get("name")
     inner = [*compat.sub_jaxprs(x)], [*compat.sub_jaxprs(y)]
-    return len(inner[0]) == len(inner[1]) and all(map(_are_alike, *inner))
+    return len(inner[0]) == len(inner[1]) and all(_are_alike(a, b, numbers) for a, b in zip(*inner, strict=True))

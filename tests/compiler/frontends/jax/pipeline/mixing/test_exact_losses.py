@@ -78,10 +78,14 @@ def scaled_if_alone_and_computed_again(p: Any, b: Any) -> Any:
     return any_jax.checkpoint(scaled_if_alone)(p, b)
 
 
-PROGRAMS_OF_ONE = (CASES["masked_tokens"].loss, scaled_if_alone, scaled_if_alone_and_computed_again)
+def over_half_of_the_batch(p: Any, b: Any) -> Any:
+    return errors(p, b).sum() / max(1, b["x"].shape[0] // 2)
 
 
-@pytest.mark.parametrize("loss", PROGRAMS_OF_ONE)
+_SCALED = (scaled_if_alone, scaled_if_alone_and_computed_again, over_half_of_the_batch)
+
+
+@pytest.mark.parametrize("loss", [CASES["masked_tokens"].loss, *_SCALED])
 def test_a_loss_that_is_another_program_for_one_example_is_told(loss: Loss, capfd: pytest.CaptureFixture[str]) -> None:
     """Of these, `take_along_axis` leaves out axes of length one."""
     p, b = parameters(), examples()
