@@ -141,7 +141,7 @@ def _classes_and_numbers(p: Any, b: Any) -> Any:
 
 @case("mixes")
 def numbers_beside_predictions(p: Any, b: Any) -> Any:
-    return (errors(p, b) * _classes_and_numbers(p, b).sum(1)).mean()
+    return (errors(p, b) * (2 * _classes_and_numbers(p, b)).sum(1)).mean()
 
 
 @case("mixes")

@@ -257,6 +257,18 @@ def checked(p: Any, b: Any) -> Any:
     return errors(p, b).mean()
 
 
+@case("mean")
+def softmax_without_some(p: Any, b: Any) -> Any:
+    scores = any_jnp.where(any_jnp.arange(WIDTH) < 2, model(p, b), -any_jnp.inf)
+    return (any_jnp.exp(scores) * b["y"]).mean()
+
+
+@case("mean")
+def stacked_with_numbers_of_features(p: Any, b: Any) -> Any:
+    numbers = any_jnp.broadcast_to(any_jnp.arange(1.0, WIDTH + 1), b["x"].shape)
+    return any_jnp.stack([model(p, b), numbers]).prod(0).mean()
+
+
 @case("sum")
 def summed(p: Any, b: Any) -> Any:
     return errors(p, b).sum()

@@ -24,6 +24,10 @@ def _places(b: Any) -> Any:
     return any_jnp.broadcast_to(any_jnp.arange(_rows(b), dtype=any_jnp.float32)[:, None], (_rows(b), WIDTH))
 
 
+def _growing(b: Any) -> Any:
+    return any_jnp.broadcast_to(any_jnp.arange(1.0, WIDTH + 1) * _rows(b), b["x"].shape)
+
+
 def _with_counter(p: Any, b: Any) -> Any:
     def turn(state: tuple[Any, Any], x: Any) -> tuple[tuple[Any, Any], Any]:
         key, i = state
@@ -146,6 +150,8 @@ SIZES: dict[str, Loss] = {
     "picked outside": lambda p, b: (
         errors(p, b) * any_jnp.ones(_rows(b)).at[b["number"]].get(mode="fill", fill_value=0)
     ).mean(),
+    "function of growing numbers": lambda p, b: (model(p, b) * any_jnp.tanh(0.1 * _growing(b))).mean(),
+    "product of growing numbers": lambda p, b: (model(p, b) * (_growing(b) @ any_jnp.ones((WIDTH, 1)))).mean(),
     "one less": lambda p, b: errors(p, b).sum() / (_rows(b) - 1),
 }
 """By what depends on the number, or the places, of examples."""

@@ -80,5 +80,4 @@ def _layout_of(step: EquationPair, relation: Relation, shapes: Shapes) -> tuple[
     if len(grown) != 1 or a[grown[0]] != b[grown[0]] * step.walk.count:
         return None
     layout = (Digit(grown[0], (1, 1), (a[grown[0]], b[grown[0]])),)
-    is_tiled = is_level(relation, shapes) or (relation.known is not None and tiles(relation, shapes, layout))
-    return layout if is_tiled else None
+    return layout if tiles(relation, shapes, layout) else None

@@ -168,11 +168,13 @@ def is_same_everywhere(scales: Iterable[float | None]) -> bool:
 
 
 def is_level(relation: Relation, shapes: Shapes) -> bool:
-    """Whether a constant is the same along each axis that grows with the batch."""
+    """Whether a constant is the same along each axis that grows with the batch, and in both traces."""
     if shapes[0] == shapes[1] or relation.known is None or fill_of(relation.known[0]) is not None:
         return relation.is_even
-    pairs = [(axis, k) for axis in grown_axes(shapes) for k in relation.known]
-    return all(np.array_equal(k, np.broadcast_to(np.take(k, [0], axis), k.shape)) for axis, k in pairs)
+    grown = grown_axes(shapes)
+    first = tuple(slice(0, 1) if axis in grown else slice(None) for axis in range(len(shapes[0])))
+    row = relation.known[1][first]
+    return all(np.array_equal(k, np.broadcast_to(row, k.shape)) for k in relation.known)
 
 
 def filled(relation: Relation, shapes: Shapes) -> Known | None:

@@ -29,12 +29,13 @@ def same_growth(several: Traces, single: Traces) -> bool:
     The programs must be the same. A number such as `max(1, rows // 2)` grows otherwise.
     """
     whole, part = list[_Numbers](), list[_Numbers]()
-    are_alike = _are_alike(several.part, single.part, part) and _are_alike(several.whole, single.whole, whole)
-    return are_alike and len(whole) == len(part) and all(map(_grow_alike, whole, part))
+    _are_alike(several.whole, single.whole, whole)
+    _are_alike(several.part, single.part, part)
+    return all(map(_grow_alike, whole, part))
 
 
 def _grow_alike(whole: _Numbers, part: _Numbers) -> bool:
-    if all(a == b or (a != a and b != b) for a, b in (whole, part)):  # equal, or both NaN
+    if all(a == b for a, b in (whole, part)):  # they may be infinite
         return True
     found: list[Any] = [complex(number) for number in (*whole, *part)]
     return is_close(found[0] * found[3], found[1] * found[2])

@@ -57,7 +57,10 @@ def test_an_exact_loss_runs_under_schedules(case: Case) -> None:
         assert case.name not in BY_TOTALS and is_equal(whole, numbers_of(found), case.tolerance)
 
 
-SINGLE = ("dropout_in_each_layer", "masked_examples", "normalized_inputs", "weights_of_the_model", "numbered_examples")
+SINGLE = (
+    *("dropout_in_each_layer", "masked_examples", "normalized_inputs", "weights_of_the_model", "numbered_examples"),
+    *("squared", "softmax_without_some"),
+)
 
 
 @pytest.mark.parametrize("name", SINGLE)
