@@ -146,8 +146,7 @@ def numbers_beside_predictions(p: Any, b: Any) -> Any:
 
 @case("mixes")
 def numbers_beside_predictions_in_a_loop(p: Any, b: Any) -> Any:
-    given = _classes_and_numbers(p, b), errors(p, b)
-    return any_lax.map(lambda row: row[0].sum() * row[1], given).mean()
+    return (any_lax.map(lambda row: row.sum(), _classes_and_numbers(p, b)) * errors(p, b)).mean()
 
 
 @case("mixes")
