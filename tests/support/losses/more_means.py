@@ -264,6 +264,12 @@ def softmax_without_some(p: Any, b: Any) -> Any:
 
 
 @case("mean")
+def not_a_number_where_negative(p: Any, b: Any) -> Any:
+    x = errors(p, b)
+    return any_jnp.where(x >= 0, x, any_jnp.nan).mean()
+
+
+@case("mean")
 def stacked_with_numbers_of_features(p: Any, b: Any) -> Any:
     numbers = any_jnp.broadcast_to(any_jnp.arange(1.0, WIDTH + 1), b["x"].shape)
     return any_jnp.stack([model(p, b), numbers]).prod(0).mean()

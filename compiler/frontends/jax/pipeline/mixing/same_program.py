@@ -4,6 +4,8 @@ broadcast. `handling.py` calls it if microbatches have one example, because it t
 
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn, body_of
 from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces
@@ -35,7 +37,7 @@ def same_growth(several: Traces, single: Traces) -> bool:
 
 
 def _grow_alike(whole: _Numbers, part: _Numbers) -> bool:
-    if all(a == b for a, b in (whole, part)):  # they may be infinite
+    if all(np.array_equal(a, b, equal_nan=True) for a, b in (whole, part)):  # they may be infinite
         return True
     found: list[Any] = [complex(number) for number in (*whole, *part)]
     return is_close(found[0] * found[3], found[1] * found[2])

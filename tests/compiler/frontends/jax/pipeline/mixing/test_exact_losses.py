@@ -59,7 +59,7 @@ def test_an_exact_loss_runs_under_schedules(case: Case) -> None:
 
 SINGLE = (
     *("dropout_in_each_layer", "masked_examples", "normalized_inputs", "weights_of_the_model", "numbered_examples"),
-    *("squared", "softmax_without_some"),
+    *("squared", "softmax_without_some", "not_a_number_where_negative"),
 )
 
 
