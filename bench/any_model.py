@@ -78,12 +78,13 @@ def make_step(value_and_grad, optimizer):
 def accumulated(loss, microbatches):
     """Returns a function for the loss and gradients that computes one microbatch after another."""
 
-    def value_and_grad(params, tokens):
+    def value_and_grad(params, batch):
         def one(sums, part):
             return jax.tree.map(jax.numpy.add, sums, jax.value_and_grad(loss)(params, part)), None
 
-        parts = tokens.reshape(microbatches, -1, *tokens.shape[1:])
-        zeros = jax.tree.map(jax.numpy.zeros_like, (jax.eval_shape(loss, params, parts[0]), params))
+        parts = jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), batch)
+        first = jax.tree.map(lambda x: x[0], parts)
+        zeros = jax.tree.map(jax.numpy.zeros_like, (jax.eval_shape(loss, params, first), params))
         return jax.tree.map(lambda x: x / microbatches, jax.lax.scan(one, zeros, parts)[0])
 
     return value_and_grad

@@ -24,6 +24,7 @@ from support.processes import ROOT, load_file, pwc_here, run_python
 
 import pathways as pw
 from pathways.dialect.files import read_own, shared_with, write_private, write_whole
+from pathways.dialect.jax_api import config
 from pathways.dialect.mlir import make_context, parse
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.executable_cache import Executables
@@ -240,6 +241,30 @@ def test_a_cache_replaces_pipes_and_links_with_regular_files(cached: Path, tmp_p
     assert read_own(entry) is None
     assert load_and_count_compilations() == 1 and not entry.is_symlink() and victim.read_bytes() == raw
     assert entries(cached) == [entry] and load_and_count_compilations() == 0
+
+
+@pytest.mark.parametrize(
+    ("named", "is_on", "place"),
+    [("", True, "of-jax/pathways"), ("own", True, "own"), ("own", False, "own"), ("", False, ""), ("s3://", True, "")],
+)
+def test_code_is_kept_in_the_cache_folder_of_jax_unless_another_is_named(
+    named: str, is_on: bool, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of JAX's that is not local is not used."""
+    is_remote = "://" in named
+    monkeypatch.setenv("PATHWAYS_KEY", str(tmp_path / "keys" / "key"))
+    monkeypatch.setenv("PATHWAYS_CACHE", str(tmp_path / named) if named and not is_remote else "")
+    before = config.jax_compilation_cache_dir, config.jax_enable_compilation_cache
+    try:
+        config.update("jax_compilation_cache_dir", "s3://bucket" if is_remote else str(tmp_path / "of-jax"))
+        config.update("jax_enable_compilation_cache", is_on)
+        assert load_and_count_compilations() == 1
+        assert load_and_count_compilations() == (0 if place else 1)
+    finally:
+        config.update("jax_compilation_cache_dir", before[0])
+        config.update("jax_enable_compilation_cache", before[1])
+    found = {path.relative_to(tmp_path).as_posix() for path in entries(tmp_path)} - {"keys/key"}
+    assert len(found) == bool(place) and all(path.startswith(f"{place}/") for path in found)
 
 
 def test_a_cache_that_others_can_write_is_not_used(cached: Path) -> None:

@@ -3,10 +3,10 @@ folder on disk, if that exists, in place of compiling.
 
 The controller and each host have one `Executables`. The loader (`host/load/`) and transfers get all code from it.
 
-Ready code comes from a plan (`pwc compile --with-executables`) or from the folder named by PATHWAYS_CACHE. Its name
-contains the module's hash, the number of devices, and a fingerprint. The fingerprint covers platform, jaxlib, compile
-options and device kind. A module is compiled again if its ready code is for another machine, is signed by another user
-(`signing.py`), or cannot be read.
+Ready code comes from a plan (`pwc compile --with-executables`), from the folder named by PATHWAYS_CACHE, or from that
+of JAX's compilation cache. Its name contains the module's hash, the number of devices, and a fingerprint. The
+fingerprint covers platform, jaxlib, compile options and device kind. A module is compiled again if its ready code is
+for another machine, is signed by another user (`signing.py`), or cannot be read.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from pathways.dialect import signing
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.files import read_own, shared_with, write_folder, write_private
+from pathways.dialect.jax_api import config
 from pathways.dialect.platforms import platform_named
 from pathways.runtime.errors import RefusedByXla, SharedCache
 from pathways.runtime.host.devices import pjrt
@@ -287,8 +288,11 @@ def _host_code() -> str:
 
 
 def _folder() -> Path | None:
-    named = os.environ.get("PATHWAYS_CACHE")
-    return Path(named).expanduser() if named else None
+    """Returns the folder that PATHWAYS_CACHE names, or else `pathways` in that of JAX's compilation cache, if local."""
+    if named := os.environ.get("PATHWAYS_CACHE"):
+        return Path(named).expanduser()
+    of_jax: str | None = config.jax_compilation_cache_dir if config.jax_enable_compilation_cache else None
+    return Path(of_jax).expanduser() / "pathways" if of_jax and "://" not in of_jax else None
 
 
 def _private(folder: Path | None) -> Path | None:

@@ -1,0 +1,201 @@
+# pyright: basic
+"""Compares small flax models in four stages by `pw.pipeline` with plain `jax.jit`, accumulated over the same batches.
+
+    python bench/small_models.py
+
+The models are like GPT-2, BERT, ViT and Llama: four layers of width 64, on four one-device slices, with four
+microbatches and Adam. Three times are measured: the first call, from the Python function to its results; the same in a
+later process, where the cache folder of JAX's compilation cache has the code; and a step after warm-up. A first call
+that finds its code is compared with plain jit's first call without a cache. Each way runs in its own process. Processes
+of one model run in turns, one at a time, and medians are compared.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from any_model import accumulated, arrays, make_step
+
+import pathways as pw
+
+LAYERS, WIDTH, HEADS, VOCABULARY, LENGTH, BATCH = 4, 64, 4, 256, 32, 8
+STAGES, MICROBATCHES, STEPS = 4, 4, 25
+attention: Callable[..., nn.Module] = nn.MultiHeadDotProductAttention
+
+
+class DecoderLayer(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = x + attention(HEADS)(nn.LayerNorm()(x), mask=nn.make_causal_mask(x[..., 0]))
+        return x + nn.Dense(WIDTH)(nn.gelu(nn.Dense(4 * WIDTH)(nn.LayerNorm()(x))))
+
+
+class EncoderLayer(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = nn.LayerNorm()(x + attention(HEADS)(x))
+        return nn.LayerNorm()(x + nn.Dense(WIDTH)(nn.gelu(nn.Dense(4 * WIDTH)(x))))
+
+
+class VisionLayer(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = x + attention(HEADS)(nn.LayerNorm()(x))
+        return x + nn.Dense(WIDTH)(nn.gelu(nn.Dense(4 * WIDTH)(nn.LayerNorm()(x))))
+
+
+def rotated(x):
+    """Rotates pairs of features of each head by their position."""
+    half = x.shape[-1] // 2
+    angles = jnp.arange(x.shape[1])[:, None] * 10_000.0 ** (-jnp.arange(half) / half)
+    cos, sin = (f(angles)[None, :, None, :] for f in (jnp.cos, jnp.sin))
+    first, second = x[..., :half], x[..., half:]
+    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+class GatedLayer(nn.Module):
+    """A layer as in Llama: norms of squares, rotated positions, gated linear units."""
+
+    @nn.compact
+    def __call__(self, x):
+        h = nn.RMSNorm()(x)
+        q, k, v = (nn.DenseGeneral((HEADS, WIDTH // HEADS), use_bias=False, name=n)(h) for n in "qkv")
+        h = nn.dot_product_attention(rotated(q), rotated(k), v, mask=nn.make_causal_mask(x[..., 0]))
+        x = x + nn.DenseGeneral(WIDTH, axis=(-2, -1), use_bias=False)(h)
+        h = nn.RMSNorm()(x)
+        gate, up = (nn.Dense(3 * WIDTH, use_bias=False, name=n)(h) for n in ("gate", "up"))
+        return x + nn.Dense(WIDTH, use_bias=False)(nn.silu(gate) * up)
+
+
+def stacked(layer, x):
+    for i in range(LAYERS):
+        x = layer(name=f"layer_{i}")(x)
+    return x
+
+
+class Gpt2(nn.Module):
+    @nn.compact
+    def __call__(self, tokens):
+        embed = nn.Embed(VOCABULARY, WIDTH)
+        x = embed(tokens) + nn.Embed(LENGTH, WIDTH)(jnp.arange(tokens.shape[1]))
+        return embed.attend(nn.LayerNorm()(stacked(DecoderLayer, x)))
+
+
+class Bert(nn.Module):
+    @nn.compact
+    def __call__(self, tokens):
+        x = nn.Embed(VOCABULARY, WIDTH)(tokens) + nn.Embed(LENGTH, WIDTH)(jnp.arange(tokens.shape[1]))
+        x = stacked(EncoderLayer, nn.LayerNorm()(x))
+        return nn.Dense(VOCABULARY)(nn.LayerNorm()(nn.gelu(nn.Dense(WIDTH)(x))))
+
+
+class Vit(nn.Module):
+    @nn.compact
+    def __call__(self, images):
+        x = nn.Conv(WIDTH, (4, 4), strides=(4, 4))(images).reshape(images.shape[0], -1, WIDTH)
+        x = x + self.param("positions", nn.initializers.normal(0.02), (x.shape[1], WIDTH))
+        return nn.Dense(10)(nn.LayerNorm()(stacked(VisionLayer, x)).mean(1))
+
+
+class Llama(nn.Module):
+    @nn.compact
+    def __call__(self, tokens):
+        x = stacked(GatedLayer, nn.Embed(VOCABULARY, WIDTH)(tokens))
+        return nn.Dense(VOCABULARY, use_bias=False)(nn.RMSNorm()(x))
+
+
+MODELS = {"GPT-2": Gpt2, "BERT": Bert, "ViT": Vit, "Llama": Llama}
+
+
+def prepared(name):
+    """Returns the loss of a model, the types of its parameters, and a batch."""
+    model, rng = MODELS[name](), np.random.default_rng(0)
+    if name == "ViT":
+        batch = rng.standard_normal((BATCH, 16, 16, 3)).astype(np.float32), rng.integers(0, 10, BATCH, np.int32)
+    else:
+        tokens = rng.integers(0, VOCABULARY, (BATCH, LENGTH + 1), np.int32)
+        batch = (tokens[:, :-1], tokens[:, 1:] if name in ("GPT-2", "Llama") else tokens[:, :-1])
+
+    def loss(params, batch):
+        logits = model.apply(params, batch[0])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
+
+    return loss, jax.eval_shape(model.init, jax.random.key(0), batch[0]), batch
+
+
+def way(name, ours):
+    """Calls a training step in this process, and prints the seconds of its first call and of later ones."""
+    loss, shapes, batch = prepared(name)
+    optimizer = optax.adamw(1e-3)
+    params = arrays(shapes)
+    state = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), jax.eval_shape(optimizer.init, shapes))
+    if ours:
+        devices = pw.make_virtual_device_set()
+        slices = [devices.add_slice(devices=1) for _ in range(STAGES)]
+        cut = pw.pipeline(loss, slices, microbatches=MICROBATCHES)
+        run = pw.program(make_step(jax.value_and_grad(cut), optimizer), donate_argnums=(0, 1))
+    else:
+        run = jax.jit(make_step(accumulated(loss, MICROBATCHES), optimizer), donate_argnums=(0, 1))
+    times = []
+    for _ in range(STEPS):
+        begin = time.perf_counter()
+        params, state, value = run(params, state, batch)
+        jax.tree.map(lambda x: x.block_until_ready(), (params, value))
+        times.append(time.perf_counter() - begin)
+    print(json.dumps({"first": times[0], "step": statistics.median(times[5:]), "loss": float(value)}))
+
+
+def told(name, ours, cache):
+    """Runs one way in a new process, with a cache folder or without a cache."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PATHWAYS_CACHE", "JAX_COMPILATION_CACHE_DIR")}
+    command = [sys.executable, __file__, "--way", name, *(["--ours"] if ours else [])]
+    more = {"JAX_COMPILATION_CACHE_DIR": cache} if cache else {}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment | more)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(turns):
+    """Returns seconds by what is measured: ours, and those of accumulated `jax.jit`."""
+    rows = {}
+    for name in MODELS:
+        found = {"ours": [], "again": [], "accumulated jit": []}
+        for _ in range(turns):
+            with tempfile.TemporaryDirectory() as cache:
+                found["accumulated jit"].append(told(name, ours=False, cache=""))
+                found["ours"].append(told(name, ours=True, cache=cache))
+                found["again"].append(told(name, ours=True, cache=cache))
+        first, step = ({w: statistics.median(f[key] for f in found[w]) for w in found} for key in ("first", "step"))
+        peer = "accumulated jit"
+        rows[f"{name}: the first call"] = {"ours": first["ours"], peer: first[peer]}
+        rows[f"{name}: the same, with code in the cache"] = {"ours": first["again"], peer: first[peer]}
+        rows[f"{name}: a step"] = {"ours": step["ours"], peer: step[peer]}
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--way", default="")
+    parser.add_argument("--ours", action="store_true")
+    o = parser.parse_args()
+    if o.way:
+        way(o.way, o.ours)
+        return
+    for name, ways in measure(o.turns).items():
+        ours, plain = ways.values()
+        print(f"{name:44}{1e3 * ours:10.1f} ms, accumulated jit {1e3 * plain:8.1f} ms: {ours / plain:.2f}x")
+
+
+if __name__ == "__main__":
+    main()
