@@ -62,7 +62,7 @@ bench: $(VENV)/.ready
 	  for name in $$names; do echo "== $$name"; $(BIN)/python bench/paper/$$name.py || exit; done
 	cd docs && ../$(BIN)/python -m generate.pictures
 
-# Small calls, loops, chains, hops, models and imports against limits: docs/performance.md. 3 minutes on 2 cores.
+# Small calls, loops, chains, hops, models, imports against limits and peers: docs/performance.md. 5 minutes, 2 cores.
 bench-speed: $(VENV)/.ready
 	$(BIN)/python bench/speed.py
 

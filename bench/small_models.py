@@ -5,9 +5,9 @@
 
 The models are like GPT-2, BERT, ViT and Llama: four layers of width 64, on four one-device slices, with four
 microbatches and Adam. Three times are measured: the first call, from the Python function to its results; the same in a
-later process, where the cache folder of JAX's compilation cache has the code; and a step after warm-up. A first call
-that finds its code is compared with plain jit's first call without a cache. Each way runs in its own process. Processes
-of one model run in turns, one at a time, and medians are compared.
+later process, where JAX's cache folder has the code; and a step after warm-up. All are compared with plain jit without
+a cache. Each way runs in its own process, one after another in rotation, and medians are compared. All ways must end
+with the same loss.
 """
 
 import argparse
@@ -151,13 +151,13 @@ def way(name, ours):
     for _ in range(STEPS):
         begin = time.perf_counter()
         params, state, value = run(params, state, batch)
-        jax.tree.map(lambda x: x.block_until_ready(), (params, value))
+        jax.tree.map(lambda x: x.block_until_ready(), (params, state, value))
         times.append(time.perf_counter() - begin)
     print(json.dumps({"first": times[0], "step": statistics.median(times[5:]), "loss": float(value)}))
 
 
-def told(name, ours, cache):
-    """Runs one way in a new process, with a cache folder or without a cache."""
+def times_of(name, ours, cache):
+    """Runs one way in a new process, with a cache folder or without a cache; returns its seconds and its last loss."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PATHWAYS_CACHE", "JAX_COMPILATION_CACHE_DIR")}
     command = [sys.executable, __file__, "--way", name, *(["--ours"] if ours else [])]
     more = {"JAX_COMPILATION_CACHE_DIR": cache} if cache else {}
@@ -165,16 +165,19 @@ def told(name, ours, cache):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(turns):
+def measure(rounds):
     """Returns seconds by what is measured: ours, and those of accumulated `jax.jit`."""
     rows = {}
     for name in MODELS:
         found = {"ours": [], "again": [], "accumulated jit": []}
-        for _ in range(turns):
-            with tempfile.TemporaryDirectory() as cache:
-                found["accumulated jit"].append(told(name, ours=False, cache=""))
-                found["ours"].append(told(name, ours=True, cache=cache))
-                found["again"].append(told(name, ours=True, cache=cache))
+        with tempfile.TemporaryDirectory() as cache:
+            times_of(name, ours=True, cache=cache)  # fills the cache
+            for _ in range(rounds):
+                found["accumulated jit"].append(times_of(name, ours=False, cache=""))
+                found["ours"].append(times_of(name, ours=True, cache=""))
+                found["again"].append(times_of(name, ours=True, cache=cache))
+        losses = [f["loss"] for ways in found.values() for f in ways]
+        np.testing.assert_allclose(losses, losses[0], rtol=1e-4)
         first, step = ({w: statistics.median(f[key] for f in found[w]) for w in found} for key in ("first", "step"))
         peer = "accumulated jit"
         rows[f"{name}: the first call"] = {"ours": first["ours"], peer: first[peer]}
@@ -185,14 +188,14 @@ def measure(turns):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--way", default="")
     parser.add_argument("--ours", action="store_true")
     o = parser.parse_args()
     if o.way:
         way(o.way, o.ours)
         return
-    for name, ways in measure(o.turns).items():
+    for name, ways in measure(o.rounds).items():
         ours, plain = ways.values()
         print(f"{name:44}{1e3 * ours:10.1f} ms, accumulated jit {1e3 * plain:8.1f} ms: {ours / plain:.2f}x")
 

@@ -1,9 +1,9 @@
 # pyright: basic
-"""Measures small calls, loops, chains, hops, models and imports against limits, and writes docs/performance.md.
+"""Measures small calls, loops, chains, hops, models, imports against limits and peers; writes docs/performance.md.
 
     python bench/speed.py
 
-Each script of `ROWS` runs in a process of its own. All take about 3 minutes on 2 cores.
+Each script of `ROWS` runs in a process of its own. All take about 5 minutes on 2 cores.
 """
 
 import json
@@ -27,14 +27,14 @@ ROWS = {
     " 'the same, not merged': {'ours': f['plan, apart'], 'bare PJRT': f['bare PJRT']}}",
     "hop": "{f'a computation on another process than the one before, {n}': {'ours': (f := hop.measure(d, o))[hop.OURS],"
     " 'by hand, in lockstep': f['by hand, lockstep']} for d, n in ((1, '1 device'), (4, '4 devices'))}",
-    "small_models": "small_models.measure(1)",
+    "small_models": "small_models.measure(3)",
 }
 """For each script, an expression for its rows: the seconds of two ways by what is measured."""
 OPTIONS = "import argparse; o = argparse.Namespace(length=64, rounds=10, ray_python=None)"
 _TEXT = """# Speed of small calls, transfers and models
 
-Each row compares one small piece of work with a limit or a peer, in the same process and in rotation. Only the ratios
-mean something on another machine. `by hand` is a Python loop over `jax.jit` and `jax.device_put`; between processes, it
+Each row compares one small piece of work with a limit or a peer, in rotation. Only the ratios mean something on another
+machine. `by hand` is a Python loop over `jax.jit` and `jax.device_put`; between processes, it
 is JAX's transfer library. `bare PJRT` makes the same launches with nothing around them. `make bench-speed` measures all
 rows again, and writes this page. The paper's experiments are on [another page](evaluation.md).
 
@@ -42,9 +42,9 @@ A call of a program of one computation launches at once, if no other client uses
 queue, and it makes no object that describes a run. It becomes a run like all others if its results are not ready when
 the launch returns. `jax.jit` does less: it has no clients, no futures of failed arrays, and no report of a hang.
 
-The models are in four stages on this machine, so nothing runs faster than in `accumulated jit`: plain `jax.jit` of the
-same microbatches, one after another. XLA compiles the stages apart, and shares nothing between their modules. With code
-in the folder of JAX's compilation cache, the first call is compared with jit's first call without a cache.
+The models run in four stages on one machine. `accumulated jit` is plain `jax.jit` of the same microbatches, one after
+another. XLA compiles the stages apart, and shares nothing between their modules. A first call with code in JAX's cache
+folder is compared with jit's first call without a cache.
 
 jax {version}, {kind}, {cores} cores.
 

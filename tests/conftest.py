@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)  # code of an earlier run would hide that a test compiles
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "")
     + " --xla_cpu_collective_call_warn_stuck_timeout_seconds=30"

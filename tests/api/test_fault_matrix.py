@@ -291,7 +291,9 @@ def test_a_network_partition_between_restarted_hosts_fails_the_run(monkeypatch: 
 @pytest.mark.long("hosts are killed or frozen until others notice: 4 to 22 s each")
 def test_the_transfer_timeout_excludes_the_time_to_compute_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATHWAYS_TRANSFER_TIMEOUT", "0.3")
+    x = np.ones((96, 96), np.float32)
     with pw.cluster(KINDS["alone"]):
+        assert not code_of(np.asarray, late(x))
         begin = time.monotonic()
-        assert not code_of(np.asarray, late(np.ones((96, 96), np.float32)))
+        assert not code_of(np.asarray, late(x))  # compiled before
         assert time.monotonic() - begin > 0.6

@@ -3,10 +3,10 @@ folder on disk, if that exists, in place of compiling.
 
 The controller and each host have one `Executables`. The loader (`host/load/`) and transfers get all code from it.
 
-Ready code comes from a plan (`pwc compile --with-executables`), from the folder named by PATHWAYS_CACHE, or from that
-of JAX's compilation cache. Its name contains the module's hash, the number of devices, and a fingerprint. The
-fingerprint covers platform, jaxlib, compile options and device kind. A module is compiled again if its ready code is
-for another machine, is signed by another user (`signing.py`), or cannot be read.
+Ready code comes from a plan (`pwc compile --with-executables`), from the folder named by PATHWAYS_CACHE, or from a
+folder inside JAX's cache folder. Its name contains the module's hash, the number of devices, and a fingerprint. The
+fingerprint covers platform, jaxlib, compile options, flags of XLA and device kind. A module is compiled again if its
+ready code is for another machine, is signed by another user (`signing.py`), or cannot be read.
 """
 
 import contextlib
@@ -36,6 +36,8 @@ from pathways.runtime.threads import started
 
 _OPTIONS = "spmd shardy 1"
 """Part of the fingerprint. Must change whenever the compile options in `pjrt.py` change."""
+_SAME_CODE = ("--xla_force_host_platform_device_count", "--xla_dump")
+"""Begins of flags of XLA that do not change code."""
 Wanted: TypeAlias = tuple[bytes | str, tuple[pjrt.Device, ...]]
 """A module and the devices that run it together."""
 Owner: TypeAlias = tuple[str, Where | None]
@@ -271,9 +273,15 @@ def ready_name(module: bytes | str, devices: Sequence[pjrt.Device]) -> str:
 
 def fingerprint(device: pjrt.Device) -> str:
     """Hashes everything that ready code depends on, except its module."""
-    parts = [device.platform, str(device.device_kind), jaxlib.version.__version__, _OPTIONS]
+    parts = [device.platform, str(device.device_kind), jaxlib.version.__version__, _OPTIONS, _flags()]
     parts.append(_host_code() if platform_named(device.platform).on_host else str(device.client.platform_version))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _flags() -> str:
+    """Returns the flags of XLA that this process was given and that change code."""
+    given = [flag for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS") for flag in os.environ.get(name, "").split()]
+    return " ".join(sorted(flag for flag in given if not flag.startswith(_SAME_CODE)))
 
 
 @functools.cache
@@ -288,11 +296,17 @@ def _host_code() -> str:
 
 
 def _folder() -> Path | None:
-    """Returns the folder that PATHWAYS_CACHE names, or else `pathways` in that of JAX's compilation cache, if local."""
-    if named := os.environ.get("PATHWAYS_CACHE"):
-        return Path(named).expanduser()
+    """Returns the folder that PATHWAYS_CACHE names, or else one in JAX's cache folder. An empty PATHWAYS_CACHE: none.
+
+    Users who share JAX's folder each have their own folder in it.
+    """
+    named = os.environ.get("PATHWAYS_CACHE")
+    if named is not None:
+        return Path(named).expanduser() if named else None
     of_jax: str | None = config.jax_compilation_cache_dir if config.jax_enable_compilation_cache else None
-    return Path(of_jax).expanduser() / "pathways" if of_jax and "://" not in of_jax else None
+    if not of_jax or "://" in of_jax:
+        return None
+    return Path(of_jax).expanduser() / f"pathways-{os.geteuid()}"
 
 
 def _private(folder: Path | None) -> Path | None:

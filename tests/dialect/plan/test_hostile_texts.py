@@ -106,7 +106,7 @@ def test_control_characters_are_escaped() -> None:
 
 
 def test_source_lines_are_read_only_from_small_regular_files(tmp_path: Path) -> None:
-    """A plan names the file of each line. Reading a pipe or a device would never end, and so may files of /proc."""
+    """A plan names the file of each line. Reading a pipe or a device never ends, and a file of /proc may not end."""
     pipe, large, source = tmp_path / "pipe.py", tmp_path / "large.py", tmp_path / "source.py"
     os.mkfifo(pipe)
     source.write_text("first\nsecond\n")

@@ -1,4 +1,4 @@
-"""Hosts of a cluster connect with each other, hang, and stop to send messages: what the other hosts receive."""
+"""Hosts of a cluster connect with each other, hang, and stop sending messages: what the other hosts receive."""
 
 import json
 import time

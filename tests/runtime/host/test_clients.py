@@ -2,12 +2,14 @@
 
 import queue
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from support.clusters import becomes
-from support.streams import started_loop
+from support.streams import end_loop
 
 from pathways.runtime.host.clients import Clients
 from pathways.runtime.wire import messages as m
@@ -20,13 +22,14 @@ TICKET = m.Expect(3, "ticket", "", "")
 class Gate:
     """Clients of a host. `admitted` are the numbers of those that were let in."""
 
-    def __init__(self, path: Path, loop: Loop) -> None:
-        self.path, self.loop, self.admitted = str(path / "clients"), loop, list[int]()
+    def __init__(self, path: Path) -> None:
+        self.path, self.loop, self.admitted = str(path / "clients"), Loop(), list[int]()
         calls = SimpleNamespace(begin=lambda client, _: self.admitted.append(client), end=lambda *_: None)
         host: Any = SimpleNamespace(expect=lambda _: None, calls=calls, clients={})
-        self.clients = Clients(host, queue.SimpleQueue(), loop)
+        self.clients = Clients(host, queue.SimpleQueue(), self.loop)
         self.clients.listen(self.path)
-        self._sockets = len(loop.selector.get_map())
+        self._sockets = len(self.loop.selector.get_map())
+        self.loop.start()
 
     def connect(self) -> Connection:
         sock = socket.socket(socket.AF_UNIX)
@@ -44,11 +47,17 @@ class Gate:
         return becomes(lambda: len(self.loop.selector.get_map()) == self._sockets + count)
 
 
-def test_a_process_that_left_before_its_ticket_came_is_not_admitted(short_path: Path) -> None:
-    gate = Gate(short_path, started_loop())
-    left = gate.connect()
+@pytest.fixture
+def gate(short_path: Path) -> Iterator[Gate]:
+    made = Gate(short_path)
+    yield made
+    end_loop(made.loop)
+
+
+def test_a_process_that_ended_before_its_ticket_arrived_is_not_admitted(gate: Gate) -> None:
+    ended = gate.connect()
     assert gate.has_streams(1)
-    left.close()
+    ended.close()
     assert gate.has_streams(0)
     gate.expect()
     connection = gate.connect()
@@ -56,8 +65,7 @@ def test_a_process_that_left_before_its_ticket_came_is_not_admitted(short_path: 
     connection.close()
 
 
-def test_a_process_may_connect_before_its_ticket_comes(short_path: Path) -> None:
-    gate = Gate(short_path, started_loop())
+def test_a_process_may_connect_before_its_ticket_comes(gate: Gate) -> None:
     connection = gate.connect()
     assert gate.has_streams(1) and gate.admitted == []
     gate.expect()

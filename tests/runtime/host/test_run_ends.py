@@ -1,4 +1,4 @@
-"""Tests when a run on a host is done, and who tells its client: the hosts, or the controller."""
+"""Tests when a run on a host is done, and that its client learns it from the hosts or from the controller."""
 
 from types import SimpleNamespace
 from typing import Any

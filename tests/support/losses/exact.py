@@ -317,3 +317,21 @@ def weighted_by_whole_thirds(p: Any, b: Any) -> Any:
 @case("exact")
 def over_one_less_than_the_count(p: Any, b: Any) -> Any:
     return errors(p, b).sum() / (any_jnp.ones(b["x"].shape[0]).sum() - 1)
+
+
+def _with_numbers(p: Any, b: Any) -> tuple[Any, Any]:
+    """Returns rows of features for each example, and one index of a row: its number, then a label."""
+    rows, numbers = b["x"].shape[0], any_jnp.arange(b["x"].shape[0])
+    features = any_jnp.concatenate([model(p, b), b["x"], b["y"], b["y"]], 1).reshape(rows, -1, 2)
+    return features, any_jnp.concatenate([numbers[:, None], b["label"][:, None] % 2], 1)
+
+
+@case("exact")
+def feature_at_the_own_number(p: Any, b: Any) -> Any:
+    return (any_jax.vmap(lambda row, at: row[at[0], at[1]])(*_with_numbers(p, b)) * errors(p, b)).mean()
+
+
+@case("exact")
+def feature_replaced_at_the_own_number(p: Any, b: Any) -> Any:
+    replaced = any_jax.vmap(lambda row, at: row.at[at[0], at[1]].set(0.0))(*_with_numbers(p, b))
+    return (replaced**2).mean()

@@ -149,6 +149,22 @@ def numbers_beside_predictions_in_a_loop(p: Any, b: Any) -> Any:
     return (any_lax.map(lambda row: row.sum(), _classes_and_numbers(p, b)) * errors(p, b)).mean()
 
 
+def _long_table(p: Any) -> Any:
+    return any_jnp.concatenate([p["table"]] * 4)
+
+
+@case("mixes")
+def table_at_numbers_and_labels(p: Any, b: Any) -> Any:
+    numbers = any_jnp.arange(b["x"].shape[0])
+    return (_long_table(p)[numbers, b["label"]] * errors(p, b)).mean()
+
+
+@case("mixes")
+def added_into_a_table_at_numbers_and_labels(p: Any, b: Any) -> Any:
+    numbers = any_jnp.arange(b["x"].shape[0])
+    return _long_table(p).at[numbers, b["label"]].add(errors(p, b)).sum()
+
+
 @case("mixes")
 def doubled_in_large_batches(p: Any, b: Any) -> Any:
     x = model(p, b)

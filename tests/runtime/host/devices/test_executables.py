@@ -77,7 +77,12 @@ def test_executables_signed_by_another_user_are_not_loaded(
 
 @pytest.mark.parametrize(
     ("what", "other"),
-    [("_host_code", lambda: "another machine"), ("_OPTIONS", "others"), ("jaxlib.version.__version__", "0.0.1")],
+    [
+        ("_host_code", lambda: "another machine"),
+        ("_OPTIONS", "others"),
+        ("jaxlib.version.__version__", "0.0.1"),
+        ("_flags", lambda: "--xla_cpu_enable_fast_math=true"),
+    ],
 )
 def test_executables_from_another_environment_are_compiled_again(
     what: str, other: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,6 +96,19 @@ def test_executables_from_another_environment_are_compiled_again(
     for plan, cache in ((load_plan(path), None), (program.plan, folder)):
         loaded, made = load(plan, cache)
         assert made.compiled == first.compiled and value(loaded) == 72
+
+
+def test_flags_of_xla_that_change_code_are_part_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    (device,) = pjrt.make_devices(1)
+
+    def name(xla: str, tpu: str = "") -> str:
+        monkeypatch.setenv("XLA_FLAGS", xla)
+        monkeypatch.setenv("LIBTPU_INIT_ARGS", tpu)
+        return executable_cache.fingerprint(device)
+
+    same = ["", "--xla_force_host_platform_device_count=8", "--xla_dump_to=here"]
+    assert len({name(flags) for flags in same}) == 1 and name("--a --b") == name("--b  --a")
+    assert len({name(""), name("--a"), name("--a=1"), name("", "--a=2")}) == 4
 
 
 def test_a_cache_folder_is_reused_and_damaged_files_are_compiled_again(tmp_path: Path) -> None:

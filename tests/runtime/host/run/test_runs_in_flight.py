@@ -175,8 +175,8 @@ def test_a_run_ends_after_the_thread_of_its_idle_line_has_ended(monkeypatch: pyt
     flights, ends = Flights(), Ends()
     for number in range(2):
         token = Token()
-        flights.line("idle").put(flight(number, ends, [token]), eager=True)
-        (thread,) = (t for t in threading.enumerate() if t.name == "pathways-idle")
+        flights.line("left by its thread").put(flight(number, ends, [token]), eager=True)
+        (thread,) = (t for t in threading.enumerate() if t.name == "pathways-left by its thread")
         token.there.set()
         ends.wait_for(number)
         thread.join(10)

@@ -50,6 +50,7 @@ class Handling:
 
 
 _OF_ONE = "one example traces to another program than several examples; use fewer microbatches"
+_SIZES_OF_ONE = "a number depends on the batch otherwise for one example than for several; use fewer microbatches"
 
 
 def handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], batch: frozenset[int], count: int) -> Handling:
@@ -80,7 +81,7 @@ def _handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], traces: T
     verdict = judged(relations[0], count)
     plain = verdict.semantics in (Semantics.MEAN, Semantics.SUM) or verdict.exactly is Exactly.SCALED
     if is_single and plain and not same_growth(traces, real):
-        return Handling(BatchVerdict(Semantics.UNKNOWN, note=_OF_ONE))
+        return Handling(BatchVerdict(Semantics.UNKNOWN, note=_SIZES_OF_ONE))
     found = Handling(verdict, others=relations[1:])
     if not plain:
         traces = real

@@ -21,6 +21,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
 )
 
 _OF_OTHERS = "data of one example selects rows of other examples"
+_WRITTEN_BY_PLACE = "rows are written by their position in the batch"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ def _gather(step: EquationPair) -> Relation:
     if operand.form is Form.ROWS:
         return _of_examples(step, operand, indices, axes, causes)
     if indices.form is Form.ROWS:
+        if indices.own:  # a table has other rows for the examples of a microbatch
+            causes.add(step.cause(Why.POSITION))
         scale, more = _of_constant(step, operand)
         made = Relation(Form.ROWS, (), scale, causes=frozenset(causes) | more, has_data=True)
         return step.with_layout(made, moved(indices.layout, axes.of_indices))
@@ -75,6 +78,8 @@ def _of_examples(
 ) -> Relation:
     """Returns the relation of rows that are picked from the batch."""
     layout: list[Digit] = []
+    others = set(indices.own)
+    """Own numbers that pick along an axis that does not number the examples."""
     for digit in operand.layout:
         if digit.dim < 0:
             layout.append(digit)
@@ -84,6 +89,7 @@ def _of_examples(
             layout.append(replace(digit, dim=axes.of_operand[digit.dim]))
         elif _is_own_row(step, digit, indices, axes):
             layout.append(replace(digit, dim=axes.of_indices[indices.layout[0].dim]))
+            others.discard(axes.start_index_map.index(digit.dim))
         elif indices.form is Form.ROWS and indices.has_data:
             return step.lost(Why.DATA, _OF_OTHERS)
         else:
@@ -95,6 +101,8 @@ def _of_examples(
         along = tuple(replace(d, dim=axes.batching[d.dim]) for d in operand.layout if d.dim in axes.batching)
         if not tiles(indices, step.shapes[1], along):
             causes.add(step.misplaced())
+    if others:
+        causes.add(step.cause(Why.POSITION))
     is_partial = operand.is_partial
     return Relation(
         Form.ROWS, tuple(layout), operand.scale, causes=frozenset(causes), has_data=True, is_partial=is_partial
@@ -153,9 +161,8 @@ def _dynamic_update_slice(step: EquationPair) -> Relation:
         return of_totals(step, [operand, update], "concatenate")
     if any(r.layout != rows[0].layout for r in rows):
         return step.combines()
-    by_place = "rows are written by their position in the batch"
     if any(step.shapes[0][t][d.dim] != step.shapes[1][t][d.dim] for d in rows[0].layout if d.dim >= 0 for t in (0, 1)):
-        return step.lost(Why.POSITION, by_place)
+        return step.lost(Why.POSITION, _WRITTEN_BY_PLACE)
     if operand.form is Form.CONST and not tiles(operand, step.shapes[0], rows[0].layout):
         return step.lost(Why.POSITION)
     scale, causes = step.one_scale([operand, update])
@@ -218,7 +225,7 @@ def _place_of(step: EquationPair, written: Layout) -> Layout | Relation:
     kept = [d for d in range(step.rank()) if d not in inserted]
     window = dict(zip(numbers.update_window_dims, kept, strict=True))
     batching = dict(zip(numbers.scatter_indices_batching_dims, numbers.operand_batching_dims, strict=True))
-    to_operand = numbers.scatter_dims_to_operand_dims
+    to_operand: tuple[int, ...] = tuple(numbers.scatter_dims_to_operand_dims)
     own = [column for column in step.ins[1].own if column < len(to_operand)]
     place: list[Digit] = []
     for digit in written:
@@ -226,14 +233,22 @@ def _place_of(step: EquationPair, written: Layout) -> Layout | Relation:
             place.append(digit)
         elif digit.dim in window:
             dim = window[digit.dim]
-            if any(step.shapes[2][t][digit.dim] != step.shapes[0][t][dim] for t in (0, 1)):
-                return step.lost(Why.POSITION, "rows are written by their position in the batch")
+            if not _is_as_long(step, digit.dim, dim):
+                return step.lost(Why.POSITION, _WRITTEN_BY_PLACE)
             place.append(replace(digit, dim=dim))
         elif scattered.index(digit.dim) in batching:
             place.append(replace(digit, dim=batching[scattered.index(digit.dim)]))
         elif own:
-            place.append(replace(digit, dim=to_operand[own[0]]))
-    return tuple(place)
+            dim = to_operand[own.pop(0)]
+            if not _is_as_long(step, digit.dim, dim):
+                return step.lost(Why.POSITION, _WRITTEN_BY_PLACE)
+            place.append(replace(digit, dim=dim))
+    return step.lost(Why.POSITION, _WRITTEN_BY_PLACE) if own else tuple(place)
+
+
+def _is_as_long(step: EquationPair, of_updates: int, of_operand: int) -> bool:
+    """Whether an axis of the updates of a scatter is as long as one of its operand, in both traces."""
+    return all(step.shapes[2][t][of_updates] == step.shapes[0][t][of_operand] for t in BOTH)
 
 
 def _added_into(step: EquationPair, causes: set[MixingCause], *, is_sum: bool) -> Relation:
@@ -258,7 +273,7 @@ def _writes_whole_axis(step: EquationPair, dim: int) -> bool:
     inserted = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     kept = [d for d in range(step.rank()) if d not in inserted]
     window: int = numbers.update_window_dims[kept.index(dim)]
-    return all(step.shapes[2][t][window] == step.shapes[0][t][dim] for t in BOTH)
+    return _is_as_long(step, window, dim)
 
 
 def _among_rows(step: EquationPair, target: Layout | None, causes: set[MixingCause]) -> Relation:
@@ -268,7 +283,7 @@ def _among_rows(step: EquationPair, target: Layout | None, causes: set[MixingCau
             return step.combines()
         if target is None:
             if not all(_writes_whole_axis(step, d.dim) for d in operand.layout if d.dim >= 0):
-                return step.lost(Why.POSITION, "rows are written by their position in the batch")
+                return step.lost(Why.POSITION, _WRITTEN_BY_PLACE)
             target = operand.layout
     elif operand.form is Form.CONST and not tiles(operand, step.shapes[0], target or ()):
         causes.add(step.misplaced())

@@ -10,11 +10,16 @@ from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.compat import Eqn, body_of
 from pathways.compiler.frontends.jax.pipeline.mixing.analyze import Traces
 from pathways.compiler.frontends.jax.pipeline.mixing.relation import is_close
-from pathways.compiler.frontends.jax.pipeline.mixing.walk import axis_counts, is_written_by_jax, works_along_same_axes
+from pathways.compiler.frontends.jax.pipeline.mixing.walk import (
+    axis_counts,
+    closed_over,
+    is_written_by_jax,
+    works_along_same_axes,
+)
 from pathways.compiler.frontends.jax.pipeline.work import JITS
 
 _Numbers: TypeAlias = tuple[Any, Any]
-"""One literal in the programs for several examples and for one."""
+"""A number in the programs for several examples and for one: a literal, a size, or what fills a constant."""
 
 
 def same_program(several: Traces, single: Traces) -> bool:
@@ -28,7 +33,8 @@ def same_program(several: Traces, single: Traces) -> bool:
 def same_growth(several: Traces, single: Traces) -> bool:
     """Returns whether each number in the program grows with the batch in the same way for one example as for several.
 
-    The programs must be the same. A number such as `max(1, rows // 2)` grows otherwise.
+    The programs must be the same. A number such as `max(1, rows // 2)` does not. Arrays of different numbers, and sizes
+    inside functions of JAX itself, are not compared.
     """
     whole, part = list[_Numbers](), list[_Numbers]()
     _are_alike(several.whole, single.whole, whole)
@@ -37,17 +43,21 @@ def same_growth(several: Traces, single: Traces) -> bool:
 
 
 def _grow_alike(whole: _Numbers, part: _Numbers) -> bool:
-    if all(np.array_equal(a, b, equal_nan=True) for a, b in (whole, part)):  # they may be infinite
+    if all(a is b or np.array_equal(a, b, equal_nan=True) for a, b in (whole, part)):  # they may be infinite
         return True
+    if any(np.ndim(number) for number in (*whole, *part)):
+        return False
     found: list[Any] = [complex(number) for number in (*whole, *part)]
     return is_close(found[0] * found[3], found[1] * found[2])
 
 
 def _are_alike(one: Any, other: Any, numbers: list[_Numbers]) -> bool:
-    """Whether two programs run the same operations. Adds the literals of both to `numbers`."""
+    """Whether two programs run the same operations. Adds the numbers of both to `numbers`."""
     a, b = body_of(one), body_of(other)
     if len(a.eqns) != len(b.eqns) or len(a.outvars) != len(b.outvars):
         return False
+    filling = [(_filling(x), _filling(y)) for x, y in zip(a.consts, b.consts, strict=False)]
+    numbers += [(x, y) for x, y in filling if x is not None and y is not None]
     twins = dict(zip((*a.constvars, *a.invars), (*b.constvars, *b.invars), strict=False))
 
     def is_twin(x: Any, y: Any) -> bool:
@@ -60,7 +70,21 @@ def _are_alike(one: Any, other: Any, numbers: list[_Numbers]) -> bool:
         if not _does_the_same(x, y, numbers) or not all(map(is_twin, x.invars, y.invars)):
             return False
         twins.update(zip(x.outvars, y.outvars, strict=True))
+        numbers += [n for v, w in zip(x.outvars, y.outvars, strict=True) for n in zip(*_shapes(v, w), strict=True)]
     return all(map(is_twin, a.outvars, b.outvars))
+
+
+def _shapes(x: Any, y: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return getattr(x.aval, "shape", ()), getattr(y.aval, "shape", ())
+
+
+def _filling(array: Any) -> Any:
+    """Returns the number that a small array repeats, which the loss closes over; None if it is another array."""
+    known = closed_over(array, array).known
+    if known is None or not known[0].size:
+        return None
+    first = known[0].reshape(-1)[:1]
+    return first[0] if np.array_equal(known[0], np.broadcast_to(first, known[0].shape)) else None
 
 
 def _does_the_same(x: Eqn, y: Eqn, numbers: list[_Numbers]) -> bool:

@@ -178,15 +178,17 @@ def _put_together(step: EquationPair, ins: list[Relation], axis: int, *, is_new_
             return step.unknown("rows that are not examples are concatenated with the batch")
         return _joined(step, first, scale, causes)
     found, own, column = set(causes), set[int](), 0
+    has_columns = not is_new_axis and axis == step.rank() - 1
+    """Whether the operands are columns of indices. Along another axis, no column has all examples' own numbers."""
     before = moved(layout, {d: d - (d > axis) for d in range(step.rank() + 1)}) if is_new_axis else layout
     for relation, shapes in zip(ins, step.shapes, strict=True):
         if relation.form is Form.CONST:
-            if not is_new_axis and _is_own_number(relation, shapes, axis, layout):
+            if has_columns and _is_own_number(relation, shapes, axis, layout):
                 own.add(column)
             elif not tiles(relation, shapes, before or ()):
                 found.add(step.misplaced())
-        own |= {column + c for c in relation.own}
-        column += shapes[0][axis] if not is_new_axis else 1
+        own |= {column + c for c in relation.own if has_columns}
+        column += shapes[0][axis] if has_columns else 0
     made = _joined(step, first, scale, frozenset(found))
     return replace(made, own=frozenset(own), is_partial=any(r.is_partial for r in rows))
 

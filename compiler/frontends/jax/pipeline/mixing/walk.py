@@ -90,7 +90,7 @@ class Walk:
         env: dict[Any, Relation] = dict(zip(a.invars, ins, strict=True))
         twins: dict[Any, Any] = dict(zip((*a.constvars, *a.invars), (*b.constvars, *b.invars), strict=False))
         for var, x, y in zip(a.constvars, a.consts, b.consts, strict=False):
-            env[var] = _closed_over(x, y)
+            env[var] = closed_over(x, y)
 
         def read(x: Any, y: Any, eqn: Eqn | None) -> Relation:
             are_literals = isinstance(x, compat.Literal), isinstance(y, compat.Literal)
@@ -210,7 +210,7 @@ def _literal(x: Any, y: Any) -> Relation:
     return _known(compat.as_literal_value(x), compat.as_literal_value(y))
 
 
-def _closed_over(x: Any, y: Any) -> Relation:
+def closed_over(x: Any, y: Any) -> Relation:
     """Returns the relation of an array that the loss closes over. It is known if it is small and holds numbers."""
     shapes: list[Any] = [tuple(getattr(a, "shape", ())) for a in (x, y)]
     is_array = isinstance(x, np.ndarray | np.generic | int | float | complex) or compat.is_concrete(x)

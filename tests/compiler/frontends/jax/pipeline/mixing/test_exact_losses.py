@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from support.losses import CASES, Case
 from support.losses.table import Loss, any_jax, any_jnp, errors, examples, is_equal, numbers_of, parameters
@@ -85,17 +86,33 @@ def over_half_of_the_batch(p: Any, b: Any) -> Any:
     return errors(p, b).sum() / max(1, b["x"].shape[0] // 2)
 
 
-_SCALED = (scaled_if_alone, scaled_if_alone_and_computed_again, over_half_of_the_batch)
+def over_half_as_many_ones(p: Any, b: Any) -> Any:
+    return errors(p, b).sum() / any_jnp.ones(max(1, b["x"].shape[0] // 2)).sum()
 
 
-@pytest.mark.parametrize("loss", [CASES["masked_tokens"].loss, *_SCALED])
-def test_a_loss_that_is_another_program_for_one_example_is_told(loss: Loss, capfd: pytest.CaptureFixture[str]) -> None:
+_SCALED = (scaled_if_alone, scaled_if_alone_and_computed_again)
+_OF_HALF = (over_half_of_the_batch, over_half_as_many_ones)
+
+
+@pytest.mark.parametrize("loss", [CASES["masked_tokens"].loss, *_SCALED, *_OF_HALF])
+def test_a_loss_that_one_example_computes_differently_is_unknown(loss: Loss, capfd: pytest.CaptureFixture[str]) -> None:
     """Of these, `take_along_axis` leaves out axes of length one."""
     p, b = parameters(), examples()
     cut = unplaced(loss, 1, microbatches=8)
     assert cut.batch_semantics(p, b).verdict == "unknown"
     cut(p, b)
     assert "use fewer microbatches" in capfd.readouterr().err
+
+
+def test_a_constant_that_depends_on_the_batch_otherwise_for_one_example_is_made_once() -> None:
+    def loss(p: Any, b: Any) -> Any:
+        rows = b["x"].shape[0]
+        return (errors(p, b) * np.full(rows, 1 / max(1, rows // 2), np.float32)).sum()
+
+    p, b = parameters(), examples()
+    cut = unplaced(loss, 1, microbatches=8, mixes="refuse")
+    assert cut.batch_semantics(p, b).verdict == "exact"
+    assert float(cut(p, b)) == pytest.approx(float(loss(p, b)), rel=1e-5)
 
 
 def test_a_loss_of_sums_keeps_its_type() -> None:

@@ -88,7 +88,7 @@ def test_a_loss_of_devices_is_what_it_is_without(body: Body, verdict: str, count
     assert verdict_of(body, count) == verdict
 
 
-def test_devices_that_hold_copies_of_the_same_examples_are_not_told_apart() -> None:
+def test_a_sum_over_half_of_the_joined_rows_of_each_device_is_unknown() -> None:
     """Each device sums over half of its examples, which are other examples in a microbatch."""
 
     def half(x: Any) -> Any:

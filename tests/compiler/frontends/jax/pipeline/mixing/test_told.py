@@ -57,7 +57,7 @@ def test_a_loss_that_mixes_examples_is_told_once_with_its_line() -> None:
 
 
 def test_the_warning_is_at_the_line_of_the_call_if_the_user_has_one() -> None:
-    """A thread that calls the loss at once runs no line of the user."""
+    """A thread whose first function is the loss runs no line of the user."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         unplaced(normalized, 1, microbatches=2)(P, B)
