@@ -34,25 +34,23 @@ STAGES, MICROBATCHES, STEPS = 4, 4, 25
 attention: Callable[..., nn.Module] = nn.MultiHeadDotProductAttention
 
 
-class DecoderLayer(nn.Module):
+class PreNormLayer(nn.Module):
+    """A layer as in GPT-2 and ViT: norms before attention, which is causal or not, and before the perceptron."""
+
+    is_causal: bool
+
     @nn.compact
     def __call__(self, x):
-        x = x + attention(HEADS)(nn.LayerNorm()(x), mask=nn.make_causal_mask(x[..., 0]))
+        mask = nn.make_causal_mask(x[..., 0]) if self.is_causal else None
+        x = x + attention(HEADS)(nn.LayerNorm()(x), mask=mask)
         return x + nn.Dense(WIDTH)(nn.gelu(nn.Dense(4 * WIDTH)(nn.LayerNorm()(x))))
 
 
-class EncoderLayer(nn.Module):
+class PostNormLayer(nn.Module):
     @nn.compact
     def __call__(self, x):
         x = nn.LayerNorm()(x + attention(HEADS)(x))
         return nn.LayerNorm()(x + nn.Dense(WIDTH)(nn.gelu(nn.Dense(4 * WIDTH)(x))))
-
-
-class VisionLayer(nn.Module):
-    @nn.compact
-    def __call__(self, x):
-        x = x + attention(HEADS)(nn.LayerNorm()(x))
-        return x + nn.Dense(WIDTH)(nn.gelu(nn.Dense(4 * WIDTH)(nn.LayerNorm()(x))))
 
 
 def rotated(x):
@@ -78,9 +76,9 @@ class GatedLayer(nn.Module):
         return x + nn.Dense(WIDTH, use_bias=False)(nn.silu(gate) * up)
 
 
-def stacked(layer, x):
+def stacked(layer, x, **options):
     for i in range(LAYERS):
-        x = layer(name=f"layer_{i}")(x)
+        x = layer(name=f"layer_{i}", **options)(x)
     return x
 
 
@@ -89,14 +87,14 @@ class Gpt2(nn.Module):
     def __call__(self, tokens):
         embed = nn.Embed(VOCABULARY, WIDTH)
         x = embed(tokens) + nn.Embed(LENGTH, WIDTH)(jnp.arange(tokens.shape[1]))
-        return embed.attend(nn.LayerNorm()(stacked(DecoderLayer, x)))
+        return embed.attend(nn.LayerNorm()(stacked(PreNormLayer, x, is_causal=True)))
 
 
 class Bert(nn.Module):
     @nn.compact
     def __call__(self, tokens):
         x = nn.Embed(VOCABULARY, WIDTH)(tokens) + nn.Embed(LENGTH, WIDTH)(jnp.arange(tokens.shape[1]))
-        x = stacked(EncoderLayer, nn.LayerNorm()(x))
+        x = stacked(PostNormLayer, nn.LayerNorm()(x))
         return nn.Dense(VOCABULARY)(nn.LayerNorm()(nn.gelu(nn.Dense(WIDTH)(x))))
 
 
@@ -105,7 +103,7 @@ class Vit(nn.Module):
     def __call__(self, images):
         x = nn.Conv(WIDTH, (4, 4), strides=(4, 4))(images).reshape(images.shape[0], -1, WIDTH)
         x = x + self.param("positions", nn.initializers.normal(0.02), (x.shape[1], WIDTH))
-        return nn.Dense(10)(nn.LayerNorm()(stacked(VisionLayer, x)).mean(1))
+        return nn.Dense(10)(nn.LayerNorm()(stacked(PreNormLayer, x, is_causal=False)).mean(1))
 
 
 class Llama(nn.Module):

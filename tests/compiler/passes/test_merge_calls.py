@@ -111,7 +111,7 @@ def test_a_call_that_takes_a_value_of_the_first_call_on_another_slice_starts_a_n
     ],
 )
 def test_a_merged_call_names_its_first_four_parts_and_how_often_each_runs(calls: str, shown: str, symbol: str) -> None:
-    """So does its computation, whose name is a symbol."""
+    """Its computation has the same name, as a symbol."""
     home = Slices().homes[0]
     made: dict[str, Any] = {}
     for number, name in enumerate("fghe"):

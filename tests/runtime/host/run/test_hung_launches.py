@@ -72,7 +72,7 @@ def test_a_hang_in_a_body_fails_all_later_launches(done: set[str]) -> None:
 
 
 def test_a_launch_that_has_some_of_its_operands_loses_its_devices(done: set[str]) -> None:
-    """Those devices would wait for the others for ever."""
+    """Otherwise some devices would wait forever for the others."""
     done.add("a")
     made = flight([launch(F, "a", "b"), launch(G, "c", "d"), launch(H)])
     found = give_up_run(made, [made], hangs("f0"))

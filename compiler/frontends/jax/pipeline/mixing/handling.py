@@ -30,7 +30,7 @@ from pathways.compiler.frontends.jax.pipeline.mixing.relation import (
     is_close,
     per_microbatch,
 )
-from pathways.compiler.frontends.jax.pipeline.mixing.same_program import same_growth, same_program
+from pathways.compiler.frontends.jax.pipeline.mixing.same_program import compared, grow_alike
 from pathways.compiler.frontends.jax.pipeline.mixing.totals import NotASum, Totals, totals_of
 from pathways.compiler.frontends.jax.pipeline.mixing.walk import ProgramsDiffer
 from pathways.dialect.jax_api import dtypes, eval_shape, make_jaxpr, numpy, value_and_grad
@@ -76,11 +76,12 @@ def _handled(flat: Callable[..., Sequence[Any]], avals: Sequence[Any], traces: T
     except ProgramsDiffer as error:
         return Handling(_differs(error))
     real = traced_twice(flat, avals, traces.batch, count) if is_single else traces
-    if is_single and not same_program(traces, real):
+    numbers = compared(traces, real) if is_single else []
+    if numbers is None:
         return Handling(BatchVerdict(Semantics.UNKNOWN, note=_OF_ONE))
     verdict = judged(relations[0], count)
     plain = verdict.semantics in (Semantics.MEAN, Semantics.SUM) or verdict.exactly is Exactly.SCALED
-    if is_single and plain and not same_growth(traces, real):
+    if plain and not all(grow_alike(*of) for of in numbers):
         return Handling(BatchVerdict(Semantics.UNKNOWN, note=_SIZES_OF_ONE))
     found = Handling(verdict, others=relations[1:])
     if not plain:

@@ -19,30 +19,29 @@ from pathways.compiler.frontends.jax.pipeline.mixing.walk import (
 from pathways.compiler.frontends.jax.pipeline.work import JITS
 
 _Numbers: TypeAlias = tuple[Any, Any]
-"""A number in the programs for several examples and for one: a literal, a size, or what fills a constant."""
+"""A number in the programs for several examples and for one: a literal, a size, or what fills a constant, if any."""
 
 
-def same_program(several: Traces, single: Traces) -> bool:
-    """Returns whether microbatches of one example run the same operations as microbatches of several.
+def compared(several: Traces, single: Traces) -> list[tuple[_Numbers, _Numbers]] | None:
+    """Returns each number of the programs for several examples and for one, in the whole batch and in a microbatch.
 
-    Functions of JAX itself are compared by name.
-    """
-    return _are_alike(several.part, single.part, []) and _are_alike(several.whole, single.whole, [])
-
-
-def same_growth(several: Traces, single: Traces) -> bool:
-    """Returns whether each number in the program grows with the batch in the same way for one example as for several.
-
-    The programs must be the same. A number such as `max(1, rows // 2)` does not. Arrays of different numbers, and sizes
-    inside functions of JAX itself, are not compared.
+    Returns None if microbatches of one example run other operations than microbatches of several. Functions of JAX
+    itself are compared by name.
     """
     whole, part = list[_Numbers](), list[_Numbers]()
-    _are_alike(several.whole, single.whole, whole)
-    _are_alike(several.part, single.part, part)
-    return all(map(_grow_alike, whole, part))
+    if not (_are_alike(several.part, single.part, part) and _are_alike(several.whole, single.whole, whole)):
+        return None
+    return [*zip(whole, part, strict=True)] if len(whole) == len(part) else None
 
 
-def _grow_alike(whole: _Numbers, part: _Numbers) -> bool:
+def grow_alike(whole: _Numbers, part: _Numbers) -> bool:
+    """Returns whether a number grows with the batch in the same way for one example as for several.
+
+    A number such as `max(1, rows // 2)` does not. Arrays of different numbers, and sizes inside functions of JAX
+    itself, are not compared.
+    """
+    if any(number is None for number in (*whole, *part)):
+        return True
     if all(a is b or np.array_equal(a, b, equal_nan=True) for a, b in (whole, part)):  # they may be infinite
         return True
     if any(np.ndim(number) for number in (*whole, *part)):
@@ -56,8 +55,7 @@ def _are_alike(one: Any, other: Any, numbers: list[_Numbers]) -> bool:
     a, b = body_of(one), body_of(other)
     if len(a.eqns) != len(b.eqns) or len(a.outvars) != len(b.outvars):
         return False
-    filling = [(_filling(x), _filling(y)) for x, y in zip(a.consts, b.consts, strict=False)]
-    numbers += [(x, y) for x, y in filling if x is not None and y is not None]
+    numbers += [(_filling(x), _filling(y)) for x, y in zip(a.consts, b.consts, strict=False)]
     twins = dict(zip((*a.constvars, *a.invars), (*b.constvars, *b.invars), strict=False))
 
     def is_twin(x: Any, y: Any) -> bool:

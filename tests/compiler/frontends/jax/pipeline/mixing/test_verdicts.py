@@ -54,7 +54,7 @@ EXACTLY = {
     "numbers_beside_examples": Exactly.HOISTED,
     "dropout_of_a_key_from_outside": Exactly.NOISE,
 }
-"""How some exact losses are computed."""
+"""Names the way in which each of these exact losses is computed."""
 
 
 @pytest.mark.parametrize("name", EXACTLY)
