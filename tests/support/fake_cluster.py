@@ -1,7 +1,7 @@
 """A dispatcher with clients and hosts that are recorders of messages: no process, no socket, no time."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pathways.dialect.diagnostic_json import read_diagnostic
@@ -36,6 +36,34 @@ class FakePeer:
 
     def send(self, message: m.Message) -> None:
         self.write(frame_bytes(message))
+
+
+class Timers:
+    """A loop whose timers expire when a test says so."""
+
+    def __init__(self) -> None:
+        self.set: list[tuple[float, Callable[[], None]]] = []
+        """The seconds and the work of each timer that has not expired."""
+        self.has_ended = False
+
+    def every(self, seconds: float, work: Callable[[], None]) -> None:
+        self.poll = work
+
+    def after(self, seconds: float, work: Callable[[], None]) -> None:
+        self.set.append((seconds, work))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self.after(0.0, work)
+
+    def end(self) -> None:
+        self.has_ended = True
+
+    def wait(self) -> list[float]:
+        """Calls the timers that are set; returns their seconds."""
+        timers, self.set = self.set, []
+        for _, work in timers:
+            work()
+        return [seconds for seconds, _ in timers]
 
 
 class FakeCluster:

@@ -6,12 +6,12 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.fake_cluster import FakePeer
+from support.fake_cluster import FakePeer, Timers
 from support.proofs import KeysOfHosts, next_message
 
 from pathways.dialect.diagnostic_json import read_diagnostic
@@ -233,37 +233,16 @@ def test_a_process_of_another_user_is_disconnected(running: RunningController, m
         assert ours.fileno() < 0 and theirs.recv(1) == b""
 
 
-class Timers:
-    """A loop whose timers and callbacks are called by the test."""
-
-    def __init__(self) -> None:
-        self.delays: list[float] = []
-        self.calls: list[Callable[[], None]] = []
-        self.has_ended = False
-
-    def every(self, seconds: float, work: Callable[[], None]) -> None:
-        """Sets no timer."""
-
-    def after(self, seconds: float, work: Callable[[], None]) -> None:
-        self.delays.append(seconds)
-        self.calls.append(work)
-
-    def soon(self, work: Callable[[], None]) -> None:
-        self.calls.append(work)
-
-    def end(self) -> None:
-        self.has_ended = True
-
-
 @pytest.mark.parametrize("what", ["stop", "stacks"])
 def test_a_request_to_a_cluster_without_connected_hosts_is_answered_at_once(what: str) -> None:
     timers, peer, islands = Timers(), FakePeer(), Topology((Island("island0", devices=1),))
     loop, to_client = cast("Any", timers), cast("Any", peer)
     controller = ClusterController(loop, islands, "cpu", SCHEDULING_POLICIES[STRIDE](), InProcessHosts(), "here")
     controller.deliver(controller.register_own_client(to_client), m.Ask(7, what))
-    assert not any(timers.delays) and not timers.has_ended, "the answer must be sent before the end"
-    for work in timers.calls:
-        work()
+    delays = [seconds for seconds, _ in timers.set]
+    assert not any(delays) and not timers.has_ended, "the answer must be sent before the end"
+    while timers.set:
+        timers.wait()
     said = peer.got[-1]
     assert isinstance(said, m.Answer) and said.request == 7 and timers.has_ended == (what == "stop")
     assert json.loads(said.value).get("hosts", {}) == ({"island0": NO_ANSWER} if what == "stacks" else {})

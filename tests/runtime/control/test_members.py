@@ -2,11 +2,11 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.fake_cluster import FakePeer
+from support.fake_cluster import FakePeer, Timers
 
 from pathways.dialect.diagnostic_json import write_diagnostic
 from pathways.dialect.diagnostics import Diagnostic
@@ -49,26 +49,6 @@ class Process(Started):
 
     def kill(self) -> None:
         """Kills nothing: the test ends the connection instead."""
-
-
-class Timers:
-    """A loop whose timers expire when a test says so."""
-
-    def __init__(self) -> None:
-        self.set: list[tuple[float, Callable[[], None]]] = []
-
-    def every(self, seconds: float, work: Callable[[], None]) -> None:
-        self.poll = work
-
-    def after(self, seconds: float, work: Callable[[], None]) -> None:
-        self.set.append((seconds, work))
-
-    def wait(self) -> list[float]:
-        """Calls the timers that are set; returns their seconds."""
-        timers, self.set = self.set, []
-        for _, work in timers:
-            work()
-        return [seconds for seconds, _ in timers]
 
 
 class Launcher:
