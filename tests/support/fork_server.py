@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from support import forked_python
 from support.forked_python import Job
+from support.left_behind import prefix_of_fork_servers
 from support.main_module import become
 
 PRELOADED = (
@@ -41,7 +42,7 @@ PRELOADED = (
 
 def serve_from_a_fork() -> None:
     """Forks the server from this process, with all that it has imported and changed, in place of starting one."""
-    forked_python.state.address = str(Path(tempfile.mkdtemp(prefix="pwfork")) / "s")
+    forked_python.state.address = str(Path(tempfile.mkdtemp(prefix=prefix_of_fork_servers())) / "s")
     told, tell = os.pipe()
     ready, say_ready = os.pipe()
     if os.fork():

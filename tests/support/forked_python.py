@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import cores
+from support import cores, left_behind
 
 READ_BY_IMPORTS = ("JAX_", "XLA_", "PYTHON", "MALLOC_", "LD_", "TF_", "OMP_", "OPENBLAS_", "COVERAGE_")
 """Prefixes of environment variables that matter before a forked process begins."""
@@ -214,7 +214,7 @@ def _asked(job: Job) -> socket.socket | None:
 
 
 def _start() -> None:
-    folder = tempfile.mkdtemp(prefix="pwfork")
+    folder = tempfile.mkdtemp(prefix=left_behind.prefix_of_fork_servers())
     state.address = str(Path(folder) / "s")
     paths = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
     environment = state.environment | {"PYTHONPATH": paths, ADDRESS_VARIABLE: state.address}

@@ -20,7 +20,7 @@ ENDING_S = 20.0
 """Seconds that processes and threads may take to end after the last test."""
 _UNTIL_THE_END = frozenset({"pathways-memory", "pathways-watchdog"})
 """Threads that a process with devices has until it ends."""
-_PREFIXES = ("pathways", "pwc", "pwfork", "ray")
+_PREFIXES = ("pathways", "pwc", "ray")
 """Prefixes of the temporary files of this project. Folders of other runs, `pwt...`, are not among them."""
 _HAS_PROC = os.path.isdir("/proc/self/fd")
 
@@ -36,7 +36,8 @@ class Machine:
     @classmethod
     def now(cls) -> "Machine":
         folder = Path(os.environ.get("PYTEST_DEBUG_TEMPROOT") or tempfile.gettempdir())
-        temporary = frozenset(p.name for p in folder.iterdir() if p.name.startswith(_PREFIXES))
+        prefixes = (*_PREFIXES, prefix_of_fork_servers())
+        temporary = frozenset(p.name for p in folder.iterdir() if p.name.startswith(prefixes))
         shared = Path("/dev/shm")
         names = frozenset(p.name for p in shared.iterdir()) if shared.is_dir() else frozenset[str]()
         return cls(names, temporary, frozenset(_processes_of_run()))
@@ -107,6 +108,11 @@ def kept_by_a_library() -> Generator[None]:
     before = Inside.now()
     yield
     expect(Inside.now().left_since(before))
+
+
+def prefix_of_fork_servers() -> str:
+    """Names the folders of this run's servers of forked processes; another run beside it has its own."""
+    return f"pwfork{os.environ.get(RUN, '')}-"
 
 
 def expect(lines: Sequence[str]) -> None:
