@@ -6,8 +6,9 @@
 The models are like GPT-2, BERT, ViT and Llama: four layers of width 64, on four one-device slices, with four
 microbatches and Adam. Three times are measured: the first call, from the Python function to its results; the same in a
 later process, where JAX's cache folder has the code; and a step after warm-up. All are compared with plain jit without
-a cache. Each way runs in its own process, one after another in rotation, and medians are compared. All ways must end
-with the same loss.
+a cache. The first call and a step are also compared with their limit, bare PJRT: XLA's compilation of the plan's
+modules, on all cores, and the plan's launches and copies (`bare_plan.py`). Each way runs in its own process, one after
+another in rotation, and medians are compared. All ways must end with the same loss.
 """
 
 import argparse
@@ -26,8 +27,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from any_model import accumulated, arrays, make_step
+from bare_plan import BarePlan
 
 import pathways as pw
+from pathways.compiler.pass_manager import Options
 
 LAYERS, WIDTH, HEADS, VOCABULARY, LENGTH, BATCH = 4, 64, 4, 256, 32, 8
 STAGES, MICROBATCHES, STEPS = 4, 4, 25
@@ -132,13 +135,37 @@ def prepared(name):
     return loss, jax.eval_shape(model.init, jax.random.key(0), batch[0]), batch
 
 
-def way(name, ours):
-    """Calls a training step in this process, and prints the seconds of its first call and of later ones."""
+def bare_step(program, arguments):
+    """Returns a function like a training step, which runs its plan by bare PJRT, and the seconds of the compilation."""
+    plan = program.lower(*arguments).compiled(None, Options()).plan()
+    bare = BarePlan(plan, os.cpu_count())
+    state, batch = list(jax.tree.leaves(arguments[:2])), jax.tree.leaves(arguments[2])
+    ports = plan.inputs
+    given = [bare.array(port, value) for port, value in zip(ports[len(state) :], batch, strict=True)]
+    known = [bare.array(port, value) for port, value in zip(ports, state, strict=False)]
+    ends = zip(ports[: len(state)], plan.results, strict=False)
+    moved = [i for i, (taken, made) in enumerate(ends) if taken.island != made.island]
+
+    def step(*_):
+        nonlocal known
+        *known, value = bare([*known, *given])
+        for i in moved:
+            known[i] = bare.array(ports[i], known[i])
+        return known, (), value
+
+    return step, bare.compile_seconds
+
+
+def way(name, kind):
+    """Calls a training step in this process, and prints the seconds of its first call and of later ones.
+
+    `kind`: `ours`, `jit` or `bare`, whose first call is XLA's compilation alone.
+    """
     loss, shapes, batch = prepared(name)
     optimizer = optax.adamw(1e-3)
     params = arrays(shapes)
     state = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), jax.eval_shape(optimizer.init, shapes))
-    if ours:
+    if kind != "jit":
         devices = pw.make_virtual_device_set()
         slices = [devices.add_slice(devices=1) for _ in range(STAGES)]
         cut = pw.pipeline(loss, slices, microbatches=MICROBATCHES)
@@ -146,41 +173,46 @@ def way(name, ours):
     else:
         run = jax.jit(make_step(accumulated(loss, MICROBATCHES), optimizer), donate_argnums=(0, 1))
     times = []
+    if kind == "bare":
+        run, compile_seconds = bare_step(run, (params, state, batch))
     for _ in range(STEPS):
         begin = time.perf_counter()
         params, state, value = run(params, state, batch)
         jax.tree.map(lambda x: x.block_until_ready(), (params, state, value))
         times.append(time.perf_counter() - begin)
-    print(json.dumps({"first": times[0], "step": statistics.median(times[5:]), "loss": float(value)}))
+    first = compile_seconds if kind == "bare" else times[0]
+    print(json.dumps({"first": first, "step": statistics.median(times[5:]), "loss": float(value)}))
 
 
-def times_of(name, ours, cache):
+def times_of(name, kind, cache=""):
     """Runs one way in a new process, with a cache folder or without a cache; returns its seconds and its last loss."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PATHWAYS_CACHE", "JAX_COMPILATION_CACHE_DIR")}
-    command = [sys.executable, __file__, "--way", name, *(["--ours"] if ours else [])]
+    command = [sys.executable, __file__, "--way", name, "--kind", kind]
     more = {"JAX_COMPILATION_CACHE_DIR": cache} if cache else {}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment | more)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def measure(rounds):
-    """Returns seconds by what is measured: ours, and those of accumulated `jax.jit`."""
+    """Returns seconds by what is measured: ours, and those of accumulated `jax.jit`, or of bare PJRT."""
     rows = {}
     for name in MODELS:
-        found = {"ours": [], "again": [], "accumulated jit": []}
+        found = {"ours": [], "again": [], "jit": [], "bare": []}
         with tempfile.TemporaryDirectory() as cache:
-            times_of(name, ours=True, cache=cache)  # fills the cache
+            times_of(name, "ours", cache)  # fills the cache
             for _ in range(rounds):
-                found["accumulated jit"].append(times_of(name, ours=False, cache=""))
-                found["ours"].append(times_of(name, ours=True, cache=""))
-                found["again"].append(times_of(name, ours=True, cache=cache))
+                for kind in ("jit", "ours", "bare"):
+                    found[kind].append(times_of(name, kind))
+                found["again"].append(times_of(name, "ours", cache))
         losses = [f["loss"] for ways in found.values() for f in ways]
         np.testing.assert_allclose(losses, losses[0], rtol=1e-4)
         first, step = ({w: statistics.median(f[key] for f in found[w]) for w in found} for key in ("first", "step"))
         peer = "accumulated jit"
-        rows[f"{name}: the first call"] = {"ours": first["ours"], peer: first[peer]}
-        rows[f"{name}: the same, with code in the cache"] = {"ours": first["again"], peer: first[peer]}
-        rows[f"{name}: a step"] = {"ours": step["ours"], peer: step[peer]}
+        rows[f"{name}: the first call"] = {"ours": first["ours"], peer: first["jit"]}
+        rows[f"{name}: the first call, and its limit"] = {"ours": first["ours"], "XLA alone": first["bare"]}
+        rows[f"{name}: the first call, with code in the cache"] = {"ours": first["again"], peer: first["jit"]}
+        rows[f"{name}: a step"] = {"ours": step["ours"], peer: step["jit"]}
+        rows[f"{name}: a step, and its limit"] = {"ours": step["ours"], "bare PJRT": step["bare"]}
     return rows
 
 
@@ -188,14 +220,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--way", default="")
-    parser.add_argument("--ours", action="store_true")
+    parser.add_argument("--kind", default="ours")
     o = parser.parse_args()
     if o.way:
-        way(o.way, o.ours)
+        way(o.way, o.kind)
         return
     for name, ways in measure(o.rounds).items():
-        ours, plain = ways.values()
-        print(f"{name:44}{1e3 * ours:10.1f} ms, accumulated jit {1e3 * plain:8.1f} ms: {ours / plain:.2f}x")
+        (ours, other), peer = ways.values(), list(ways)[1]
+        print(f"{name:44}{1e3 * ours:10.1f} ms, {peer:15} {1e3 * other:8.1f} ms: {ours / other:.2f}x")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pathways.runtime.errors import WrongInput
 def key_of(leaf: Any) -> tuple[Any, ...]:
     """Returns the part of a call signature that represents a leaf. Raises as `aval_of_leaf`."""
     if isinstance(leaf, Array):
-        return leaf.shape, leaf.dtype, leaf.weak_type
+        return leaf.signature
     aval = aval_of_leaf(leaf)
     return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
 

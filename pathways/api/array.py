@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental.layout import Format, Layout
 
 from pathways.api.array_methods import ArrayMethods
-from pathways.api.fetched import as_jax, key_dims, shown_values, user_dtype
+from pathways.api.fetched import as_jax, shown_values, signature_of
 from pathways.api.process import process
 from pathways.api.result_shardings import shown_sharding
 from pathways.api.shards import Shard, shards
@@ -64,13 +64,17 @@ class Array(ArrayMethods, JaxArray):
         self._sharding = sharding
 
     @property
+    def signature(self) -> tuple[tuple[int, ...], Any, bool]:
+        """The shape, the element type and the weak type: what the signature of a call has of an argument."""
+        return signature_of(self._port)
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        stored = self._port.type.shape
-        return stored[: len(stored) - key_dims(self._port)]
+        return self.signature[0]
 
     @property
     def dtype(self) -> Any:
-        return user_dtype(self._port)
+        return self.signature[1]
 
     @property
     def weak_type(self) -> bool:

@@ -89,4 +89,4 @@ class DirectCalls:
             await_callbacks_at_barrier()
         if self._only is not None:
             return Array(handles[0], *self._only)
-        return self._unflatten([Array(h, *end) for h, end in zip(handles, self._ends, strict=True)])
+        return self._unflatten([Array(h, p, s) for h, (p, s) in zip(handles, self._ends, strict=True)])

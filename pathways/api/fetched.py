@@ -11,6 +11,7 @@ import numpy as np
 from pathways.api.errors import Narrowed
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.jax_api import device_put, dtypes, eval_shape, random
+from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.user_line import caller
 from pathways.runtime.host.devices import pjrt
@@ -64,6 +65,13 @@ def key_dims(port: Port) -> int:
 @functools.cache
 def _key_dtype(name: str) -> Any:
     return eval_shape(lambda: random.key(0, impl=_IMPLEMENTATIONS.get(name, name))).dtype
+
+
+@remembered_by_identity
+def signature_of(port: Port) -> tuple[tuple[int, ...], Any, bool]:
+    """Returns the shape, the element type and the weak type of an array as the user sees them."""
+    stored = port.type.shape
+    return stored[: len(stored) - key_dims(port)], user_dtype(port), port.weak
 
 
 def user_dtype(port: Port) -> Any:

@@ -13,11 +13,6 @@ from pathways.dialect.user_line import caller
 from pathways.runtime.client.inputs import as_host
 
 
-def is_spread(leaves: Sequence[Any], wanted: Sequence[Leaf]) -> bool:
-    """Returns whether any array is held in pieces, or is needed in pieces."""
-    return ArrayInPieces in map(type, leaves) or any(leaf.is_cut for leaf in wanted)
-
-
 def spread_leaves(leaves: Sequence[Any], wanted: Sequence[Leaf], program: str) -> list[Any]:
     """Returns one value for each buffer. Pieces that match are used as they are; other arrays are cut on the host.
 

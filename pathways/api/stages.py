@@ -3,17 +3,19 @@
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pathways.api.analysis import MemoryAnalysis, memory_of, requested_islands
 from pathways.api.arguments import check_left_out
 from pathways.api.array import Array
+from pathways.api.array_in_pieces import ArrayInPieces
 from pathways.api.direct_calls import MISS, DirectCalls, await_callbacks_at_barrier
 from pathways.api.dispatching import PARALLEL, is_sequential
 from pathways.api.jax_stages import CompiledAsInJax, LoweredAsInJax
 from pathways.api.pictures import PicturedPlan, PicturedProgram
-from pathways.api.pieced_arguments import give_up_others, is_spread, spread_leaves, whole
+from pathways.api.pieced_arguments import give_up_others, spread_leaves, whole
 from pathways.api.process import COMPILING, process
 from pathways.api.recipes import Recipe
 from pathways.api.result_shardings import slice_like, virtual_sharding
@@ -37,7 +39,7 @@ from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, bytecode, parse, pretty, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.leaves import leaf_ports, leaves_of
-from pathways.dialect.plan.nouns import Plan
+from pathways.dialect.plan.nouns import Plan, Port
 from pathways.dialect.plan.open_plan import open_plan
 from pathways.dialect.plan.plan_file import save_plan
 from pathways.dialect.plan.signature import NAME, arguments_in_order, shown
@@ -212,8 +214,8 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
         self._sequential = is_sequential(dispatch)
         self._loaded: LoadedPlan = process().load(plan, path, sequential=self._sequential)
         self._slices = slices or {s.name: slice_like(s) for s in plan.slices}
-        self._shardings: list[Any] = [None] * len(plan.results)
         self._taken, self._made = leaves_of(plan.inputs), leaves_of(plan.results)
+        self._takes_pieces, self._makes_pieces = (any(x.is_cut for x in side) for side in (self._taken, self._made))
         taken = [p for p in plan.parameters if not p.static]
         self._positional = -1 if any(p.how == NAME for p in taken) or not plan.parameters else len(taken)
         """Number of arguments of a call if all may be passed by position, else -1."""
@@ -262,22 +264,20 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
             await_callbacks_at_barrier()
         run = debugging.run_debugged if debugging.is_requested() else LoadedPlan.run
         name, taken = self.plan.name, self._taken
-        cut = is_spread(leaves, taken)
+        cut = self._takes_pieces or ArrayInPieces in map(type, leaves)
         handles = run(self._loaded, spread_leaves(leaves, taken, name) if cut else leaves)
-        ports = self.plan.results
-        arrays = [Array(h, p, self._sharding(i)) for i, (h, p) in enumerate(zip(handles, ports, strict=True))]
+        arrays = [Array(h, port, sharding) for h, (port, sharding) in zip(handles, self._ends, strict=True)]
         if cut:
             give_up_others(leaves, taken, name)
-        return [whole(leaf, [arrays[n] for n in leaf.numbers]) for leaf in self._made]
+        return [whole(leaf, [arrays[n] for n in leaf.numbers]) for leaf in self._made] if self._makes_pieces else arrays
 
     def _direct_calls(self) -> DirectCalls | None:
         """Prepares calls without the general checks, for plans that allow them."""
         direct = self._loaded.direct
-        if direct is None or self._in_tree is None or any(leaf.is_cut for leaf in (*self._taken, *self._made)):
+        if direct is None or self._in_tree is None or self._takes_pieces or self._makes_pieces:
             return None
-        ends = [(port, self._sharding(i)) for i, port in enumerate(self.plan.results)]
         is_leaf = self._out_tree is not None and tree_util.treedef_is_leaf(self._out_tree)
-        return DirectCalls(self.plan, direct, self._in_tree, ends, self.unflatten, is_leaf=is_leaf)
+        return DirectCalls(self.plan, direct, self._in_tree, self._ends, self.unflatten, is_leaf=is_leaf)
 
     def _place_anew(self) -> None:
         """Places the plan on other devices after a loss. Raises PWC0513 if it fits nowhere."""
@@ -294,7 +294,8 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
             if loaded.lost is lost:  # the program pins this island, or there is no other
                 have, needs = f"a placement on {lost.key} again", "islands that have all their devices"
                 raise self._cannot_replace(lost.key, have, needs, "use a slice that is not pinned, or a spare island")
-            self.plan, self._loaded, self._shardings = plan, loaded, [None] * len(plan.results)
+            self.plan, self._loaded = plan, loaded
+            self.__dict__.pop("_ends", None)
             self.direct = self._direct_calls()
 
     def _has_its_islands(self) -> bool:
@@ -345,10 +346,10 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
     def _wrong_structure(self, have: str, rule: str) -> PathwaysError:
         return PathwaysError(WrongStructure(program=self.plan.name, have_=have, rule=rule, where=caller()))
 
-    def _sharding(self, index: int) -> Any:
-        if self._shardings[index] is None:
-            self._shardings[index] = virtual_sharding(self.plan, self.plan.results[index], self._slices)
-        return self._shardings[index]
+    @cached_property
+    def _ends(self) -> list[tuple[Port, Any]]:
+        """The port and the sharding of each result."""
+        return [(port, virtual_sharding(self.plan, port, self._slices)) for port in self.plan.results]
 
     def summary(self) -> str:
         """Returns the output of `pwc compile`: calls, placement and its reasons, transfers, schedule, memory."""

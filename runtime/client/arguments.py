@@ -5,7 +5,7 @@ one is only read, and others are copied first. `LoadedPlan` calls it for every r
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from pathways.dialect.activities import BYTES, Activity
@@ -14,6 +14,7 @@ from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.client.ports import Input
 from pathways.runtime.client.store import Handle, Store
+from pathways.runtime.client_state import current_client
 
 
 class Bound:
@@ -63,8 +64,9 @@ class Binder:
         sending: Activity | None = None,
     ) -> None:
         """Stores the arguments in their slots. `bound` lists all that the run holds, even if binding fails halfway."""
-        store = self._store
-        used = Counter(id(h.buffer) for h in handles if h is not None) if self._donates else _NONE
+        store, client = self._store, current_client.get()
+        twice = _held_twice(handles) if self._donates else _NONE
+        overwritten: dict[Handle, Input] = {}
         for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
             if wanted is None:
                 continue
@@ -74,21 +76,39 @@ class Binder:
                 if sending is not None:
                     sending.done += wanted.type.bytes
                 continue
-            array = wanted.arrive(handle)
             buffer = handle.buffer
+            array = buffer.array
+            is_computed = is_any_array(array)
+            is_mine = buffer.client is client and handle.taken_by is None
+            if not is_mine or not is_computed or buffer.kind is not wanted.placed:
+                array = wanted.arrive(handle)
+                is_computed = is_any_array(array)
             in_place = array is buffer.array
-            if in_place and port.donated and is_any_array(array):
-                if used[id(buffer)] > 1 or not store.claim(handle, self._program, bound.claims):
-                    array = copied(array, wanted.side)
-            elif in_place and not port.donated:
-                bound.owners[index] = buffer
             if port.donated:
                 bound.taken.append(handle)
+                if in_place and is_computed:
+                    if buffer in twice:
+                        array = copied(array, wanted.side)
+                    else:
+                        overwritten[handle] = wanted
+            elif in_place:
+                bound.owners[index] = buffer
             values[index] = array
+        for handle in store.claim(overwritten, self._program, bound.claims) if overwritten else ():
+            wanted = overwritten[handle]
+            values[wanted.index] = copied(values[wanted.index], wanted.side)
         if self._pauses:
             store.keep(bound.owners.values(), bound.kept)
 
 
-_NONE: Counter[int] = Counter()
+def _held_twice(handles: Sequence[Handle | None]) -> Container[StoredBuffer]:
+    """Returns the buffers that several arguments hold. A run that overwrites one of them must copy it."""
+    buffers = [h.buffer for h in handles if h is not None]
+    if len(set(buffers)) == len(buffers):
+        return _NONE
+    return {buffer for buffer, count in Counter(buffers).items() if count > 1}
+
+
+_NONE: Container[StoredBuffer] = ()
 LARGE_ARGUMENT_BYTES = 64 << 20
 """Host inputs of at least this many bytes are copied with a progress report."""

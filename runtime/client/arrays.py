@@ -17,8 +17,11 @@ Array: TypeAlias = Any
 """A future: a `jax.Array` on devices of this process, or a `RemoteArray`."""
 
 
+_ARRAYS = (pjrt.LocalArray, RemoteArray)
+
+
 def is_any_array(value: Any) -> bool:
-    return isinstance(value, RemoteArray) or pjrt.is_array(value)
+    return isinstance(value, _ARRAYS)
 
 
 def is_local_array(value: Any) -> bool:

@@ -19,7 +19,6 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.user_line import caller
 from pathways.runtime.client import arguments as binding
 from pathways.runtime.client.arrays import is_local_array
-from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import Engine
 from pathways.runtime.client.ports import Input, Result
@@ -127,14 +126,15 @@ class DirectCall:
             except Exception as error:  # any error must reach dependents
                 start, failed = self._start, True
                 made = [start.poison(start.run, start.island, row, error)] * len(start.outputs)
-            hold, number, shown = self._store.hold_result, going.number, made
+            number, shown = going.number, made
             if self.callbacks is not None and not failed:
                 awaited, values = self.callbacks.awaited, self.callbacks.values(made)
                 if not awaited.is_over(values):
                     return self._plan.promised([awaited], values, binding.Bound(), client, number)
                 awaited.wait(values)
                 shown = [values[slot] for slot in self._start.outputs]  # `_end` needs the arrays, not their poison
-            handles = [hold(result.stored(shown[place], client, number)) for result, place in self._results]
+            buffers = [result.stored(shown[place], client, number) for result, place in self._results]
+            handles = self._store.hold_results(buffers)
             if self._machine.changes != changes:
                 self._poison_lost(handles)
             return handles
@@ -163,6 +163,7 @@ class DirectCall:
         The run has its slots: no other run overwrites an argument that is on its islands.
         """
         donated: list[Handle] = []
+        read: list[Handle] = []
         for value, check in zip(arguments, self._checks, strict=True):
             wanted = check.input
             if wanted is None:
@@ -174,17 +175,16 @@ class DirectCall:
                     return False
                 if not is_local_array(array):
                     return False
-                if check.donated:
-                    donated.append(value)
+                (donated if check.donated else read).append(value)
             elif type(value) is np.ndarray and value.dtype == check.dtype and value.shape == check.shape:
                 array = wanted.put(value)
             else:
                 return False
             for place in check.places:
                 row[place] = array
-        if donated and _are_shared([value.buffer for value in arguments if type(value) is Handle]):
-            return False
-        return not donated or all(self._store.claim(handle, self._name, going.claims) for handle in donated)
+        if not donated:
+            return True
+        return not self._store.claim(donated, self._name, going.claims) and all([h.taken_by is None for h in read])
 
     @uninterrupted
     def _end(self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any] | None) -> None:
@@ -193,7 +193,7 @@ class DirectCall:
         """
         if going.claims:
             self._hand_over(going)
-        is_ready = bool(made) and all([array.is_ready() for array in made])
+        is_ready = bool(made) and made[0].is_ready()  # a launch makes all its results at once
         if is_ready and next(self._calls) % CALLS_PER_MEASUREMENT == 0:
             self._cost.measured(time.monotonic() - going.since)
         if (is_ready or made is None) and going.due is not None:
@@ -208,12 +208,11 @@ class DirectCall:
 
     def _hand_over(self, going: Launching) -> None:
         """Gives up the arguments that the launch has overwritten; without a launch, they are valid again."""
-        where = caller() if going.is_launched else None
+        if going.is_launched:
+            self._store.give_up(going.claims, self._name, caller())
+            return
         for handle in going.claims:
-            if going.is_launched:
-                handle.give_up(self._name, where)
-            else:
-                handle.unclaim()
+            handle.unclaim()
 
     def _poison_lost(self, handles: Sequence[Handle]) -> None:
         """Replaces results on devices that were lost during the launch."""
@@ -225,11 +224,6 @@ class DirectCall:
 
 CALLS_PER_MEASUREMENT = 16
 """Of this many calls, one measures the cost of a plan, which the scheduler charges when there are rivals."""
-
-
-def _are_shared(buffers: Sequence[StoredBuffer]) -> bool:
-    """Whether two arguments are the same buffer, which a run that overwrites one of them must copy."""
-    return len(set(map(id, buffers))) < len(buffers)
 
 
 class _Check:

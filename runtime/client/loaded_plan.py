@@ -202,8 +202,8 @@ class LoadedPlan:
         finally:
             try:
                 where = caller() if launched and bound.taken else None
-                for handle in bound.taken if launched else ():  # not earlier: results may share the buffer
-                    handle.give_up(self.plan.name, where)
+                if launched and bound.taken:  # not earlier: results may share the buffer
+                    controller.store.give_up(bound.taken, self.plan.name, where)
                 for handle in () if launched else bound.claims:
                     handle.unclaim()
             finally:
@@ -270,9 +270,9 @@ class LoadedPlan:
         begun = True
         try:
             begun = controller.background.start(promise, work)
-            for wanted, handle in zip(self._inputs, handles, strict=True):
-                if wanted is not None and wanted.port.donated and handle is not None:
-                    handle.give_up(self.plan.name, line)
+            inputs = zip(self._inputs, handles, strict=True)
+            taken = [h for wanted, h in inputs if wanted is not None and wanted.port.donated and h is not None]
+            store.give_up(taken, self.plan.name, line)
         finally:
             given_up.open()
         if not begun:
@@ -355,7 +355,7 @@ class LoadedPlan:
         if flight is not None:
             flight.thread = 0
         try:
-            done = bool(made) and all(is_any_array(array) and array.is_ready() for array in made)
+            done = bool(made) and is_any_array(made[0]) and made[0].is_ready()
             if not done:
                 controller.run_queue.enqueued(ticket, dict(self._peaks) if self._peaks else None)
             for observer in controller.observers:
@@ -374,17 +374,21 @@ class LoadedPlan:
     def _results(
         self, values: list[Any], owners: dict[int, StoredBuffer], client: ClientState, number: int
     ) -> list[Handle]:
-        handles: list[Handle] = []
+        store, lost = self._controller.store, self.lost
+        fresh: dict[int, StoredBuffer] = {}
         for result in self._results_of:
             index = result.index
             buffer = owners.get(index) or self._held.get(index)
             if buffer is None or buffer.client is not client:
                 array = values[index]
-                if self.lost is not None and not isinstance(array, Poison):  # lost during enqueuing
+                if lost is not None and not isinstance(array, Poison):  # lost during enqueuing
                     array = lost_among(self._islands.values(), result.side.devices) or array
                 buffer = owners[index] = result.stored(array, client, number)
-            handles.append(self._controller.store.hold(buffer, values[index]))
-        return handles
+                if not result.pinned:
+                    fresh[index] = buffer
+        first = dict(zip(fresh, store.hold_results(list(fresh.values())), strict=True))
+        indices = [result.index for result in self._results_of]
+        return [first.pop(i, None) or store.hold(owners.get(i) or self._held[i], values[i]) for i in indices]
 
     def _hold_constants(self, constants: Mapping[int, Any]) -> dict[int, StoredBuffer]:
         """Returns buffers for constants that are results. The plan holds them too, so that no run overwrites them."""

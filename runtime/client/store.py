@@ -9,7 +9,7 @@ import _thread
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,17 +68,24 @@ class Store:
         return Handle(self, buffer)
 
     @uninterrupted
-    def hold_result(self, buffer: StoredBuffer) -> "Handle":
-        """Creates the first handle on a buffer with an array, or poison, that a run has just made."""
-        buffer.transition("fail" if type(buffer.array) is Poison else "hold")
-        buffer.holders, buffer.counted = 1, True
+    def hold_results(self, buffers: Sequence[StoredBuffer]) -> "list[Handle]":
+        """Creates the first handle on each buffer of one client, with the array, or poison, that a run has just made.
+
+        Takes the lock once: a training step returns an array for each parameter.
+        """
+        are_counted = self.are_limited
         with self._lock:
-            self.buffers[id(buffer)] = buffer
-            if is_closed := buffer.client.closed:
-                self._forget(buffer)
-        if not is_closed:
+            for buffer in buffers:
+                buffer.transition("fail" if type(buffer.array) is Poison else "hold")
+                buffer.holders, buffer.counted = 1, True
+                self.buffers[id(buffer)] = buffer
+            if buffers and buffers[0].client.closed:  # as in `hold`
+                are_counted = False
+                for buffer in buffers:
+                    self._forget(buffer)
+        for buffer in buffers if are_counted else ():
             self._tell(buffer, buffer.bytes)
-        return Handle(self, buffer)
+        return [Handle(self, buffer) for buffer in buffers]
 
     @uninterrupted
     def count(self, buffer: StoredBuffer, held: bool) -> None:
@@ -110,18 +117,22 @@ class Store:
             return self.hold(handle.buffer), array
 
     @uninterrupted
-    def claim(self, handle: "Handle", taker: str, claims: "list[Handle]") -> bool:
-        """Reserves a buffer for a run to overwrite; returns False if the buffer is shared. Blocks reads of other runs.
+    def claim(self, handles: "Iterable[Handle]", taker: str, claims: "list[Handle]") -> "list[Handle]":
+        """Reserves buffers for a run to overwrite, which blocks reads of other runs. Returns the handles of shared
+        buffers, which cannot be reserved.
 
-        Adds the handle to `claims`. The caller gives the handle up when the run is enqueued; otherwise it unclaims it.
+        Adds the others to `claims`. The caller gives them up when the run is enqueued; otherwise it unclaims them.
         """
+        shared: list[Handle] = []
         with self._lock:
-            if handle.buffer.is_shared or handle.taken_by is not None:
-                return False
-            handle.buffer.transition("claim")
-            claims.append(handle)
-            handle.taken_by = taker
-            return True
+            for handle in handles:
+                if handle.buffer.is_shared or handle.taken_by is not None:
+                    shared.append(handle)
+                    continue
+                handle.buffer.transition("claim")
+                claims.append(handle)
+                handle.taken_by = taker
+        return shared
 
     @uninterrupted
     def unclaim(self, handle: "Handle") -> None:
@@ -154,6 +165,23 @@ class Store:
         if counted:
             self._tell(buffer, -buffer.bytes)
 
+    @uninterrupted
+    def give_up(self, handles: "Iterable[Handle]", taker: str, where: Where | None = None) -> None:
+        """Releases handles because their arrays were donated, at `where`. Other handles of the buffers stay valid."""
+        freed: list[StoredBuffer] = []
+        with self._lock:
+            for handle in handles:
+                if not handle.holds:
+                    continue
+                handle.holds, handle.taken_by, handle.taken_at = False, taker, where
+                buffer = handle.buffer
+                buffer.holders -= 1
+                if not buffer.holders and self._forget(buffer) and buffer.counted:
+                    buffer.counted = False
+                    freed.append(buffer)
+        for buffer in freed if self.are_limited else ():
+            self._tell(buffer, -buffer.bytes)
+
     def _forget(self, buffer: StoredBuffer) -> bool:
         """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""
         is_freed = self.buffers.pop(id(buffer), None) is not None
@@ -163,9 +191,14 @@ class Store:
             buffer.array = None
         return is_freed
 
+    @property
+    def are_limited(self) -> bool:
+        """Whether the scheduler counts held bytes."""
+        return self.limits is None or bool(self.limits)
+
     def _tell(self, buffer: StoredBuffer, size: int) -> None:
         """Notifies the scheduler of bytes that are held on each device of a buffer (negative: no longer)."""
-        if self.limits is None or self.limits:
+        if self.are_limited:
             self.changed(buffer.devices, size, buffer.client.label, buffer.run)
 
     def _all(self) -> list[StoredBuffer]:
@@ -235,11 +268,12 @@ class Store:
 class Handle:
     """A client's reference to a buffer. Dropping or giving up the last handle frees the buffer."""
 
-    __slots__ = ("__weakref__", "_holds", "_store", "buffer", "taken_at", "taken_by")
+    __slots__ = ("__weakref__", "_store", "buffer", "holds", "taken_at", "taken_by")
 
     def __init__(self, store: Store, buffer: StoredBuffer) -> None:
         self._store = store
-        self._holds = True
+        self.holds = True
+        """Whether the handle counts as a holder of its buffer."""
         self.buffer = buffer
         self.taken_by: str | None = None
         """The program to which the buffer was or is being donated; `DELETED` if its owner deleted it."""
@@ -247,7 +281,7 @@ class Handle:
 
     @uninterrupted
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not self._holds or is_finalizing():  # at shutdown, modules are incomplete and counts unused
+        if not self.holds or is_finalizing():  # at shutdown, modules are incomplete and counts unused
             return
         try:
             self._store.release(self.buffer)
@@ -257,20 +291,17 @@ class Handle:
     @uninterrupted
     def drop(self) -> None:
         """Releases the handle. A second call has no effect."""
-        if self._holds:
-            self._holds = False
+        if self.holds:
+            self.holds = False
             self._store.release(self.buffer)
 
-    @uninterrupted
     def give_up(self, taker: str, where: Where | None = None) -> None:
-        """Releases the handle because the array was donated, at `where`. Other handles stay valid."""
-        if self._holds:
-            self._holds, self.taken_by, self.taken_at = False, taker, where
-            self._store.release(self.buffer)
+        """Releases the handle as `Store.give_up` does."""
+        self._store.give_up((self,), taker, where)
 
     def unclaim(self) -> None:
         """Cancels a claim because the run that made it was not enqueued. The handle is valid again."""
-        if self._holds:
+        if self.holds:
             self._store.unclaim(self)
 
     def share(self) -> "tuple[Handle, Any]":

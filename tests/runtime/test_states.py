@@ -1,5 +1,6 @@
 """State tables refuse unknown events, and every state of a run or an edge can reach an end state."""
 
+import gc
 import random
 
 import pytest
@@ -11,7 +12,7 @@ from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.journal import MAX_KEPT, last_events, note
-from pathways.runtime.states import ALL, BUFFER, QUEUE_ENTRY, RECEIVED, SENT, Life, States
+from pathways.runtime.states import ALL, BUFFER, PEER, QUEUE_ENTRY, RECEIVED, SENT, Life, States
 
 EVENTS = sorted({event for states in ALL for row in states.table.values() for event in row} | {"explode"})
 
@@ -34,6 +35,19 @@ def test_every_state_can_reach_an_end_state(states: States) -> None:
         return states.is_end(state) or any(reaches_end(s, seen | {s}) for s in following)
 
     assert all(reaches_end(state, frozenset((state,))) for state in states.table)
+
+
+def test_events_that_repeat_for_ever_take_no_memory() -> None:
+    """Objects with the same last events share them; a stream that fills and drains for days adds nothing."""
+    life = Life(PEER)
+
+    def objects_after(rounds: int) -> int:
+        for _ in range(rounds):
+            life.transition("fill")
+            life.transition("drain")
+        return sum("_Trail" in type(thing).__name__ for thing in gc.get_objects())
+
+    assert objects_after(100) == objects_after(1000)
 
 
 @pytest.mark.parametrize("states", ALL, ids=lambda s: s.what)

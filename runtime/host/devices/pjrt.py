@@ -57,7 +57,7 @@ on_device: Any = SingleDeviceSharding
 _xc: Any = _xla_client
 _core_any: Any = _core
 _pxla_any: Any = _pxla
-_array: Any = _ArrayImpl
+LocalArray: Any = _ArrayImpl
 _SEMANTICS: Any = importlib.import_module("jaxlib._jax").HostBufferSemantics
 _profiler: Any = importlib.import_module("jaxlib._profiler")
 
@@ -292,7 +292,7 @@ def copy_again(array: DeviceArray) -> DeviceArray:
         return copy_whole(array, device_list(list(array.sharding.mesh.devices.flat)), array.sharding)
     shards = shards_of(array)
     copies = copy_shards(shards, [s.device for s in shards])
-    return _array(array.aval, array.sharding, copies, committed=True, _skip_checks=True)
+    return LocalArray(array.aval, array.sharding, copies, committed=True, _skip_checks=True)
 
 
 def device_list(devices: Sequence[Device]) -> Any:
@@ -302,7 +302,7 @@ def device_list(devices: Sequence[Device]) -> Any:
 def assembler(type_: ArrayType, sharding: NamedSharding) -> Callable[[Sequence[DeviceArray]], DeviceArray]:
     """Prepares to combine single-device arrays, already on the right devices, into one array. No copy, no check."""
     aval = _aval(type_)
-    return lambda shards: _array(aval, sharding, list(shards), committed=True, _skip_checks=True)
+    return lambda shards: LocalArray(aval, sharding, list(shards), committed=True, _skip_checks=True)
 
 
 def shard(array: DeviceArray, position: int) -> DeviceArray:
@@ -327,7 +327,7 @@ fill the same list, and later reads are wrong.
 
 def again(shard: DeviceArray) -> DeviceArray:
     """Creates another array of the same buffer. JAX caches a host copy in the array, so the original caches none."""
-    return _array(shard.aval, shard.sharding, [shard], committed=True, _skip_checks=True)
+    return LocalArray(shard.aval, shard.sharding, [shard], committed=True, _skip_checks=True)
 
 
 def start_copy_to_host(array: DeviceArray) -> None:
@@ -358,11 +358,11 @@ def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
 def weakly_typed(array: DeviceArray) -> DeviceArray:
     """Returns a one-device array as weakly typed, like a Python number; no copy."""
     aval = _core_any.ShapedArray(array.shape, array.dtype, weak_type=True)
-    return _array(aval, array.sharding, [array], committed=False, _skip_checks=True)
+    return LocalArray(aval, array.sharding, [array], committed=False, _skip_checks=True)
 
 
 def is_array(value: Any) -> bool:
-    return isinstance(value, _array)
+    return isinstance(value, LocalArray)
 
 
 Profile: TypeAlias = tuple[Any, int]

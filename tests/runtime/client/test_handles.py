@@ -80,30 +80,33 @@ def test_an_array_that_ends_while_it_is_read_is_refused(world: World, end: str, 
 
 def test_a_claim_keeps_others_from_claiming_until_it_is_taken_back(world: World) -> None:
     handle, claims = world.hold(), list[Handle]()
-    assert world.store.claim(handle, "train", claims) and claims == [handle] and handle.buffer.state == "claimed"
-    assert not world.store.claim(handle, "eval", claims) and claims == [handle]
+    assert world.store.claim([handle], "train", claims) == []
+    assert claims == [handle] and handle.buffer.state == "claimed"
+    assert world.store.claim([handle], "eval", claims) == [handle] and claims == [handle]
     assert code_of(handle) == "PWC0207"
     handle.unclaim()
     assert handle.taken_by is None and handle.array() is handle.buffer.array and handle.buffer.state == "made"
-    assert world.store.claim(handle, "eval", claims) and handle.taken_by == "eval"
+    assert world.store.claim([handle], "eval", claims) == [] and handle.taken_by == "eval"
 
 
 def test_a_buffer_that_others_hold_or_a_plan_pins_is_not_claimed(world: World) -> None:
     handle, claims = world.hold(), list[Handle]()
     second, array = handle.share()
     assert array is handle.buffer.array and second.buffer is handle.buffer and handle.buffer.is_shared
-    assert not world.store.claim(handle, "train", claims)
+    assert world.store.claim([handle], "train", claims) == [handle]
     second.drop()
-    assert not handle.buffer.is_shared and world.store.claim(handle, "train", claims)
-    assert not world.store.claim(world.hold(pinned=True), "train", claims) and len(claims) == 1
+    assert not handle.buffer.is_shared
+    pinned = world.hold(pinned=True)
+    assert world.store.claim([pinned, handle], "train", claims) == [pinned] and claims == [handle]
+    assert pinned.taken_by is None and handle.taken_by == "train"
 
 
 def test_a_buffer_that_a_run_reads_is_not_claimed_until_it_lets_go(world: World) -> None:
     handle, kept, claims = world.hold(), list[StoredBuffer](), list[Handle]()
     world.store.keep([handle.buffer], kept)
-    assert kept == [handle.buffer] and not world.store.claim(handle, "train", claims)
+    assert kept == [handle.buffer] and world.store.claim([handle], "train", claims) == [handle]
     world.store.let_go(kept)
-    assert kept == [] and world.store.claim(handle, "train", claims) and handle.buffer.holders == 1
+    assert kept == [] and world.store.claim([handle], "train", claims) == [] and handle.buffer.holders == 1
 
 
 def test_a_buffer_that_a_run_reads_outlives_its_last_handle(world: World) -> None:
@@ -131,14 +134,36 @@ def test_a_pinned_buffer_is_not_counted_and_keeps_its_array(world: World) -> Non
     assert world.bytes == {} and handle.buffer.array is array
 
 
-def test_the_result_of_a_run_is_counted_until_its_last_handle_is_dropped(world: World) -> None:
-    handle = world.store.hold_result(world.buffer(object()))
-    assert world.bytes == {"d0": 4, "d1": 4} and handle.buffer.state == "made"
+def test_each_result_of_a_run_is_counted_until_its_last_handle_is_dropped(world: World) -> None:
+    handle, failed = world.store.hold_results([world.buffer(object()), world.buffer(POISON, devices=("d1",))])
+    assert world.bytes == {"d0": 4, "d1": 8} and (handle.buffer.state, failed.buffer.state) == ("made", "poisoned")
     other, _ = handle.share()
     handle.drop()
-    assert world.bytes == {"d0": 4, "d1": 4}
+    assert world.bytes == {"d0": 4, "d1": 8}
     other.drop()
+    failed.drop()
     assert world.bytes == {"d0": 0, "d1": 0} and not world.store.buffers
+
+
+def test_results_for_a_client_that_has_closed_meanwhile_hold_nothing(world: World) -> None:
+    world.client.closed = True
+    handles = world.store.hold_results([world.buffer(object()) for _ in range(2)])
+    assert [h.buffer.array for h in handles] == [None, None] and not world.bytes and not world.store.buffers
+    for handle in handles:
+        handle.drop()
+    assert not world.bytes
+
+
+def test_results_and_donations_are_counted_only_while_there_are_limits(world: World) -> None:
+    limits: dict[Any, int] = {}
+    world.store.notify(world.count, limits)
+    world.store.give_up(world.store.hold_results([world.buffer(object())]), "train")
+    assert not world.bytes
+    limits["d0"] = 10
+    handles = world.store.hold_results([world.buffer(object()) for _ in range(2)])
+    assert world.bytes == {"d0": 8, "d1": 8}
+    world.store.give_up(handles, "train")
+    assert world.bytes == {"d0": 0, "d1": 0} and all(h.taken_by == "train" for h in handles)
 
 
 def test_a_donated_array_says_to_which_program_and_where(world: World) -> None:
