@@ -68,6 +68,8 @@ class Flow:
         self.values = values
         self.nodes = nodes
         self.returned = returned
+        self.slots: list[int] | None = None
+        """The slot of each value, once `number_slots` has numbered them (places.py)."""
         made = sum(len(node.results) for node in nodes)
         self.arguments = range(len(values) - made)
         self.makers: list[int] = [-1] * len(self.arguments)
@@ -127,6 +129,7 @@ class Flow:
         for node in self.calls():
             node.callee = node.op.callee
         self.__dict__.pop("places", None)
+        self.slots = None
 
     def calls(self) -> Iterator[Node]:
         return (n for n in self.nodes if n.callee)

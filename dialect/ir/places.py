@@ -51,16 +51,20 @@ def movement(program: ProgramIR, type_: ArrayType, source: Placed, target: Place
 def number_slots(program: ProgramIR) -> list[int]:
     """Assigns a slot to every value, counted on each island: arguments first, then results in program order.
 
-    A value without a place gets -1.
+    A value without a place gets -1. The flow keeps the slots: several readers of a large program need them.
     """
+    flow = program.flow
+    if flow.slots is not None:
+        return flow.slots
     counts: dict[str, int] = {}
     islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
     slots: list[int] = []
-    for placed in program.flow.places:
+    for placed in flow.places:
         if placed is None:
             slots.append(-1)
             continue
         island = islands[placed.mesh]
         slots.append(slot := counts.get(island, 0))
         counts[island] = slot + 1
+    flow.slots = slots
     return slots

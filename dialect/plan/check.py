@@ -7,7 +7,7 @@ rules before it, so the first broken rule ends the check. Afterwards everything 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -97,7 +97,8 @@ def _buffers(plan: Plan, stream: Stream) -> _Problems:
     for number, kind in enumerate(stream.kinds):
         yield from _kind(plan, f"kind {number} of the buffers of {stream.island}", stream.island, kind)
     for group in stream.groups:
-        if len(group.kinds) != len(group.deaths) or any(not 0 <= k < len(stream.kinds) for k in group.kinds):
+        least, most = min(group.kinds, default=0), max(group.kinds, default=0)
+        if len(group.kinds) != len(group.deaths) or (group.kinds and not 0 <= least <= most < len(stream.kinds)):
             have = f"buffers {group.name} of {stream.island} of kinds {group.kinds}, {len(group.deaths)} deaths"
             yield have, f"kinds 0 to {len(stream.kinds) - 1}, one death per buffer"
         if group.birth < -1 or min(group.deaths, default=0) < -1:
@@ -124,10 +125,11 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
     alive = kept | {p.slot for p in inputs}
     written = set(alive)
     borrowed = {p.slot for p in inputs if not p.donated}
+    matching = _Matching(plan, stream)
     for number, instruction in enumerate(stream.instructions):
         broken = False
         name = f"step {instruction.step} of {stream.island}"
-        for what, rule in _instruction(plan, stream, instruction, alive, written, borrowed, kept | results):
+        for what, rule in _instruction(matching, instruction, alive, written, borrowed, kept | results):
             broken = True
             yield Problem(name, what, rule, At(function, stream.island, number))
         if broken:
@@ -142,31 +144,35 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
 
 
 def _instruction(
-    plan: Plan, stream: Stream, instruction: Instruction, alive: Set[int], written: Set[int], borrowed: Set[int],
-    protected: Set[int],
+    matching: "_Matching", instruction: Instruction, alive: set[int], written: set[int], borrowed: set[int],
+    protected: set[int],
 ) -> _Problems:  # fmt: skip
     """Finds problems in one instruction, given the slots that are alive, already written, and never to be dropped."""
+    stream = matching.stream
     count = len(stream.kind_of)
     if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
         yield problem, "positions in its inputs, each at most once"
         return
     reads, writes, drops = instruction.effects
-    for slot in reads:
-        if slot not in alive:
-            yield f"reads slot {slot}, which is empty", "buffers that are written before and not freed"
-            return
-    if bad := [s for s in (*writes, *drops) if not 0 <= s < count]:
+    if not alive.issuperset(reads):
+        slot = next(s for s in reads if s not in alive)
+        yield f"reads slot {slot}, which is empty", "buffers that are written before and not freed"
+        return
+    named = (*writes, *drops)
+    if named and (min(named) < 0 or max(named) >= count):
+        bad = [s for s in named if not 0 <= s < count]
         yield f"names slots {bad} of {count}", f"slots that exist: 0 to {count - 1}"
         return
-    if again := [s for s in writes if s in written] or len(set(writes)) != len(writes):
+    if not written.isdisjoint(writes) or len(set(writes)) != len(writes):
+        again = [s for s in writes if s in written] or True
         yield f"writes {again}", "slots that were never written"
-    if bad := [s for s in drops if s in protected]:
-        yield f"drops slots {bad}", "constants and results that are kept"
+    if not protected.isdisjoint(drops):
+        yield f"drops slots {[s for s in drops if s in protected]}", "constants and results that are kept"
     if len(set(drops)) != len(drops):
         yield f"drops slots {drops}", "each slot once"
     match instruction:
         case Run():
-            yield from _run(plan, stream, instruction, borrowed)
+            yield from _run(matching, instruction, borrowed)
         case Branch() if bad := borrowed & set(drops):
             yield f"donates {sorted(bad)}", "slots that are not the caller's"
         case Copy():
@@ -184,7 +190,42 @@ def _donation(instruction: Run | Branch) -> str | None:
     return None
 
 
-def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
+class _Matching:
+    """The kinds of computations, operands and results of a stream that are known to match: equal runs are common."""
+
+    def __init__(self, plan: Plan, stream: Stream) -> None:
+        self.plan = plan
+        self.stream = stream
+        self._numbers = tuple([number for group in stream.groups for number in group.kinds])
+        self._known: set[tuple[int, int, tuple[int, ...], tuple[int, ...]]] = set()
+
+    def problems(self, run: Run) -> list[tuple[str, str]]:
+        """Returns the operands and results whose buffers are not as the computation needs them, and the need."""
+        number = self._numbers.__getitem__
+        key = run.computation, run.mesh, tuple(map(number, run.inputs)), tuple(map(number, run.outputs))
+        if key in self._known:
+            return []
+        computation = self.plan.computations[run.computation]
+        sides = (
+            ("input", run.inputs, computation.inputs, computation.in_layouts),
+            ("output", run.outputs, computation.outputs, computation.out_layouts),
+        )
+        found: list[tuple[str, str]] = []
+        for side, slots, types, layouts in sides:
+            if len(slots) != len(types):
+                return [*found, (f"has {len(slots)} {side}s", f"{len(types)}")]
+            for i, (slot, type_, dims) in enumerate(zip(slots, types, layouts, strict=True)):
+                kind = self.stream.kind_of[slot]
+                if not _fits(self.plan, kind, type_, dims, run.mesh):
+                    have, need = f"{kind.type} as {kind.layout}", f"{type_} as {dims} on mesh {run.mesh}"
+                    found.append((f"{side} {i} is {have}", need))
+        if not found:
+            self._known.add(key)
+        return found
+
+
+def _run(matching: _Matching, run: Run, borrowed: set[int]) -> _Problems:
+    plan, stream = matching.plan, matching.stream
     if not (0 <= run.computation < len(plan.computations) and 0 <= run.mesh < len(plan.meshes)):
         yield f"runs computation {run.computation} on mesh {run.mesh}", "a computation and a mesh of the plan"
         return
@@ -196,24 +237,12 @@ def _run(plan: Plan, stream: Stream, run: Run, borrowed: Set[int]) -> _Problems:
         yield f"{name} donates {run.donated}", f"{computation.donated}, as the computation was compiled"
     if run.temporaries < 0:
         yield f"{name} needs {run.temporaries} bytes", "bytes from 0"
-    taken = Counter(run.inputs)
+    taken = Counter(run.inputs if run.donated else ())
     for position in run.donated:
         if taken[run.inputs[position]] > 1 or run.inputs[position] in borrowed:
             yield f"{name} donates slot {run.inputs[position]}", "a slot used once, and not the caller's"
-    kinds = stream.kind_of
-    sides = (
-        ("input", run.inputs, computation.inputs, computation.in_layouts),
-        ("output", run.outputs, computation.outputs, computation.out_layouts),
-    )
-    for side, slots, types, layouts in sides:
-        if len(slots) != len(types):
-            yield f"{name} has {len(slots)} {side}s", f"{len(types)}"
-            return
-        for i, (slot, type_, dims) in enumerate(zip(slots, types, layouts, strict=True)):
-            kind = kinds[slot]
-            if not _fits(plan, kind, type_, dims, run.mesh):
-                have = f"{kind.type} as {kind.layout}"
-                yield f"{name} {side} {i} is {have}", f"{type_} as {dims} on mesh {run.mesh}"
+    for problem, rule in matching.problems(run):
+        yield f"{name} {problem}", rule
     for part in run.parts:
         try:
             read_part(part)

@@ -90,7 +90,7 @@ def launch_apart(
         Shards if keep else pjrt.assembler(t, s.real)
         for t, s, keep in zip(computation.outputs, sides, kept, strict=True)
     ]
-    started, shards_of, without_frames = gang.started_each, pjrt.shards_of, pjrt.without_frames
+    started, shards_of = gang.started_each, pjrt.shards_of
     small = smallest(shards)
     of_nothing = [()] * len(starts)
 
@@ -101,24 +101,24 @@ def launch_apart(
         rows = zip(*columns, strict=True) if columns else of_nothing
         made: list[Sequence[Any]] = []
         tokens: list[Any] = []
-        with without_frames():  # no comprehension here: each execution would record its stack frame
-            if due or last:
-                for (execute, handlers), row in zip(starts, rows, strict=True):
-                    results = execute(row, launch_id=launch_id, with_tokens=True)
-                    tokens.append(results.consume_token())
-                    made.append(results.consume_with_handlers(handlers))
-            else:
-                for (execute, handlers), row in zip(starts, rows, strict=True):
-                    made.append(execute(row, launch_id=launch_id).consume_with_handlers(handlers))
-            if due:
-                started([(t, None if small is None else arrays[small]) for t, arrays in zip(tokens, made, strict=True)])
-            for slot, end, column in zip(outputs, ends, zip(*made, strict=True), strict=True):
-                values[slot] = end(column)
+        if due or last:  # no comprehensions here: each execution would record their stack frame
+            for (execute, handlers), row in zip(starts, rows, strict=True):
+                results = execute(row, launch_id=launch_id, with_tokens=True)
+                tokens.append(results.consume_token())
+                made.append(results.consume_with_handlers(handlers))
+        else:
+            for (execute, handlers), row in zip(starts, rows, strict=True):
+                made.append(execute(row, launch_id=launch_id).consume_with_handlers(handlers))
+        if due:
+            started([(t, None if small is None else arrays[small]) for t, arrays in zip(tokens, made, strict=True)])
+        for slot, end, column in zip(outputs, ends, zip(*made, strict=True), strict=True):
+            values[slot] = end(column)
         return tokens
 
     def start(row: Sequence[Any], launch_id: int) -> tuple[Sequence[Any], list[Any]]:
         values, count = [*row, *ends], len(row)
-        tokens = launch(values, range(count), range(count, len(values)), launch_id, False, True)
+        with pjrt.without_frames():
+            tokens = launch(values, range(count), range(count, len(values)), launch_id, False, True)
         return tokens, values[count:]
 
     def keep(tokens: Sequence[Any], arrays: Sequence[Any]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.observer import Observer, enqueue_observed
@@ -58,11 +59,12 @@ class Enqueuer:
 
     def enqueue_steps(self, part: Part, frame: Frame, observers: Sequence[Observer]) -> None:
         """Enqueues steps, and notifies the observers of each."""
-        if observers:
-            enqueue_observed(observers, part.steps, frame, self.flight)
-        else:
-            for step in part.steps:
-                step.enqueue(frame)
+        with pjrt.without_frames():
+            if observers:
+                enqueue_observed(observers, part.steps, frame, self.flight)
+            else:
+                for step in part.steps:
+                    step.enqueue(frame)
         self.flight.moved = time.monotonic()
 
     def ends_with(self, owner: Any, frame: Frame, *, whole: bool) -> None:
