@@ -43,8 +43,10 @@ queue, and it makes no object that describes a run. It becomes a run like all ot
 the launch returns. `jax.jit` does less: it has no clients, no futures of failed arrays, and no report of a hang.
 
 The models run in four stages on one machine. `accumulated jit` is plain `jax.jit` of the same microbatches, one after
-another. XLA compiles the stages apart, and shares nothing between their modules. A first call with code in JAX's cache
-folder is compared with jit's first call without a cache.
+another. A first call with code in JAX's cache folder is compared with jit's first call without a cache. Two rows of
+each model compare with a limit. `XLA alone` only compiles the modules of the plan, on all cores. XLA compiles equal
+kernels of one module once, but stages are separate modules, and it shares nothing between them. `bare PJRT` makes the
+launches and copies of a step.
 
 jax {version}, {kind}, {cores} cores.
 

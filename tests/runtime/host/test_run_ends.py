@@ -45,6 +45,7 @@ def replace_client(said: m.Done, client: int) -> m.Done:
 def test_a_client_that_does_not_read_is_told_by_the_controller() -> None:
     near, far = stream_pair(started_loop())
     near.post(m.PutArray(1, 2, 3, bytes(1 << 22)))
+    assert becomes(lambda: not near.peer.is_taken)  # a busy loop writes a posted message later
     assert report_directly(DONE, plan(), {3: ClientPost(near.peer)}) is DONE
     far.receive()
     assert becomes(lambda: near.peer.is_taken)
