@@ -20,7 +20,7 @@ class BarePlan:
     """Calls a plan with one array for each input; returns one for each result."""
 
     def __init__(self, plan, threads):
-        """Compiles each module once, on this number of threads: `compile_seconds`. Copies of it take the same time."""
+        """Compiles each different module once, on this number of threads, and keeps the time in `compile_seconds`."""
         self.plan = plan
         self.at = {stream.island: number for number, stream in enumerate(plan.streams)}
         self.devices = pjrt.make_devices(len(plan.streams))

@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec as P
 import pathways as pw
 
 CALLS_PER_ROUND = 200
-ARRAYS = 200
+ARRAYS_PER_STATE = 200
 """The number of arrays of a state, such as the parameters of a model and the moments of its optimizer."""
 
 
@@ -54,12 +54,12 @@ def ways():
     donating = pw.program(lambda x: placed_add(x), donate_argnums=0)
     jit_one, jit_tree, jit_donating = jax.jit(add), jax.jit(combine), jax.jit(add, donate_argnums=0)
     elsewhere = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
-    halves = [jax.jit(add_all, in_shardings=p, out_shardings=p) for p in (place, elsewhere)]
-    of_state = pw.program(lambda xs: halves[0](xs), donate_argnums=0)
-    of_both = pw.program(lambda x, y: (halves[0](x), halves[1](y)), donate_argnums=(0, 1))
+    placed_add_all = [jax.jit(add_all, in_shardings=p, out_shardings=p) for p in (place, elsewhere)]
+    of_state = pw.program(lambda xs: placed_add_all[0](xs), donate_argnums=0)
+    of_islands = pw.program(lambda x, y: (placed_add_all[0](x), placed_add_all[1](y)), donate_argnums=(0, 1))
     jit_all = jax.jit(add_all, donate_argnums=0)
-    state = [np.ones(8, np.float32)] * ARRAYS
-    halved = state[: ARRAYS // 2]
+    state = [np.ones(8, np.float32)] * ARRAYS_PER_STATE
+    half_state = state[: ARRAYS_PER_STATE // 2]
     host = np.ones((8, 8), np.float32)
     x, compiled, j = one(host), one.lower(host).compile(), jit_one(host)
     y, k = one(x), jit_one(j)
@@ -69,9 +69,9 @@ def ways():
         "a program, NumPy argument": (lambda: one(host), lambda: jit_one(host)),
         "two arguments, three results in a tree": (lambda: tree(x, y), lambda: jit_tree(j, k)),
         "an argument that is donated": (Again(donating, host), Again(jit_donating, jnp.asarray(host))),
-        f"a state of {ARRAYS} arrays, donated": (Again(of_state, state), Again(jit_all, state)),
-        f"the same on two islands, {ARRAYS // 2} arrays each": (
-            Again(lambda both: of_both(*both), (halved, halved)),
+        f"a state of {ARRAYS_PER_STATE} arrays, donated": (Again(of_state, state), Again(jit_all, state)),
+        f"the same on two islands, {ARRAYS_PER_STATE // 2} arrays each": (
+            Again(lambda both: of_islands(*both), (half_state, half_state)),
             Again(jit_all, state),
         ),
     }

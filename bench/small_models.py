@@ -6,9 +6,9 @@
 The models are like GPT-2, BERT, ViT and Llama: four layers of width 64, on four one-device slices, with four
 microbatches and Adam. Three times are measured: the first call, from the Python function to its results; the same in a
 later process, where JAX's cache folder has the code; and a step after warm-up. All are compared with plain jit without
-a cache. The first call and a step are also compared with their limit, bare PJRT: XLA's compilation of the plan's
-modules, on all cores, and the plan's launches and copies (`bare_plan.py`). Each way runs in its own process, one after
-another in rotation, and medians are compared. All ways must end with the same loss.
+a cache. The first call and a step are also compared with a limit, bare PJRT (`bare_plan.py`). It compiles the plan's
+modules on all cores, and makes the plan's launches and copies. Each way runs in its own process, one after another in
+rotation, and medians are compared. All ways must end with the same loss.
 """
 
 import argparse
@@ -139,7 +139,7 @@ def bare_step(program, arguments):
     """Returns a function like a training step, which runs its plan by bare PJRT, and the seconds of the compilation."""
     plan = program.lower(*arguments).compiled(None, Options()).plan()
     bare = BarePlan(plan, os.cpu_count())
-    state, batch = list(jax.tree.leaves(arguments[:2])), jax.tree.leaves(arguments[2])
+    state, batch = jax.tree.leaves(arguments[:2]), jax.tree.leaves(arguments[2])
     ports = plan.inputs
     given = [bare.array(port, value) for port, value in zip(ports[len(state) :], batch, strict=True)]
     known = [bare.array(port, value) for port, value in zip(ports, state, strict=False)]
@@ -220,7 +220,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--way", default="")
-    parser.add_argument("--kind", default="ours")
+    parser.add_argument("--kind", choices=("ours", "jit", "bare"), default="ours")
     o = parser.parse_args()
     if o.way:
         way(o.way, o.kind)

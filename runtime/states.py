@@ -27,43 +27,48 @@ MAX_EVENTS_KEPT = 8
 """Maximum number of past events that an object keeps for error messages."""
 
 
-class _Trail(dict[str, "_Trail"]):
-    """The last events of an object, and the trail after each event that may follow.
+class _Events(dict[str, "_Events"]):
+    """The last events of an object, and what they are after each event that may follow.
 
-    Objects with equal trails share one, since an event of each array of each run must cost one look-up.
+    Objects with equal events share one, since an event of each array of each run must cost one look-up.
     """
 
-    def __init__(self, events: tuple[str, ...]) -> None:
-        self.events = events
+    def __init__(self, last: tuple[str, ...]) -> None:
+        self.last = last
 
-    def __missing__(self, event: str) -> "_Trail":
-        events = (*self.events, event)[-MAX_EVENTS_KEPT:]
-        self[event] = trail = _TRAILS.setdefault(events, _Trail(events))
-        return trail
+    def __missing__(self, event: str) -> "_Events":
+        if len(_KNOWN) >= MAX_KNOWN_EVENTS:
+            _KNOWN.clear()
+            _NO_EVENTS.clear()
+        last = (*self.last, event)[-MAX_EVENTS_KEPT:]
+        self[event] = after = _KNOWN.setdefault(last, _Events(last))
+        return after
 
 
-_NO_EVENTS = _Trail(())
-_TRAILS: dict[tuple[str, ...], _Trail] = {}
+MAX_KNOWN_EVENTS = 1 << 12
+"""Maximum number of different last events that are kept for objects to share."""
+_NO_EVENTS = _Events(())
+_KNOWN: dict[tuple[str, ...], _Events] = {}
 
 
 class Life:
     """The state of one object, and the last events that led to that state."""
 
-    __slots__ = ("_states", "_trail", "state")
+    __slots__ = ("_events", "_states", "state")
 
     def __init__(self, states: States) -> None:
         self._states = states
         self.state = states.first
-        self._trail = _NO_EVENTS
+        self._events = _NO_EVENTS
 
     def transition(self, event: str) -> None:
         """Applies an event. Raises InternalError, with the last events, if the event is not allowed in this state."""
         after = self._states.table[self.state].get(event)
         if after is None:
-            before = ", ".join(self._trail.events) or "nothing"
+            before = ", ".join(self._events.last) or "nothing"
             raise InternalError(f"{self._states.what} that is {self.state} cannot {event}; before: {before}")
         self.state = after
-        self._trail = self._trail[event]
+        self._events = self._events[event]
 
     @property
     def is_over(self) -> bool:

@@ -129,7 +129,6 @@ class Flow:
         for node in self.calls():
             node.callee = node.op.callee
         self.__dict__.pop("places", None)
-        self.slots = None
 
     def calls(self) -> Iterator[Node]:
         return (n for n in self.nodes if n.callee)

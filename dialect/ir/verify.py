@@ -140,7 +140,8 @@ def _actions(program: ProgramIR) -> Iterator[Broken]:
     """Checks that actions form a pipeline: stages and microbatches are counted from 0, each stage is on one slice."""
     found: dict[Action, Any] = {}
     homes: dict[int, str] = {}
-    for call in [node.op for node in program.flow.calls()]:
+    for node in program.flow.calls():
+        call = node.op
         yield from broken_parts(call)
         try:
             action = None if call.action is None else read_action(call.action)
@@ -270,7 +271,8 @@ def _bindings(program: ProgramIR) -> Iterator[Broken]:
                     f"shares device {device} of {op.island} with @{other}",
                     "slices with disjoint devices",
                 )
-    for call in [node.op for node in program.flow.calls()]:
+    for node in program.flow.calls():
+        call = node.op
         owner = program.slices[program.slice_of(call.mesh)]
         if call.island != owner.island:
             yield call.operation, f"is on @{call.island}, its slice is on @{owner.island}", "the island of its slice"

@@ -125,11 +125,11 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
     alive = kept | {p.slot for p in inputs}
     written = set(alive)
     borrowed = {p.slot for p in inputs if not p.donated}
-    matching = _Matching(plan, stream)
+    known = _KnownMatches(plan, stream)
     for number, instruction in enumerate(stream.instructions):
         broken = False
         name = f"step {instruction.step} of {stream.island}"
-        for what, rule in _instruction(matching, instruction, alive, written, borrowed, kept | results):
+        for what, rule in _instruction(known, instruction, alive, written, borrowed, kept | results):
             broken = True
             yield Problem(name, what, rule, At(function, stream.island, number))
         if broken:
@@ -144,11 +144,11 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
 
 
 def _instruction(
-    matching: "_Matching", instruction: Instruction, alive: set[int], written: set[int], borrowed: set[int],
+    known: "_KnownMatches", instruction: Instruction, alive: set[int], written: set[int], borrowed: set[int],
     protected: set[int],
 ) -> _Problems:  # fmt: skip
     """Finds problems in one instruction, given the slots that are alive, already written, and never to be dropped."""
-    stream = matching.stream
+    stream = known.stream
     count = len(stream.kind_of)
     if isinstance(instruction, Run | Branch) and (problem := _donation(instruction)) is not None:
         yield problem, "positions in its inputs, each at most once"
@@ -164,7 +164,7 @@ def _instruction(
         yield f"names slots {bad} of {count}", f"slots that exist: 0 to {count - 1}"
         return
     if not written.isdisjoint(writes) or len(set(writes)) != len(writes):
-        again = [s for s in writes if s in written] or True
+        again = [s for s, count in Counter(writes).items() if count > 1 or s in written]
         yield f"writes {again}", "slots that were never written"
     if not protected.isdisjoint(drops):
         yield f"drops slots {[s for s in drops if s in protected]}", "constants and results that are kept"
@@ -172,7 +172,7 @@ def _instruction(
         yield f"drops slots {drops}", "each slot once"
     match instruction:
         case Run():
-            yield from _run(matching, instruction, borrowed)
+            yield from _run(known, instruction, borrowed)
         case Branch() if bad := borrowed & set(drops):
             yield f"donates {sorted(bad)}", "slots that are not the caller's"
         case Copy():
@@ -190,8 +190,8 @@ def _donation(instruction: Run | Branch) -> str | None:
     return None
 
 
-class _Matching:
-    """The kinds of computations, operands and results of a stream that are known to match: equal runs are common."""
+class _KnownMatches:
+    """Remembers which runs match their buffers, since many runs of a stream are equal."""
 
     def __init__(self, plan: Plan, stream: Stream) -> None:
         self.plan = plan
@@ -224,8 +224,8 @@ class _Matching:
         return found
 
 
-def _run(matching: _Matching, run: Run, borrowed: set[int]) -> _Problems:
-    plan, stream = matching.plan, matching.stream
+def _run(known: _KnownMatches, run: Run, borrowed: set[int]) -> _Problems:
+    plan, stream = known.plan, known.stream
     if not (0 <= run.computation < len(plan.computations) and 0 <= run.mesh < len(plan.meshes)):
         yield f"runs computation {run.computation} on mesh {run.mesh}", "a computation and a mesh of the plan"
         return
@@ -241,7 +241,7 @@ def _run(matching: _Matching, run: Run, borrowed: set[int]) -> _Problems:
     for position in run.donated:
         if taken[run.inputs[position]] > 1 or run.inputs[position] in borrowed:
             yield f"{name} donates slot {run.inputs[position]}", "a slot used once, and not the caller's"
-    for problem, rule in matching.problems(run):
+    for problem, rule in known.problems(run):
         yield f"{name} {problem}", rule
     for part in run.parts:
         try:

@@ -65,7 +65,7 @@ class Array(ArrayMethods, JaxArray):
 
     @property
     def signature(self) -> tuple[tuple[int, ...], Any, bool]:
-        """The shape, the element type and the weak type: what the signature of a call has of an argument."""
+        """The shape, the element type, and whether the type is weak: the array's part of a call signature."""
         return signature_of(self._port)
 
     @property

@@ -3,7 +3,6 @@
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +213,7 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
         self._sequential = is_sequential(dispatch)
         self._loaded: LoadedPlan = process().load(plan, path, sequential=self._sequential)
         self._slices = slices or {s.name: slice_like(s) for s in plan.slices}
+        self._ends = self._ends_of(plan)
         self._taken, self._made = leaves_of(plan.inputs), leaves_of(plan.results)
         self._takes_pieces, self._makes_pieces = (any(x.is_cut for x in side) for side in (self._taken, self._made))
         taken = [p for p in plan.parameters if not p.static]
@@ -294,8 +294,7 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
             if loaded.lost is lost:  # the program pins this island, or there is no other
                 have, needs = f"a placement on {lost.key} again", "islands that have all their devices"
                 raise self._cannot_replace(lost.key, have, needs, "use a slice that is not pinned, or a spare island")
-            self.plan, self._loaded = plan, loaded
-            self.__dict__.pop("_ends", None)
+            self.plan, self._loaded, self._ends = plan, loaded, self._ends_of(plan)
             self.direct = self._direct_calls()
 
     def _has_its_islands(self) -> bool:
@@ -346,10 +345,9 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
     def _wrong_structure(self, have: str, rule: str) -> PathwaysError:
         return PathwaysError(WrongStructure(program=self.plan.name, have_=have, rule=rule, where=caller()))
 
-    @cached_property
-    def _ends(self) -> list[tuple[Port, Any]]:
-        """The port and the sharding of each result."""
-        return [(port, virtual_sharding(self.plan, port, self._slices)) for port in self.plan.results]
+    def _ends_of(self, plan: Plan) -> list[tuple[Port, Any]]:
+        """Returns the port and the sharding of each result of a plan."""
+        return [(port, virtual_sharding(plan, port, self._slices)) for port in plan.results]
 
     def summary(self) -> str:
         """Returns the output of `pwc compile`: calls, placement and its reasons, transfers, schedule, memory."""

@@ -79,8 +79,8 @@ class Binder:
             buffer = handle.buffer
             array = buffer.array
             is_computed = is_any_array(array)
-            is_mine = buffer.client is client and handle.taken_by is None
-            if not is_mine or not is_computed or buffer.kind is not wanted.placed:
+            may_read = buffer.client is client and handle.taken_by is None
+            if not may_read or not is_computed or buffer.kind is not wanted.placed:
                 array = wanted.arrive(handle)
                 is_computed = is_any_array(array)
             in_place = array is buffer.array
@@ -95,6 +95,7 @@ class Binder:
                 bound.owners[index] = buffer
             values[index] = array
         for handle in store.claim(overwritten, self._program, bound.claims) if overwritten else ():
+            handle.array()  # raises if another thread has donated or deleted it meanwhile
             wanted = overwritten[handle]
             values[wanted.index] = copied(values[wanted.index], wanted.side)
         if self._pauses:

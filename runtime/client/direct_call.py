@@ -30,7 +30,6 @@ from pathways.runtime.host.devices.in_flight_limit import DeviceQueue
 from pathways.runtime.host.devices.islands import PhysicalIsland
 from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import AtOnce, Start
-from pathways.runtime.host.run.poison import lost_among
 from pathways.runtime.host.run.runs_in_flight import LaunchesOfPlan, Launching
 from pathways.runtime.interrupts import uninterrupted
 
@@ -45,6 +44,7 @@ class Owner(Protocol):
     def continue_as_run(
         self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]
     ) -> None: ...
+    def poison_lost(self, handles: Sequence[Handle]) -> None: ...
     def promised(
         self, awaited: Sequence[Awaited], values: list[Any], bound: binding.Bound, client: ClientState, number: int
     ) -> list[Handle]: ...
@@ -136,7 +136,7 @@ class DirectCall:
             buffers = [result.stored(shown[place], client, number) for result, place in self._results]
             handles = self._store.hold_results(buffers)
             if self._machine.changes != changes:
-                self._poison_lost(handles)
+                self._plan.poison_lost(handles)
             return handles
         finally:
             if going.number >= 0:
@@ -193,7 +193,7 @@ class DirectCall:
         """
         if going.claims:
             self._hand_over(going)
-        is_ready = bool(made) and made[0].is_ready()  # a launch makes all its results at once
+        is_ready = bool(made) and made[0].is_ready()  # then the launch is done, and so are all its results
         if is_ready and next(self._calls) % CALLS_PER_MEASUREMENT == 0:
             self._cost.measured(time.monotonic() - going.since)
         if (is_ready or made is None) and going.due is not None:
@@ -213,13 +213,6 @@ class DirectCall:
             return
         for handle in going.claims:
             handle.unclaim()
-
-    def _poison_lost(self, handles: Sequence[Handle]) -> None:
-        """Replaces results on devices that were lost during the launch."""
-        for handle in handles:
-            cause = lost_among(self._machine.islands, handle.buffer.devices)
-            if cause is not None:
-                self._store.replace(handle.buffer, handle.buffer.array, cause, held=False)
 
 
 CALLS_PER_MEASUREMENT = 16

@@ -201,9 +201,8 @@ class LoadedPlan:
             return self._results(frame.values, bound.owners, client, number)
         finally:
             try:
-                where = caller() if launched and bound.taken else None
                 if launched and bound.taken:  # not earlier: results may share the buffer
-                    controller.store.give_up(bound.taken, self.plan.name, where)
+                    controller.store.give_up(bound.taken, self.plan.name, caller())
                 for handle in () if launched else bound.claims:
                     handle.unclaim()
             finally:
@@ -374,21 +373,30 @@ class LoadedPlan:
     def _results(
         self, values: list[Any], owners: dict[int, StoredBuffer], client: ClientState, number: int
     ) -> list[Handle]:
-        store, lost = self._controller.store, self.lost
-        fresh: dict[int, StoredBuffer] = {}
+        store = self._controller.store
+        buffers: list[StoredBuffer] = []
+        fresh: list[StoredBuffer] = []
         for result in self._results_of:
             index = result.index
             buffer = owners.get(index) or self._held.get(index)
             if buffer is None or buffer.client is not client:
-                array = values[index]
-                if lost is not None and not isinstance(array, Poison):  # lost during enqueuing
-                    array = lost_among(self._islands.values(), result.side.devices) or array
-                buffer = owners[index] = result.stored(array, client, number)
+                buffer = owners[index] = result.stored(values[index], client, number)
                 if not result.pinned:
-                    fresh[index] = buffer
-        first = dict(zip(fresh, store.hold_results(list(fresh.values())), strict=True))
-        indices = [result.index for result in self._results_of]
-        return [first.pop(i, None) or store.hold(owners.get(i) or self._held[i], values[i]) for i in indices]
+                    fresh.append(buffer)
+            buffers.append(buffer)
+        first = dict(zip(fresh, store.hold_results(fresh), strict=True))
+        held = zip(self._results_of, buffers, strict=True)
+        handles = [first.pop(buffer, None) or store.hold(buffer, values[result.index]) for result, buffer in held]
+        if self.lost is not None:
+            self.poison_lost(handles)
+        return handles
+
+    def poison_lost(self, handles: Sequence[Handle]) -> None:
+        """Replaces results on devices that were lost while the run was enqueued: before the store held them."""
+        for handle in handles:
+            cause = lost_among(self._islands.values(), handle.buffer.devices)
+            if cause is not None and not isinstance(array := handle.buffer.array, Poison):
+                self._controller.store.replace(handle.buffer, array, cause, held=False)
 
     def _hold_constants(self, constants: Mapping[int, Any]) -> dict[int, StoredBuffer]:
         """Returns buffers for constants that are results. The plan holds them too, so that no run overwrites them."""

@@ -73,8 +73,8 @@ class Store:
 
         Takes the lock once: a training step returns an array for each parameter.
         """
-        are_counted = self.are_limited
         with self._lock:
+            are_counted = self.counts_bytes
             for buffer in buffers:
                 buffer.transition("fail" if type(buffer.array) is Poison else "hold")
                 buffer.holders, buffer.counted = 1, True
@@ -118,21 +118,21 @@ class Store:
 
     @uninterrupted
     def claim(self, handles: "Iterable[Handle]", taker: str, claims: "list[Handle]") -> "list[Handle]":
-        """Reserves buffers for a run to overwrite, which blocks reads of other runs. Returns the handles of shared
-        buffers, which cannot be reserved.
+        """Reserves buffers for a run to overwrite, which blocks reads of other runs. Returns the handles that cannot be
+        reserved: their buffer is shared, or they are reserved, donated or deleted already.
 
         Adds the others to `claims`. The caller gives them up when the run is enqueued; otherwise it unclaims them.
         """
-        shared: list[Handle] = []
+        refused: list[Handle] = []
         with self._lock:
             for handle in handles:
                 if handle.buffer.is_shared or handle.taken_by is not None:
-                    shared.append(handle)
+                    refused.append(handle)
                     continue
                 handle.buffer.transition("claim")
                 claims.append(handle)
                 handle.taken_by = taker
-        return shared
+        return refused
 
     @uninterrupted
     def unclaim(self, handle: "Handle") -> None:
@@ -158,12 +158,17 @@ class Store:
     @uninterrupted
     def release(self, buffer: StoredBuffer) -> None:
         with self._lock:
-            buffer.holders -= 1
-            if buffer.holders or not self._forget(buffer):
-                return
-            counted, buffer.counted = buffer.counted, False
-        if counted:
+            is_freed = self._release(buffer)
+        if is_freed:
             self._tell(buffer, -buffer.bytes)
+
+    def _release(self, buffer: StoredBuffer) -> bool:
+        """Subtracts a holder; returns whether this frees a buffer whose bytes were counted. The caller has the lock."""
+        buffer.holders -= 1
+        if buffer.holders or not self._forget(buffer):
+            return False
+        counted, buffer.counted = buffer.counted, False
+        return counted
 
     @uninterrupted
     def give_up(self, handles: "Iterable[Handle]", taker: str, where: Where | None = None) -> None:
@@ -174,12 +179,9 @@ class Store:
                 if not handle.holds:
                     continue
                 handle.holds, handle.taken_by, handle.taken_at = False, taker, where
-                buffer = handle.buffer
-                buffer.holders -= 1
-                if not buffer.holders and self._forget(buffer) and buffer.counted:
-                    buffer.counted = False
-                    freed.append(buffer)
-        for buffer in freed if self.are_limited else ():
+                if self._release(handle.buffer):
+                    freed.append(handle.buffer)
+        for buffer in freed if self.counts_bytes else ():
             self._tell(buffer, -buffer.bytes)
 
     def _forget(self, buffer: StoredBuffer) -> bool:
@@ -192,13 +194,13 @@ class Store:
         return is_freed
 
     @property
-    def are_limited(self) -> bool:
-        """Whether the scheduler counts held bytes."""
+    def counts_bytes(self) -> bool:
+        """Whether the scheduler counts held bytes: not while no device has a limit."""
         return self.limits is None or bool(self.limits)
 
     def _tell(self, buffer: StoredBuffer, size: int) -> None:
         """Notifies the scheduler of bytes that are held on each device of a buffer (negative: no longer)."""
-        if self.are_limited:
+        if self.counts_bytes:
             self.changed(buffer.devices, size, buffer.client.label, buffer.run)
 
     def _all(self) -> list[StoredBuffer]:

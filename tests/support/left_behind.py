@@ -111,7 +111,7 @@ def kept_by_a_library() -> Generator[None]:
 
 
 def prefix_of_fork_servers() -> str:
-    """Names the folders of this run's servers of forked processes; another run beside it has its own."""
+    """Returns the prefix of this run's folders of fork servers. Parallel runs have other prefixes."""
     return f"pwfork{os.environ.get(RUN, '')}-"
 
 

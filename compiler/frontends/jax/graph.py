@@ -6,6 +6,7 @@ operations between them, which have no placement yet.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeAlias
 
 from pathways.compiler.frontends.jax.compat import Aval, Eqn, effects_of
@@ -177,16 +178,16 @@ class TracedGraph:
     outputs: list[TracedValue] = field(default_factory=list[TracedValue])
 
     def constants(self) -> Iterator[Constant]:
-        """Yields every constant in use, in order of first use."""
-        seen: set[Constant] = set()
-        for value in [*(v for n in self.nodes for v in n.inputs), *self.outputs]:
-            if isinstance(value, Constant) and value not in seen:
-                seen.add(value)
-                yield value
+        """Returns every constant in use, in order of first use."""
+        return (value for value in self._read() if isinstance(value, Constant))
 
     def used(self) -> set[TracedValue]:
         """Returns all values that a node or a result reads."""
-        return {*(v for n in self.nodes for v in n.inputs), *self.outputs}
+        return {*self._read()}
+
+    def _read(self) -> dict[TracedValue, None]:
+        """Returns the values that a node or a result reads, each once, in order of first use."""
+        return dict.fromkeys(chain(chain.from_iterable([node.inputs for node in self.nodes]), self.outputs))
 
     def prune(self) -> None:
         """Removes nodes that no result needs and that have no effect."""

@@ -18,12 +18,14 @@ def order(graph: TracedGraph, units: list[Unit]) -> list[Unit]:
     maker: dict[TracedValue, Unit] = {v: u for u in units for v in u.outputs}
     consumers: dict[Unit, list[Unit]] = {u: [] for u in units}
     waiting: dict[Unit, int] = {}
+    wanted: dict[Unit, float] = {}
     for unit in units:
-        producers = dict.fromkeys(maker[v] for v in unit.inputs if v in maker)
+        found = dict.fromkeys(map(maker.get, unit.inputs))
+        producers = [producer for producer in found if producer is not None]
         waiting[unit] = len(producers)
         for producer in producers:
             consumers[producer].append(unit)
-    wanted = {u: _wish(u, position, maker) for u in units}
+        wanted[unit] = _wish(unit, position, producers)
     for unit in sorted(units, key=wanted.__getitem__, reverse=True):
         if isinstance(unit, Group) and not unit.depends and consumers[unit]:
             wanted[unit] = min(wanted[c] for c in consumers[unit]) - 0.25
@@ -43,14 +45,9 @@ def order(graph: TracedGraph, units: list[Unit]) -> list[Unit]:
     return ordered
 
 
-def _wish(unit: Unit, position: dict[GraphNode, int], maker: dict[TracedValue, Unit]) -> float:
+def _wish(unit: Unit, position: dict[GraphNode, int], producers: list[Unit]) -> float:
     if not isinstance(unit, Group):
         return position[unit]
     if not unit.depends:
         return unit.span[0]
-    latest = 0
-    for value in unit.inputs:
-        producer = maker.get(value)
-        if producer is not None:
-            latest = max(latest, producer.span[1] if isinstance(producer, Group) else position[producer])
-    return latest + 0.5
+    return max((p.span[1] if isinstance(p, Group) else position[p] for p in producers), default=0) + 0.5

@@ -14,9 +14,11 @@ from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.ir.flow import Flow, read_flow
+from pathways.dialect.ir.places import number_slots
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import bytecode, parse
+from pathways.dialect.phases import Phase
 
 
 def _rows(flow: Flow) -> list[Any]:
@@ -31,13 +33,20 @@ def _check_flow(program: ProgramIR) -> None:
         assert kept.values == read.values
         assert (kept.arguments, kept.makers, kept.returned) == (read.arguments, read.makers, read.returned)
         assert (kept.types, kept.sizes, kept.users) == (read.types, read.sizes, read.users)
+        if (slots := kept.slots) is not None:
+            kept.slots = None
+            assert number_slots(function) == slots
 
 
 class _FlowChecker(Instrument):
-    """Checks the flow after every pass, and counts the passes."""
+    """Checks the flow after every pass, and counts the passes. Slots are numbered before each pass that may do so."""
 
     def __init__(self) -> None:
         self.passes = 0
+
+    def before(self, step: Pass, program: ProgramIR, session: Session) -> None:
+        for function in program.functions if program.phase.reached(Phase.PLACE) else ():
+            number_slots(function)
 
     def after(self, step: Pass, program: ProgramIR) -> None:
         self.passes += 1

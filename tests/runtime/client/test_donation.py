@@ -14,7 +14,12 @@ from support.codes import code_of
 
 import pathways as pw
 from pathways.api.process import process
+from pathways.runtime.client import arguments, loaded_plan
+from pathways.runtime.client.loaded_plan import LoadedPlan
+from pathways.runtime.client.ports import Result
+from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
+from pathways.runtime.host.run.poison import Poison
 
 jit: Any = jax.jit
 X = np.arange(8, dtype=np.float32)
@@ -82,6 +87,47 @@ def test_an_array_that_is_donated_and_read_in_one_call_is_copied_once(copies: li
     np.testing.assert_array_equal(np.asarray(added), X + 1)
     np.testing.assert_array_equal(np.asarray(total), 2 * X)
     assert len(copies) == 1
+
+
+@pytest.mark.embedded
+def test_an_array_that_is_deleted_while_other_arguments_are_copied_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is if another thread donates it: the call must not copy what is overwritten. Its other claims end."""
+    first, second = (jit(lambda a, b: a + b, in_shardings=(HOME, HOME), out_shardings=HOME) for _ in range(2))
+    donates = pw.program(lambda a, b, c: (first(a, c), second(b, c)), donate_argnums=(0, 1))
+    donates(make(X), make(X), X)
+    gone, kept = make(X), make(X)
+    as_host = arguments.as_host
+
+    def deletes(*of: Any) -> Any:
+        gone.delete()
+        return as_host(*of)
+
+    monkeypatch.setattr(arguments, "as_host", deletes)
+    assert code_of(donates, gone, kept, X) == "PWC0217"
+    monkeypatch.undo()
+    np.testing.assert_array_equal(np.asarray(donates(kept, make(X), X)[0]), 2 * X)
+    assert kept.is_deleted()
+
+
+@pytest.mark.embedded
+def test_results_on_a_device_that_is_lost_before_they_are_held_are_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    homes = [NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P()) for _ in range(2)]
+    parts = [jit(lambda v: (v + 1, v + 2), in_shardings=home, out_shardings=home) for home in homes]
+    both = pw.program(lambda x: [part(x) for part in parts])
+    lost = both(X)[0][0].handle.buffer.devices[0]
+    stored, cause = Result.stored, Poison(ComputationFailed(computation="f", island="island0", cause="lost"))
+
+    def loses(self: Result, *of: Any) -> Any:
+        monkeypatch.setattr(LoadedPlan, "lost", cause)
+        return stored(self, *of)
+
+    monkeypatch.setattr(Result, "stored", loses)
+    monkeypatch.setattr(loaded_plan, "lost_among", lambda _, devices: cause if lost in devices else None)
+    found = both(X)
+    monkeypatch.undo()
+    assert [code_of(np.asarray, array) for array in found[0]] == ["PWC0504"] * 2
+    for array, more in zip(found[1], (1, 2), strict=True):
+        np.testing.assert_array_equal(np.asarray(array), X + more)
 
 
 @pytest.mark.embedded
