@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental.layout import Format, Layout
 
 from pathways.api.array_methods import ArrayMethods
-from pathways.api.fetched import as_jax, shown_values, signature_of
+from pathways.api.fetched import as_jax, shown_values, user_signature
 from pathways.api.process import process
 from pathways.api.result_shardings import shown_sharding
 from pathways.api.shards import Shard, shards
@@ -66,7 +66,7 @@ class Array(ArrayMethods, JaxArray):
     @property
     def signature(self) -> tuple[tuple[int, ...], Any, bool]:
         """The shape, the element type, and whether the type is weak: the array's part of a call signature."""
-        return signature_of(self._port)
+        return user_signature(self._port)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,13 +125,8 @@ class Array(ArrayMethods, JaxArray):
     def nbytes(self) -> int:
         return self._port.type.bytes
 
-    @property
-    def committed(self) -> bool:
-        return True
-
-    @property
-    def is_fully_addressable(self) -> bool:
-        return True
+    committed = property(lambda _: True)
+    is_fully_addressable = property(lambda _: True)
 
     @property
     def is_fully_replicated(self) -> bool:

@@ -68,7 +68,7 @@ def _key_dtype(name: str) -> Any:
 
 
 @remembered_by_identity
-def signature_of(port: Port) -> tuple[tuple[int, ...], Any, bool]:
+def user_signature(port: Port) -> tuple[tuple[int, ...], Any, bool]:
     """Returns the shape, the element type and the weak type of an array as the user sees them."""
     stored = port.type.shape
     return stored[: len(stored) - key_dims(port)], user_dtype(port), port.weak

@@ -20,7 +20,7 @@ from pathways.dialect.topology import parse_bytes, readable
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
 from pathways.runtime.client.remote_array import RemoteRun
-from pathways.runtime.client.store import Store, closed
+from pathways.runtime.client.store import Handle, Store, closed
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.admission import PassThroughQueue, RunQueue, Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy
@@ -34,7 +34,7 @@ from pathways.runtime.host.devices.islands import Machine, PhysicalIsland
 from pathways.runtime.host.observe.watchdog import Watchdog
 from pathways.runtime.host.run.background import BackgroundRuns, Promise
 from pathways.runtime.host.run.observer import Observer
-from pathways.runtime.host.run.poison import Poison, lost_poison
+from pathways.runtime.host.run.poison import Poison, lost_among, lost_poison
 from pathways.runtime.host.run.runs_in_flight import Flight, Flights
 from pathways.runtime.wire.errors import NotOverProcesses
 
@@ -317,6 +317,13 @@ class Controller:
         device = island.devices[position]
         self.machine.lose(island, position, reason, cause)
         self.store.lose(device, lost_poison(island, position))
+
+    def poison_lost(self, handles: Iterable[Handle]) -> None:
+        """Replaces results on devices that were lost after their launch and before the store held them."""
+        for handle in handles:
+            cause = lost_among(self.machine.islands, handle.buffer.devices)
+            if cause is not None and not isinstance(array := handle.buffer.array, Poison):
+                self.store.replace(handle.buffer, array, cause, held=False)
 
     def end_hang(self, hang: Hang, lost: Mapping[Hashable, DeviceQueue]) -> None:
         """Marks the devices of a hang and all arrays on them as lost, so that threads waiting for those continue."""

@@ -44,7 +44,6 @@ class Owner(Protocol):
     def continue_as_run(
         self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any]
     ) -> None: ...
-    def poison_lost(self, handles: Sequence[Handle]) -> None: ...
     def promised(
         self, awaited: Sequence[Awaited], values: list[Any], bound: binding.Bound, client: ClientState, number: int
     ) -> list[Handle]: ...
@@ -136,7 +135,7 @@ class DirectCall:
             buffers = [result.stored(shown[place], client, number) for result, place in self._results]
             handles = self._store.hold_results(buffers)
             if self._machine.changes != changes:
-                self._plan.poison_lost(handles)
+                controller.poison_lost(handles)
             return handles
         finally:
             if going.number >= 0:

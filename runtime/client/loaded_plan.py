@@ -39,7 +39,7 @@ from pathways.runtime.host.run.dispatch import Dispatch
 from pathways.runtime.host.run.fallible import Awaited
 from pathways.runtime.host.run.frame import Frame
 from pathways.runtime.host.run.observer import Observer
-from pathways.runtime.host.run.poison import Poison, lost_among
+from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.runs_in_flight import Flight, Launching
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Gate
@@ -301,7 +301,8 @@ class LoadedPlan:
             bytes_ = dict(self._peaks)
             for wanted, handle in zip(self._inputs, handles, strict=True):
                 if handle is not None and wanted is not None and wanted.is_in_place(handle.buffer):
-                    _less(bytes_, handle.buffer)
+                    for device in bytes_.keys() & handle.buffer.devices:  # the client holds these bytes already
+                        bytes_[device] = max(0, bytes_[device] - handle.buffer.bytes)
         return Request(number, client.label, self.plan.name, self._keys, client.weight, self._cost, bytes_)
 
     def _at_the_end(self, ticket: Ticket) -> Callable[[float], None]:
@@ -374,7 +375,7 @@ class LoadedPlan:
         self, values: list[Any], owners: dict[int, StoredBuffer], client: ClientState, number: int
     ) -> list[Handle]:
         store = self._controller.store
-        buffers: list[StoredBuffer] = []
+        buffers: list[tuple[int, StoredBuffer]] = []
         fresh: list[StoredBuffer] = []
         for result in self._results_of:
             index = result.index
@@ -383,29 +384,14 @@ class LoadedPlan:
                 buffer = owners[index] = result.stored(values[index], client, number)
                 if not result.pinned:
                     fresh.append(buffer)
-            buffers.append(buffer)
+            buffers.append((index, buffer))
         first = dict(zip(fresh, store.hold_results(fresh), strict=True))
-        held = zip(self._results_of, buffers, strict=True)
-        handles = [first.pop(buffer, None) or store.hold(buffer, values[result.index]) for result, buffer in held]
+        handles = [first.pop(buffer, None) or store.hold(buffer, values[index]) for index, buffer in buffers]
         if self.lost is not None:
-            self.poison_lost(handles)
+            self._controller.poison_lost(handles)
         return handles
-
-    def poison_lost(self, handles: Sequence[Handle]) -> None:
-        """Replaces results on devices that were lost while the run was enqueued: before the store held them."""
-        for handle in handles:
-            cause = lost_among(self._islands.values(), handle.buffer.devices)
-            if cause is not None and not isinstance(array := handle.buffer.array, Poison):
-                self._controller.store.replace(handle.buffer, array, cause, held=False)
 
     def _hold_constants(self, constants: Mapping[int, Any]) -> dict[int, StoredBuffer]:
         """Returns buffers for constants that are results. The plan holds them too, so that no run overwrites them."""
         client = current_client.get()
         return {r.index: r.stored(constants[r.index], client, -1) for r in self._results_of if r.pinned}
-
-
-def _less(bytes_: dict[Hashable, int], buffer: StoredBuffer) -> None:
-    """Subtracts the bytes of a buffer that the client already holds."""
-    for device in buffer.devices:
-        if device in bytes_:
-            bytes_[device] = max(0, bytes_[device] - buffer.bytes)

@@ -18,7 +18,7 @@ from support.shared import line_of
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime.client import direct_call, loaded_plan
+from pathways.runtime.client import controller, direct_call
 from pathways.runtime.client_state import MAIN
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import ComputationFailed
@@ -198,7 +198,7 @@ def test_results_on_a_device_that_is_lost_during_the_launch_are_poison(monkeypat
 
     cause = Poison(ComputationFailed(computation="f", island="island0", cause="lost"))
     monkeypatch.setattr(direct, "_at_once", at_once._replace(start=loses))
-    monkeypatch.setattr(loaded_plan, "lost_among", lambda *_: cause)
+    monkeypatch.setattr(controller, "lost_among", lambda *_: cause)
     assert code_of(np.asarray, plus(X)) == "PWC0504"
 
 

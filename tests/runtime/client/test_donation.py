@@ -14,7 +14,7 @@ from support.codes import code_of
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime.client import arguments, loaded_plan
+from pathways.runtime.client import arguments, controller
 from pathways.runtime.client.loaded_plan import LoadedPlan
 from pathways.runtime.client.ports import Result
 from pathways.runtime.errors import ComputationFailed
@@ -122,7 +122,7 @@ def test_results_on_a_device_that_is_lost_before_they_are_held_are_poison(monkey
         return stored(self, *of)
 
     monkeypatch.setattr(Result, "stored", loses)
-    monkeypatch.setattr(loaded_plan, "lost_among", lambda _, devices: cause if lost in devices else None)
+    monkeypatch.setattr(controller, "lost_among", lambda _, devices: cause if lost in devices else None)
     found = both(X)
     monkeypatch.undo()
     assert [code_of(np.asarray, array) for array in found[0]] == ["PWC0504"] * 2
