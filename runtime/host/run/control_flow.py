@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any, TypeAlias
 
-from pathways.dialect.diagnostics import Diagnostic
+from pathways.dialect.diagnostics import Diagnostic, InternalError
 from pathways.dialect.plan.instructions import Branch
 from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices import pjrt
@@ -25,6 +26,8 @@ from pathways.runtime.host.run.runs_in_flight import Launch
 Values: TypeAlias = list[Any]
 """Arrays, or poison in their place; None for values on another host."""
 Working: TypeAlias = Generator[Sequence[Pending], None, Values]
+MAX_TURNS_AT_ONCE = 16
+"""Maximum number of turns of a loop that run before other work of the same run gets a chance to be enqueued."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +47,7 @@ class LoadedBody:
     overwritten: frozenset[int] = frozenset()
 
     @cached_property
-    def _is_simple(self) -> bool:
-        """Whether the body awaits nothing."""
+    def awaits_nothing(self) -> bool:
         return len(self.waves) == 1 and not self.waves[0].tasks
 
     def run(self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0) -> Working:
@@ -53,23 +55,38 @@ class LoadedBody:
 
         `around` is the frame of the enclosing run, on a host. `transfers` is 0 if no value goes between hosts.
         """
+        frame = self._begin(operands, dispatch, around, transfers)
+        whole = False
+        try:
+            yield from drive(self.waves, frame, dispatch)
+            whole = True
+        finally:
+            dispatch.ends_with(self, frame, whole=whole)
+        return self._results(frame)
+
+    def enqueue(self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0) -> Values:
+        """Does the same as `run` for a body that awaits nothing; returns its results at once."""
+        frame = self._begin(operands, dispatch, around, transfers)
+        whole = False
+        try:
+            enqueue_wave(self.waves[0], frame, dispatch)
+            whole = True
+        finally:
+            dispatch.ends_with(self, frame, whole=whole)
+        return self._results(frame)
+
+    def _begin(self, operands: Values, dispatch: Enqueuer, around: Frame | None, transfers: int) -> Frame:
+        """Makes the frame of a run of the body, with its operands."""
         frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches), transfers)
         if around is not None:
             frame.decisions, frame.sources = around.decisions, around.sources
         for index, value in zip(self.inputs, operands, strict=True):
             if index >= 0:
                 frame.values[index] = value
-        value = None  # otherwise the last operand would stay as long as the body runs
         operands.clear()
-        whole = False
-        try:
-            if self._is_simple:
-                enqueue_wave(self.waves[0], frame, dispatch)
-            else:
-                yield from drive(self.waves, frame, dispatch)
-            whole = True
-        finally:
-            dispatch.ends_with(self, frame, whole=whole)
+        return frame
+
+    def _results(self, frame: Frame) -> Values:
         return [frame.values[index] if index >= 0 else None for index in self.results]
 
 
@@ -133,13 +150,15 @@ class Choice:
 
     def _while(self, operands: Values, others: set[int], run: Enqueuer, shared: "_Shared | None") -> Working:
         test, body = self.bodies
-        count = len(operands) - len(self.outputs)
-        fixed, carried = operands[:count], operands[count:]
+        first = len(operands) - len(self.outputs)
+        fixed, carried = operands[:first], operands[first:]
         operands.clear()
-        overwritten = {i - count for i in body.overwritten}
-        while True:
+        overwritten = {i - first for i in body.overwritten}
+        for turn in count(1):
             (still,) = yield from _run(test, [*fixed, *carried], run, shared)
-            goes_on = yield from self._decided(still, shared)
+            goes_on = self._known(still, run) if shared is None and turn % MAX_TURNS_AT_ONCE else None
+            if goes_on is None:
+                goes_on = yield from self._decided(still, shared)
             if isinstance(goes_on, Poison):
                 return [goes_on] * len(self.outputs)
             if not goes_on:
@@ -147,6 +166,13 @@ class Choice:
             given = [*fixed, *self._own(carried, overwritten, others)]
             carried.clear()
             carried = yield from _run(body, given, run, shared)
+        raise InternalError("a loop ends by its condition")
+
+    def _known(self, array: Any, run: Enqueuer) -> int | Poison | None:
+        """Returns the deciding value if it is known and nothing waits for this run; else None."""
+        if isinstance(array, Poison) or not array.is_ready() or not run.may_go_on:
+            return None
+        return self._number(array)
 
     def _decided(self, array: Any, shared: "_Shared | None") -> Generator[Sequence[Pending], None, int | Poison]:
         """Waits for the deciding value, also of another host: the number of a body, or whether a loop continues."""
@@ -167,6 +193,9 @@ class Choice:
         if isinstance(array, Poison):
             return array
         yield (_Reading(array),)
+        return self._number(array)
+
+    def _number(self, array: Any) -> int | Poison:
         try:
             return min(max(int(pjrt.to_host(pjrt.shard(array, 0))), 0), len(self.bodies) - 1)
         except pjrt.FAILURES as error:
@@ -178,8 +207,8 @@ class Choice:
 
     def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
         """Copies each value of `which` that shares a buffer with `others` or another value; returns all values."""
-        known = Counter(id(v) for v in values)
         own = list(values)
+        known = Counter(map(id, values) if which else ())
         for i in which:
             value = own[i]
             if (id(value) in others or known[id(value)] > 1) and pjrt.is_array(value):
@@ -206,6 +235,7 @@ class _Shared:
 
 
 def _run(body: LoadedBody, operands: Values, run: Enqueuer, shared: _Shared | None) -> Working:
-    if shared is None:
-        return body.run(operands, run)
-    return body.run(operands, run, shared.frame, shared.next_name())
+    around, transfers = (None, 0) if shared is None else (shared.frame, shared.next_name())
+    if body.awaits_nothing:
+        return body.enqueue(operands, run, around, transfers)
+    return (yield from body.run(operands, run, around, transfers))

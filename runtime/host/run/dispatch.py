@@ -77,8 +77,17 @@ class Dispatch(Enqueuer):
             self._pause()
         elif self.control.run_queue.contended:
             self._pause()
-        if self.client.closed or (self.promise is not None and self.promise.cancelled):
+        if self._is_stopped:
             self._patience(self.ticket)
+
+    @property
+    def may_go_on(self) -> bool:
+        return not (self.control.run_queue.contended or self._is_stopped)
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether its client is closed or its run is cancelled."""
+        return self.client.closed or (self.promise is not None and self.promise.cancelled)
 
     def _pause(self) -> None:
         self.times_scheduled += 1

@@ -46,6 +46,11 @@ class Enqueuer:
         self.flight.begin(owner, base, launches)
         return base
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether a loop whose next turn is decided may enqueue it, and not first yield to other work."""
+        return True
+
     def tokens(self) -> list[Any]:
         """Returns tokens that are done when all work enqueued here is. Other threads may call it during a wait."""
         frames = tuple((self.frames or {}).values())

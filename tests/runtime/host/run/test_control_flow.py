@@ -14,7 +14,7 @@ from pathways.dialect.plan.instructions import Branch
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices import pjrt
-from pathways.runtime.host.run.control_flow import Choice, LoadedBody
+from pathways.runtime.host.run.control_flow import MAX_TURNS_AT_ONCE, Choice, LoadedBody
 from pathways.runtime.host.run.decisions import RunDecisions
 from pathways.runtime.host.run.enqueuer import Enqueuer
 from pathways.runtime.host.run.frame import Frame, Part
@@ -199,6 +199,21 @@ def test_a_loop_carries_its_values_while_the_first_body_says_so(number: Any, tim
     assert int(np.asarray(values[2])) == 1 + 10 * times and values[:2] == [fixed, first] and values[2] is not first
     assert all(operands[0] is fixed for operands in given)
     assert [owner for owner, _, _ in run.ended] == [*bodies * times, bodies[0]]
+
+
+@pytest.mark.parametrize(("may_go_on", "yields"), [(True, 41 // MAX_TURNS_AT_ONCE), (False, 41)])
+def test_a_loop_whose_turns_are_decided_yields_rarely_unless_other_work_waits(
+    number: Any, may_go_on: bool, yields: int
+) -> None:
+    class Asked(Run):
+        @property
+        def may_go_on(self) -> bool:
+            return may_go_on
+
+    bodies, _ = counting(number, 40)
+    frame = Frame(3, list(enumerate([number(10), number(1), None])))
+    assert sum(1 for _ in choice(loop((2,), (0, 1)), bodies).start(frame, Asked())) == yields
+    assert int(np.asarray(frame.values[2])) == 401
 
 
 @pytest.mark.parametrize(("overwritten", "is_copied"), [((1,), True), ((), False)])
