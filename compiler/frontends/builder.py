@@ -7,7 +7,6 @@ The verifier reports parts that do not match, at the source line that the front 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import Any, Literal, TypeAlias
 
 from pathways.compiler.frontends.called import CalledComputation as CalledComputation
@@ -265,6 +264,6 @@ class FunctionBuilder:
 
     def _numbered(self, values: Sequence[Value]) -> tuple[int, ...]:
         numbers = self._numbers
-        found = tuple(map(numbers.get, map(id, values), repeat(-1)))
+        found = tuple([numbers.get(id(value), -1) for value in values])
         self._own = self._own and -1 not in found
         return found

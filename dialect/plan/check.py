@@ -164,7 +164,7 @@ def _instruction(
         yield f"names slots {bad} of {count}", f"slots that exist: 0 to {count - 1}"
         return
     if not written.isdisjoint(writes) or len(set(writes)) != len(writes):
-        again = [s for s, count in Counter(writes).items() if count > 1 or s in written]
+        again = [s for s, times in Counter(writes).items() if times > 1 or s in written]
         yield f"writes {again}", "slots that were never written"
     if not protected.isdisjoint(drops):
         yield f"drops slots {[s for s in drops if s in protected]}", "constants and results that are kept"

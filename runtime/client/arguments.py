@@ -65,7 +65,7 @@ class Binder:
     ) -> None:
         """Stores the arguments in their slots. `bound` lists all that the run holds, even if binding fails halfway."""
         store, client = self._store, current_client.get()
-        twice = _held_twice(handles) if self._donates else _NONE
+        twice = _held_twice(handles) if self._donates else ()
         overwritten: dict[Handle, Input] = {}
         for wanted, value, handle in zip(self._inputs, arguments, handles, strict=True):
             if wanted is None:
@@ -106,10 +106,9 @@ def _held_twice(handles: Sequence[Handle | None]) -> Container[StoredBuffer]:
     """Returns the buffers that several arguments hold. A run that overwrites one of them must copy it."""
     buffers = [h.buffer for h in handles if h is not None]
     if len(set(buffers)) == len(buffers):
-        return _NONE
+        return ()
     return {buffer for buffer, count in Counter(buffers).items() if count > 1}
 
 
-_NONE: Container[StoredBuffer] = ()
 LARGE_ARGUMENT_BYTES = 64 << 20
 """Host inputs of at least this many bytes are copied with a progress report."""

@@ -90,7 +90,7 @@ class _Emitter:
         units = order(graph, gather(graph, homes))
         with Activity("lowering computations", len(units), "calls") as lowering:
             for lowering.done, unit in enumerate(units):
-                operands = list(map(env.__getitem__, unit.inputs))
+                operands = [env[v] for v in unit.inputs]
                 if isinstance(unit, ControlFlow):
                     results = self._branch(function, unit, operands, homes)
                 else:

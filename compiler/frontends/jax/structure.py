@@ -24,8 +24,7 @@ class Structures:
             numbers[value] = len(numbers)
         parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
         for loose in group.operations:
-            operands = [numbers[o] if isinstance(o, TracedValue) else _literal(o) for o in loose.operands]
-            parts.append((tuple(map(self._describe, loose.eqns)), *operands))
+            parts.append((tuple(map(self._describe, loose.eqns)), *(_operand(o, numbers) for o in loose.operands)))
             for value in loose.outputs:
                 numbers[value] = len(numbers)
         return ("group", *parts, tuple(numbers[v] for v in group.outputs))
@@ -37,7 +36,9 @@ def _describe(eqn: compat.Eqn) -> tuple[Any, ...]:
     return eqn.primitive.name, params, tuple(aval_text(v.aval) for v in eqn.outvars)
 
 
-def _literal(operand: Operand) -> Any:
+def _operand(operand: Operand, numbers: dict[TracedValue, int]) -> Any:
+    if isinstance(operand, TracedValue):
+        return numbers[operand]
     return "literal", str(operand.val), aval_text(operand.aval)
 
 

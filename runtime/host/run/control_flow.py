@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from typing import Any, TypeAlias
 
-from pathways.dialect.diagnostics import Diagnostic, InternalError
+from pathways.dialect.diagnostics import Diagnostic
 from pathways.dialect.plan.instructions import Branch
 from pathways.runtime.errors import failed_because
 from pathways.runtime.host.devices import pjrt
@@ -47,7 +46,8 @@ class LoadedBody:
     overwritten: frozenset[int] = frozenset()
 
     @cached_property
-    def awaits_nothing(self) -> bool:
+    def _is_simple(self) -> bool:
+        """Whether the body awaits nothing."""
         return len(self.waves) == 1 and not self.waves[0].tasks
 
     def run(self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0) -> Working:
@@ -55,38 +55,23 @@ class LoadedBody:
 
         `around` is the frame of the enclosing run, on a host. `transfers` is 0 if no value goes between hosts.
         """
-        frame = self._begin(operands, dispatch, around, transfers)
-        whole = False
-        try:
-            yield from drive(self.waves, frame, dispatch)
-            whole = True
-        finally:
-            dispatch.ends_with(self, frame, whole=whole)
-        return self._results(frame)
-
-    def enqueue(self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0) -> Values:
-        """Does the same as `run` for a body that awaits nothing; returns its results at once."""
-        frame = self._begin(operands, dispatch, around, transfers)
-        whole = False
-        try:
-            enqueue_wave(self.waves[0], frame, dispatch)
-            whole = True
-        finally:
-            dispatch.ends_with(self, frame, whole=whole)
-        return self._results(frame)
-
-    def _begin(self, operands: Values, dispatch: Enqueuer, around: Frame | None, transfers: int) -> Frame:
-        """Makes the frame of a run of the body, with its operands."""
         frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches), transfers)
         if around is not None:
             frame.decisions, frame.sources = around.decisions, around.sources
         for index, value in zip(self.inputs, operands, strict=True):
             if index >= 0:
                 frame.values[index] = value
+        value = None  # otherwise the last operand would stay as long as the body runs
         operands.clear()
-        return frame
-
-    def _results(self, frame: Frame) -> Values:
+        whole = False
+        try:
+            if self._is_simple:
+                enqueue_wave(self.waves[0], frame, dispatch)
+            else:
+                yield from drive(self.waves, frame, dispatch)
+            whole = True
+        finally:
+            dispatch.ends_with(self, frame, whole=whole)
         return [frame.values[index] if index >= 0 else None for index in self.results]
 
 
@@ -150,11 +135,13 @@ class Choice:
 
     def _while(self, operands: Values, others: set[int], run: Enqueuer, shared: "_Shared | None") -> Working:
         test, body = self.bodies
-        first = len(operands) - len(self.outputs)
-        fixed, carried = operands[:first], operands[first:]
+        count = len(operands) - len(self.outputs)
+        fixed, carried = operands[:count], operands[count:]
         operands.clear()
-        overwritten = {i - first for i in body.overwritten}
-        for turn in count(1):
+        overwritten = {i - count for i in body.overwritten}
+        turn = 0
+        while True:
+            turn += 1
             (still,) = yield from _run(test, [*fixed, *carried], run, shared)
             goes_on = self._known(still, run) if shared is None and turn % MAX_TURNS_AT_ONCE else None
             if goes_on is None:
@@ -166,7 +153,6 @@ class Choice:
             given = [*fixed, *self._own(carried, overwritten, others)]
             carried.clear()
             carried = yield from _run(body, given, run, shared)
-        raise InternalError("a loop ends by its condition")
 
     def _known(self, array: Any, run: Enqueuer) -> int | Poison | None:
         """Returns the deciding value if it is known and nothing waits for this run; else None."""
@@ -235,7 +221,6 @@ class _Shared:
 
 
 def _run(body: LoadedBody, operands: Values, run: Enqueuer, shared: _Shared | None) -> Working:
-    around, transfers = (None, 0) if shared is None else (shared.frame, shared.next_name())
-    if body.awaits_nothing:
-        return body.enqueue(operands, run, around, transfers)
-    return (yield from body.run(operands, run, around, transfers))
+    if shared is None:
+        return body.run(operands, run)
+    return body.run(operands, run, shared.frame, shared.next_name())

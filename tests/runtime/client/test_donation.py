@@ -91,7 +91,7 @@ def test_an_array_that_is_donated_and_read_in_one_call_is_copied_once(copies: li
 
 @pytest.mark.embedded
 def test_an_array_that_is_deleted_while_other_arguments_are_copied_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So it is if another thread donates it: the call must not copy what is overwritten. Its other claims end."""
+    """Refuses the call in place of copying a buffer that another thread has taken, and ends its other claims."""
     first, second = (jit(lambda a, b: a + b, in_shardings=(HOME, HOME), out_shardings=HOME) for _ in range(2))
     donates = pw.program(lambda a, b, c: (first(a, c), second(b, c)), donate_argnums=(0, 1))
     donates(make(X), make(X), X)
