@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from typing import Any
 
 FILE = "PATHWAYS_TEST_COUNTS"
@@ -58,7 +59,14 @@ def _shards(wanted: Any) -> list[int]:
     return [math.prod(shape) * wanted.dtype.itemsize] * len(wanted.sharding.device_set)
 
 
-def _tell_sockets(*_: Any) -> None:
+def _listen() -> None:
+    """Waits for SIGUSR2 in a thread of its own. A handler would run in the main thread, which may be busy then."""
+    while True:
+        signal.sigwait({signal.SIGUSR2})
+        _tell_sockets()
+
+
+def _tell_sockets() -> None:
     sent = came = 0
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -72,5 +80,6 @@ def _tell_sockets(*_: Any) -> None:
 
 
 if FILE in os.environ and any("runtime.host.serve" in a for a in sys.orig_argv):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})  # first: threads that imports start inherit it
     _count()
-    signal.signal(signal.SIGUSR2, _tell_sockets)
+    threading.Thread(target=_listen, daemon=True).start()
