@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pathways.dialect.call_labels import read_part
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.losses import read_losses
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import shown_name
 from pathways.dialect.mlir import where_of
 from pathways.dialect.plan.nouns import Decision
 
@@ -51,10 +51,10 @@ def _nodes(program: ProgramIR) -> Iterator[Decision]:
     sources = _Sources(program)
     for node in program.flow.nodes:
         op = node.op
-        where = where_of(op.operation)
+        where = where_of(op)
         steps = () if op.step is None else (op.step,)
         if node.callee:
-            name = pw.shown_name(op)
+            name = shown_name(op)
             chosen, reason, other = sources.call(node)
             if op.parts is None:
                 yield Decision("call", name, chosen, reason, other, steps, 0, where)
@@ -64,7 +64,7 @@ def _nodes(program: ProgramIR) -> Iterator[Decision]:
                 )
             continue
         if not node.is_transfer:
-            name = pw.shown_name(op)
+            name = shown_name(op)
             chosen = f"{name}: {', '.join(op.bodies)}"
             yield Decision("branch", name, chosen, _AWAITED, "", steps, 0, where)
             continue
@@ -82,15 +82,16 @@ class _Sources:
         self.program = program
         flow = self.flow = program.flow
         self.home = [program.slice_of(p.mesh) if p is not None else "" for p in flow.places]
-        self.origin = list(range(len(flow.values)))
+        self.first_home = list(self.home)
+        """The slice on which each value was, before transfers moved it."""
         self.names = [a.name for a in program.arguments]
         self._calls: dict[tuple[str, str, bool, tuple[tuple[str, int], ...]], tuple[str, str, str]] = {}
         for node in flow.nodes:
             if not node.is_transfer:
-                self.names += [pw.shown_name(node.op)] * len(node.results)
+                self.names += [shown_name(node.op)] * len(node.results)
             else:
                 (source,), (result,) = node.operands, node.results
-                self.origin[result] = self.origin[source]
+                self.first_home[result] = self.first_home[source]
                 self.names.append(self.names[source])
 
     def place(self, value: int) -> str:
@@ -98,11 +99,14 @@ class _Sources:
 
     def call(self, call: Node) -> tuple[str, str, str]:
         """Returns the slice of a call, the reason for it, and the slice with most of its other operands."""
-        held: dict[str, int] = {}
-        sizes, homes, origin = self.flow.sizes, self.home, self.origin
-        for value in call.operands:
-            home = homes[origin[value]]
-            held[home] = held.get(home, 0) + sizes[value]
+        homes = list(map(self.first_home.__getitem__, call.operands))
+        sizes = list(map(self.flow.sizes.__getitem__, call.operands))
+        held = dict.fromkeys(homes, 0)
+        if len(held) == 1:
+            held[homes[0]] = sum(sizes)
+        else:
+            for home, size in zip(homes, sizes, strict=True):
+                held[home] += size
         key = call.mesh, call.op.island or "", bool(call.op.gathered), tuple(held.items())
         if key not in self._calls:
             self._calls[key] = self._explained(*key)

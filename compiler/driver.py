@@ -22,7 +22,8 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments, WrongPhase
 from pathways.dialect.files import write_folder
 from pathways.dialect.host_callbacks import hold, read_callbacks
-from pathways.dialect.ir.program import ProgramIR, array_type, constant_name
+from pathways.dialect.ir.arguments import constant_name
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.wellformed import check_wellformed
 from pathways.dialect.mlir import bytecode, text
 from pathways.dialect.phases import Phase
@@ -100,7 +101,7 @@ class Compilation:
     def compare(self, options: Options) -> list[Alternative]:
         """Compiles the program under every schedule and returns the results for comparison. Requires phase `trace`."""
         check_reaches(default_passes(options), options.without, self.program.phase, Phase.PLAN)
-        source = bytecode(self.program.module.operation)
+        source = bytecode(self.program.read_module().operation)
         return compare_schedules(source, self.program.context, self.session, options, self.constants)
 
     def plan(self, *, with_phases: bool = False) -> Plan:
@@ -147,10 +148,10 @@ def read_dump(path: Path, platform: str = EVERYWHERE) -> Dump:
     program = parse_program(source, str(path))
     constants: dict[str, bytes] = {}
     for function in program.functions:
-        for value, argument in zip(function.block.arguments, function.arguments, strict=True):
+        for value, argument in enumerate(function.arguments):
             if argument.constant is not None:
                 beside = path.parent / CONSTANTS_FOLDER / argument.constant
-                constants[argument.constant] = _read_constant(beside, array_type(value).bytes)
+                constants[argument.constant] = _read_constant(beside, function.flow.types[value].bytes)
     return Dump(program, constants)
 
 

@@ -16,8 +16,9 @@ from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR
 from pathways.dialect.host_callbacks import hold, read_callbacks
 from pathways.dialect.ir import pw
+from pathways.dialect.ir.arguments import Argument, constant_name
 from pathways.dialect.ir.places import number_slots
-from pathways.dialect.ir.program import PER_DEVICE_OF, Argument, ProgramIR, constant_name
+from pathways.dialect.ir.program import PER_DEVICE_OF, ProgramIR
 from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, ir, portable
 from pathways.dialect.plan.instructions import Instruction, Run
 from pathways.dialect.plan.nouns import (

@@ -190,8 +190,9 @@ def run_pass(
     start = time.perf_counter()
     try:
         with Activity(step.spelled or step.name):
+            program.take_back()
             if type(step) not in PASSES.values():
-                _ = program.module  # a user's pass may change any op, also those of planned streams
+                program.write_streams()  # a user's pass may change them
             step.apply(program, session)
             program.phase = ensures
             if not step.keeps_flow:

@@ -4,6 +4,7 @@ the checks of plan modules call it.
 The bindings return plain attributes: each must be cast to its class before it is read.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,12 @@ class Placed:
         return Sharding(mesh, self.dims)
 
 
+@functools.lru_cache(1 << 14)
+def shared_sharding(mesh: str, dims: Dims) -> Placed:
+    """Makes a sharding, and returns the same object for most equal ones: hundreds of thousands are compared."""
+    return Placed(mesh, dims)
+
+
 def write_sharding(placed: Placed) -> Attribute:
     """Makes a closed sharding attribute, which propagation may not split further."""
     dims = [
@@ -39,7 +46,8 @@ def read_sharding(attribute: Attribute) -> Placed:
     attribute = bare_sdy.TensorShardingAttr(attribute)
     mesh = attribute.mesh_or_ref
     name = mesh.value if isinstance(mesh, bare_ir.FlatSymbolRefAttr) else ""
-    return Placed(name, tuple(tuple(bare_sdy.AxisRefAttr(axis).name for axis in dim.axes) for dim in _dims(attribute)))
+    dims = tuple(tuple(bare_sdy.AxisRefAttr(axis).name for axis in dim.axes) for dim in _dims(attribute))
+    return shared_sharding(name, dims)
 
 
 def has_sub_axes(attribute: Attribute) -> bool:

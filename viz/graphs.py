@@ -12,9 +12,9 @@ from pathways.compiler.simulate.work import BRANCH, CALL, RESHARD, TRANSFER, Pla
 from pathways.dialect.call_labels import Action, actions_of, read_action
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import unnamed
 from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.mlir import name_and_place_of
 from pathways.dialect.phases import Phase
@@ -121,8 +121,8 @@ class _Reader:
         self._actions: dict[str, Action] = {}
 
     def box(self, node: Node, size: int) -> Box:
-        own_name, where = name_and_place_of(node.op.operation)
-        name = own_name or pw.unnamed(node.op)
+        own_name, where = name_and_place_of(node.op)
+        name = own_name or unnamed(node.op)
         if not node.is_call:
             return Box(BRANCH, name, "", "", (), size, where)
         parts = tuple([self._action(text) for text in actions_of(node.op.action or "", node.op.parts or ())])

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 
 from pathways.dialect.call_labels import read_action, read_part
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import shown_name
 
 OWNER_CONSTANTS = "constants"
 MOVED = "transfer buffers"
@@ -28,12 +28,12 @@ def owners(program: ProgramIR) -> list[str]:
         if node.is_transfer:
             found.append(MOVED)
         elif not node.is_call:
-            found += [pw.shown_name(node.op)] * len(node.results)
+            found += [shown_name(node.op)] * len(node.results)
         elif node.op.made_by is not None:
             parts = [_of_part(part) for part in node.op.parts or ()]
             found += [parts[i] for i in node.op.made_by]
         else:
-            made = _of_call(action_of_call(node), pw.shown_name(node.op))
+            made = _of_call(action_of_call(node), shown_name(node.op))
             found += [made] * len(node.results)
     for value in program.flow.returned:
         if value not in program.flow.arguments:

@@ -13,10 +13,10 @@ from typing import Any
 from pathways.compiler.buffers.liveness import BEFORE, Donated, donations, lifetimes
 from pathways.compiler.buffers.owners import owners
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.places import number_slots, physical_devices
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import CondRecord, WhileRecord, shown_name
 from pathways.dialect.mlir import where_of
 from pathways.dialect.plan.instructions import Branch, Copy, Free, Instruction, Recv, Run, Send
 from pathways.dialect.plan.memory import Peak, peak_of, peaks
@@ -168,10 +168,10 @@ class _Planner:
     def _run(self, node: Node) -> None:
         op, alive = node.op, self.alive
         draft = self._draft(op.island)
-        step, name = op.step, pw.shown_name(op)
+        step, name = op.step, shown_name(op)
         donated = tuple(self.donated.get(node.callee, ()))
         if node.results:
-            shardings = op.operation.attributes["out_shardings"]
+            shardings = id(op.out_shardings)
             self._make(node.results, name, "value", (node.callee, node.mesh, shardings))
         slots, ends = self.slots, alive.ends
         run = Run(
@@ -182,7 +182,7 @@ class _Planner:
             tuple(slots[node.results.start : node.results.stop]),
             donated,
             name,
-            where_of(op.operation),
+            where_of(op),
             self.temporaries.get(node.callee, 0),
             op.action or "",
             op.parts or (),
@@ -199,7 +199,7 @@ class _Planner:
         (value,), (result,) = node.operands, node.results
         here, there = self._island(value), self._island(result)
         self._make(node.results, f"{self._shown(value)} moved", "copy", (result,))
-        source, target, where = self.slots[value], self.slots[result], where_of(op.operation)
+        source, target, where = self.slots[value], self.slots[result], where_of(op)
         if here == there:
             self._draft(here).instructions.append(Copy(step, source, target, where))
         else:
@@ -210,7 +210,7 @@ class _Planner:
 
     def _branch(self, node: Node) -> None:
         """Adds one instruction to the streams of all islands that take part in the branch."""
-        op, step, name = node.op, node.op.step, pw.shown_name(node.op)
+        op, step, name = node.op, node.op.step, shown_name(node.op)
         for i, value in enumerate(node.results):
             self._make(range(value, value + 1), f"{name}#{i}" if len(node.results) > 1 else name, "value", (value,))
         bodies = [planned_body(self, b) for b in self.program.bodies_of(op)]
@@ -226,7 +226,7 @@ class _Planner:
             made = tuple(i for i, home in enumerate(homes[1]) if home == island)
             branch = Branch(
                 step,
-                "cond" if isinstance(op, pw.CondOp) else "while",
+                "cond" if isinstance(op, CondRecord) else "while",
                 tuple(numbers),
                 tuple(self.slots[node.operands[i]] for i in taken),
                 taken,
@@ -234,8 +234,8 @@ class _Planner:
                 made,
                 tuple(self.meshes[m] for m in used if self.islands[m] == island),
                 name,
-                where_of(op.operation),
-                max((body.beside(island, isinstance(op, pw.CondOp)) for body in bodies), default=0),
+                where_of(op),
+                max((body.beside(island, isinstance(op, CondRecord)) for body in bodies), default=0),
                 tuple(at for at, i in enumerate(taken) if node.operands[i] in given),
             )
             self._draft(island).instructions.append(branch)
@@ -243,7 +243,7 @@ class _Planner:
 
     def _given_up(self, node: Node) -> set[int]:
         """Returns the carried values that a loop may overwrite, since they are not needed afterwards."""
-        if not isinstance(node.op, pw.WhileOp) or not self.donates:
+        if not isinstance(node.op, WhileRecord) or not self.donates:
             return set()
         carried = node.operands[len(node.operands) - len(node.results) :]
         alive, count = self.alive, Counter(node.operands)
@@ -255,7 +255,7 @@ class _Planner:
 
     def _shown(self, value: int) -> str:
         maker = self.flow.makers[value]
-        return self.arguments[value].name if maker == BEFORE else pw.shown_name(self.flow.nodes[maker].op)
+        return self.arguments[value].name if maker == BEFORE else shown_name(self.flow.nodes[maker].op)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.computations.inline import copy_into, inlined
 from pathways.compiler.computations.merge import count_operations
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.ir.program import described, main_of
+from pathways.dialect.ir.functions import described, main_of
 from pathways.dialect.mlir import Module, Operation, ir
 from pathways.dialect.sdy import read_sharding, read_shardings
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from pathways.compiler.computations.shardy import SignatureShardings, mesh_symbol, write_signature
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.ir.program import ProgramIR, functions_of, main_of
+from pathways.dialect.ir.functions import functions_of, main_of
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import Operation, func, ir, sdy
 from pathways.dialect.sdy import Placed, mesh_ops_of, write_sharding
 from pathways.dialect.sharding import Axes, Dims

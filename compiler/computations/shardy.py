@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pathways.compiler.errors import Unsupported
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.ir.program import described, main_of
+from pathways.dialect.ir.functions import described, main_of
 from pathways.dialect.mlir import Operation, ir, passmanager
 from pathways.dialect.sdy import Placed, create_mesh, has_sub_axes, is_closed, meshes_of, read_sharding, write_sharding
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes

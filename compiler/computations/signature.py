@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways.dialect.dtypes import ArrayType, from_mlir
-from pathways.dialect.ir.program import described, main_of
+from pathways.dialect.ir.functions import described, main_of
 from pathways.dialect.mlir import Operation
 from pathways.dialect.sdy import meshes_of, read_sharding
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes

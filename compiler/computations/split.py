@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways.compiler.computations.inline import inlined
-from pathways.dialect.ir.program import ProgramIR, described, main_of
+from pathways.dialect.ir.functions import described, main_of
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import Operation, ir
 
 _CHEAP = frozenset(

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from pathways.compiler.computations.inline import inlined
 from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.ir.program import ProgramIR, main_of
+from pathways.dialect.ir.functions import main_of
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import WITHOUT_USES, Operation, bytecode, portable
 
 

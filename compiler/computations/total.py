@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pathways.dialect.ir.program import functions_of
+from pathways.dialect.ir.functions import functions_of
 from pathways.dialect.mlir import Operation
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pathways.compiler.computations.elementwise import ELEMENTWISE
-from pathways.dialect.ir.program import functions_of
+from pathways.dialect.ir.functions import functions_of
 from pathways.dialect.mlir import Operation
 
 Distances: TypeAlias = dict[int, int]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pathways.compiler.computations.signature import ComputationSignature
+from pathways.dialect.ir.arguments import Argument
 from pathways.dialect.ir.flow import Flow
-from pathways.dialect.ir.program import Argument
 
 
 @dataclass(frozen=True)

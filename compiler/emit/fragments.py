@@ -15,7 +15,7 @@ from pathways.compiler.emit.meshes import NamedMesh
 from pathways.compiler.emit.spelling import axes_text, quoted, sharding_text, symbol
 from pathways.dialect.call_labels import Action
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir.program import described, functions_of
+from pathways.dialect.ir.functions import described, functions_of
 from pathways.dialect.mlir import Operation, bytecode, ir, parse
 from pathways.dialect.sdy import mesh_ops_of
 from pathways.dialect.sharding import Axes, Dims

@@ -15,8 +15,9 @@ from pathways.compiler.emit.meshes import NamedMesh, name_meshes
 from pathways.compiler.emit.refusals import check_sayable
 from pathways.compiler.emit.spelling import axes_text, list_text, quoted, symbol, value_text
 from pathways.dialect.call_labels import Action, read_action, read_part
+from pathways.dialect.ir.arguments import Argument
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import Argument, ProgramIR
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import name_of
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import replicated, size_of_axes
@@ -176,7 +177,7 @@ class _Module:
 def _parts(node: Node) -> list[tuple[Action | None, str]]:
     """Returns the action and name of each computation in a call, as the user knows them."""
     if node.op.parts is None:
-        return [(_action(node.op.action), name_of(node.op.operation) or node.callee)]
+        return [(_action(node.op.action), name_of(node.op) or node.callee)]
     parts = map(read_part, node.op.parts)
     return [(_action(part.action), part.name) for part in parts]
 

@@ -27,11 +27,11 @@ def check_sayable(program: ProgramIR) -> None:
 def _branches(program: ProgramIR) -> Iterator[NotInShardy]:
     for node in program.flow.branches():
         yield NotInShardy(
-            what=f"{node.op.operation.name} (control flow on data over several meshes)",
-            have_=f"{name_of(node.op.operation)}, whose bodies run {', '.join(node.op.bodies)}",
+            what=f"{node.op.OPERATION_NAME} (control flow on data over several meshes)",
+            have_=f"{name_of(node.op)}, whose bodies run {', '.join(node.op.bodies)}",
             rule="a program in which every run makes the same calls",
             advice="lax.cond or lax.while_loop inside of one jit; a loop with a known length is unrolled",
-            where=where_of(node.op.operation),
+            where=where_of(node.op),
         )
 
 
@@ -43,7 +43,7 @@ def _callbacks(program: ProgramIR) -> Iterator[NotInShardy]:
                 have_=f"{node.callee}, which calls Python functions of this process",
                 rule="computations that another process can run",
                 advice="remove jax.debug.print, pure_callback and io_callback from it",
-                where=where_of(node.op.operation),
+                where=where_of(node.op),
             )
 
 

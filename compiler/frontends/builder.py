@@ -13,13 +13,16 @@ from pathways.compiler.frontends.called import CalledComputation as CalledComput
 from pathways.compiler.frontends.draft import ModuleDraft, printable_name
 from pathways.compiler.frontends.draft import SliceSpec as SliceSpec
 from pathways.compiler.frontends.draft import symbol_of as symbol_of
-from pathways.dialect.diagnostics import Where
-from pathways.dialect.dtypes import ArrayType, from_mlir
-from pathways.dialect.ir import pw
-from pathways.dialect.ir.flow import Flow, Node
-from pathways.dialect.ir.program import INLINE_LIMIT, ORDERED, Argument, ProgramIR, constant_name
+from pathways.dialect.diagnostics import PathwaysError, Where
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.errors import InvalidIR
+from pathways.dialect.ir.arguments import INLINE_LIMIT, Argument, FunctionSignature, constant_name
+from pathways.dialect.ir.flow import Node, node_of
+from pathways.dialect.ir.materialize import Contents
+from pathways.dialect.ir.program import ORDERED, ProgramIR
+from pathways.dialect.ir.records import CallRecord, CondRecord, NodeRecord, TransferRecord, WhileRecord
 from pathways.dialect.ir.verify import verify
-from pathways.dialect.mlir import Module, Value, func, ir
+from pathways.dialect.mlir import Module, func, ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.signature import PARAMETERS, Parameter, write_parameters
 from pathways.dialect.sdy import Placed
@@ -27,6 +30,9 @@ from pathways.dialect.sharding import Dims, MeshSpec
 from pathways.dialect.sources import Sources
 from pathways.dialect.trees import Tree, write_tree
 
+Value: TypeAlias = int
+"""A value of a function that is built. It is valid in that function only."""
+_FUNCTION_BITS = 40
 Taken: TypeAlias = Sequence[tuple[Argument, ArrayType]]
 """The parameters of a function: each argument's name and attributes, and the type in which its value is stored.
 
@@ -101,10 +107,7 @@ class ProgramBuilder:
                 draft.module.operation.attributes[ORDERED] = ir.UnitAttr.get()
             slices = draft.number_slices()
             draft.insert_computations()
-        program = ProgramIR(draft.module)
-        if draft.flow is not None:
-            program.flow = Flow(program, *draft.flow)
-            program.flow.types = draft.types
+        program = ProgramIR(draft.module, draft.functions)
         verify(program)
         return Built(program, self._constants, slices)
 
@@ -127,28 +130,21 @@ class FunctionBuilder:
         self._draft = draft
         self._symbol = symbol
         self._taken = [argument for argument, _ in taken]
-        self._made: list[Any] = []
-        """The types of the function's results, known after `returns`."""
-        with draft.here:
-            types = [draft.type_of(t) for _, t in taken]
-            at = draft.at(where, symbol)
-            self._function: Any = func.FuncOp(symbol, ir.FunctionType.get(types, []), ip=draft.before, loc=at)
-            self._function.operation.attributes[kind] = ir.UnitAttr.get()
-            shown = [draft.at(None, printable_name(a.name)) for a in self._taken]
-            block = self._function.operation.regions[0].blocks.append(*types, arg_locs=shown)
-            self._end = ir.InsertionPoint(block)
-            inside = ir.InsertionPoint(self._function)
-        self._main = kind == "pw.program"
-        self._outer = inside if self._main else draft.before
-        draft.before = inside
-        self.arguments: list[Value] = list(block.arguments)
-        self._values = list(self.arguments)
         self._types = [type_ for _, type_ in taken]
-        self._numbers = {id(value): i for i, value in enumerate(self._values)}
-        """Numbers of values by Python identity; `_values` keeps the values alive. Hashing an MLIR value is slower."""
+        self._returned: list[int] = []
         self._nodes: list[Node] = []
-        self._own = True
-        """Whether the function uses only its own values. Its dataflow is then known; reading it from MLIR is slower."""
+        self._first = draft.begun << _FUNCTION_BITS
+        """The first value of the function. Values of other functions are in other ranges."""
+        draft.begun += 1
+        with draft.here:
+            at = draft.at(where, symbol)
+            self._function: Any = func.FuncOp(symbol, ir.FunctionType.get([], []), ip=draft.before, loc=at)
+            self._function.operation.attributes[kind] = ir.UnitAttr.get()
+            self._block = self._function.operation.regions[0].blocks.append()
+            inside = ir.InsertionPoint(self._function)
+        self._outer = inside if kind == "pw.program" else draft.before
+        draft.before = inside
+        self.arguments: list[Value] = list(range(self._first, self._first + len(taken)))
 
     def call(
         self,
@@ -169,33 +165,16 @@ class FunctionBuilder:
         """
         draft = self._draft
         symbol, parsed = draft.callee(computation, self._symbol, where)
-        with draft.here:
-            op = pw.CallOp.create(
-                ip=self._end,
-                loc=draft.at(where, printable_name(name or computation.name)),
-                operands=operands,
-                results=parsed.results,
-                callee=symbol,
-                mesh=mesh,
-                gathered=gathered,
-                action=action,
-            )
-        return self._add(op, operands, parsed.types, symbol, mesh)
+        at = draft.at(where, printable_name(name or computation.name))
+        op = CallRecord(at, callee=symbol, mesh=mesh, gathered=gathered or None, action=action)
+        return self._add(op, operands, parsed.types, where)
 
     def transfer(self, value: Value, mesh: str, dims: Dims | None = None, *, where: Where | None = None) -> Value:
         """Moves a value to a mesh, split as `dims` say. Without `dims`, the consumers' shardings decide the split."""
-        draft = self._draft
-        with draft.here:
-            op = pw.TransferOp.create(
-                ip=self._end,
-                loc=draft.at(where, "moved"),
-                operands=[value],
-                results=[value.type],
-                mesh=mesh,
-                user=True,
-                sharding=None if dims is None else (Placed(mesh, dims),),
-            )
-        return self._add(op, [value], [from_mlir(value.type)], "", mesh)[0]
+        sharding = None if dims is None else (Placed(mesh, dims),)
+        op = TransferRecord(self._draft.at(where, "moved"), mesh=mesh, user=True, sharding=sharding)
+        (number,) = self._numbers([value], op, where)
+        return self._add(op, [value], [self._types[number]], where)[0]
 
     def body(self, name: str, taken: Taken, *, where: Where | None = None) -> "FunctionBuilder":
         """Begins a control-flow body. It must return before another body begins, and before it is used."""
@@ -216,54 +195,42 @@ class FunctionBuilder:
         `cond`: the first operand is the number of the body to run. `while`: the second body runs as long as the first
         body returns true; the last operands are carried.
         """
-        draft = self._draft
-        cls = pw.CondOp if kind == "cond" else pw.WhileOp
-        with draft.here:
-            op = cls.create(
-                ip=self._end,
-                loc=draft.at(where, kind),
-                operands=operands,
-                results=bodies[-1]._made if bodies else [],
-                bodies=tuple(body._symbol for body in bodies),
-                meshes=tuple(meshes),
-            )
-        return self._add(op, operands, [from_mlir(v.type) for v in op.results], "", "")
+        record = CondRecord if kind == "cond" else WhileRecord
+        symbols = tuple(body._symbol for body in bodies)
+        op = record(self._draft.at(where, kind), bodies=symbols, meshes=tuple(meshes))
+        made = [bodies[-1]._types[v] for v in bodies[-1]._returned] if bodies else []
+        return self._add(op, operands, made, where)
 
     def returns(
         self, values: Sequence[Value], results: Sequence[Argument], meshes: Iterable[str | None] | None = None
     ) -> None:
         """Ends the function: returned values, their names, and the meshes of arguments if `main` did not state them."""
-        draft, function = self._draft, self._function
+        draft, arguments = self._draft, self._taken
         draft.before = self._outer
-        self._made = [value.type for value in values]
-        arguments = self._taken
         if meshes is not None:
             arguments = [replace(a, mesh=m) for a, m in zip(arguments, meshes, strict=True)]
         with draft.here:
-            func.ReturnOp(values, ip=self._end)
-            type_ = ir.FunctionType.get(function.type.inputs, self._made)
-            function.operation.attributes["function_type"] = ir.TypeAttr.get(type_)
-            function.arg_attrs = ir.ArrayAttr.get([a.write() for a in arguments])
-            if results:
-                function.result_attrs = ir.ArrayAttr.get([r.write() for r in results])
-        returned = self._numbered(values)
-        if self._main and self._own:
-            draft.flow, draft.types = (self._values, self._nodes, list(returned)), self._types
+            end = func.ReturnOp([], ip=ir.InsertionPoint(self._block))
+        self._returned = self._numbers(values, end, None)
+        locations = [draft.at(None, printable_name(a.name)) for a in arguments]
+        signature = FunctionSignature(arguments, results, locations, draft.here)
+        draft.functions[self._symbol] = Contents(signature, self._types, self._nodes, self._returned)
 
     def _add(
-        self, op: Any, operands: Sequence[Value], types: Sequence[ArrayType], callee: str, mesh: str
+        self, op: NodeRecord, operands: Sequence[Value], types: Sequence[ArrayType], where: Where | None
     ) -> list[Value]:
-        """Records an op and its result types in the dataflow, and returns its results."""
-        taken, results = self._numbered(operands), list(op.results)
-        made = range(len(self._values), len(self._values) + len(results))
-        self._values += results
+        """Adds a node and its results, and returns them."""
+        start = len(self._types)
+        made = range(start, start + len(types))
+        self._nodes.append(node_of(len(self._nodes), op, self._numbers(operands, op, where), made))
         self._types += types
-        self._numbers.update(zip(map(id, results), made, strict=True))
-        self._nodes.append(Node(len(self._nodes), op, callee, mesh, taken, made))
-        return results
+        return list(range(self._first + start, self._first + made.stop))
 
-    def _numbered(self, values: Sequence[Value]) -> tuple[int, ...]:
-        numbers = self._numbers
-        found = tuple([numbers.get(id(value), -1) for value in values])
-        self._own = self._own and -1 not in found
-        return found
+    def _numbers(self, values: Sequence[Value], op: Any, where: Where | None) -> list[int]:
+        """Returns the numbers of values in this function. Raises PWC0701 if one belongs to another function."""
+        first = self._first
+        if values and not first <= min(values) <= max(values) < first + len(self._types):
+            rule, have = "values of the function that is built", f"a value that @{self._symbol} does not make"
+            problem = "takes a value of another function"
+            raise PathwaysError(InvalidIR(op=op.OPERATION_NAME, problem=problem, have_=have, rule=rule, where=where))
+        return [value - first for value in values] if first else list(values)

@@ -9,7 +9,7 @@ from typing import Any
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.host_callbacks import hold, read_callbacks
-from pathways.dialect.ir.program import main_of
+from pathways.dialect.ir.functions import main_of
 from pathways.dialect.ir.wellformed import check_computation
 from pathways.dialect.mlir import Module, ir, parse, parse_text
 from pathways.dialect.rewrite_locations import UNNAMED, rewrite_locations
@@ -30,9 +30,7 @@ class ParsedComputation:
 
     module: Module
     digest: str
-    results: list[Any]
     types: list[ArrayType]
-    """The same types as `results`, as array types."""
 
 
 def parse_called(
@@ -52,5 +50,5 @@ def parse_called(
         raise PathwaysError(*(replace(d, where=d.where or where) for d in error.diagnostics)) from None
     hold(context, read_callbacks(module.operation))
     digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
-    results = list(main_of(module.operation).type.results)
-    return ParsedComputation(module, digest, results, [from_mlir(t) for t in results])
+    results = main_of(module.operation).type.results
+    return ParsedComputation(module, digest, [from_mlir(t) for t in results])

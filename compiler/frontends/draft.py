@@ -8,9 +8,8 @@ from typing import Any
 
 from pathways.compiler.frontends.called import CalledComputation, ParsedComputation, parse_called
 from pathways.dialect.diagnostics import Where
-from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.flow import FlowParts
+from pathways.dialect.ir.materialize import Contents
 from pathways.dialect.mlir import Module, ir, location, make_context
 from pathways.dialect.sharding import MeshSpec
 from pathways.dialect.sources import Sources, remember_sources
@@ -43,14 +42,13 @@ class ModuleDraft:
         self.module: Module = ir.Module.create(self.here)
         self.before: Any = ir.InsertionPoint(self.module.body)
         """Insertion point of symbols: before the innermost function that has not returned."""
-        self.flow: FlowParts | None = None
-        """The dataflow of the program, if it is known and the main function has returned."""
-        self.types: list[ArrayType] = []
-        """The types of the program's values."""
+        self.functions: dict[str, Contents] = {}
+        """The contents of the functions that have returned, by symbol."""
+        self.begun = 0
+        """The number of functions that have begun."""
         self._where, self._sources = where, sources
         self._slices: dict[SliceSpec, str] = {}
         self._meshes: dict[tuple[SliceSpec, MeshSpec], str] = {}
-        self._types: dict[ArrayType, Any] = {}
         self._symbols = {symbol}
         self._parsed: dict[str | bytes, ParsedComputation] = {}
         self._called: dict[tuple[str, str], tuple[str, ParsedComputation]] = {}
@@ -63,11 +61,6 @@ class ModuleDraft:
             if place is not None and file is not None:
                 return location(Where(file, place.line, place.function), name, self.context)
         return location(None, name, self.context)
-
-    def type_of(self, type_: ArrayType) -> Any:
-        if type_ not in self._types:
-            self._types[type_] = ir.Type.parse(type_.mlir, self.context)
-        return self._types[type_]
 
     def unique(self, name: str) -> str:
         """Returns a symbol that is not in use, and reserves it."""

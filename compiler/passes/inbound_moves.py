@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pathways.compiler.passes.shard_bodies import mesh_taken
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import ControlFlowRecord
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
             if all(lives[v] == mesh for v in node.operands):
                 return node.operands
             return tuple(arrival(v, mesh) for v in node.operands)
-        if not isinstance(node.op, pw.ControlFlowOp):
+        if not isinstance(node.op, ControlFlowRecord):
             return node.operands
         bodies = program.bodies_of(node.op)
         deciding = len(node.operands) - len(bodies[0].inputs)

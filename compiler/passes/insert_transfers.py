@@ -7,11 +7,12 @@ from typing import Any, ClassVar, cast
 
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir import pw
+from pathways.dialect.ir.arguments import Argument
 from pathways.dialect.ir.flow import Draft, Node, Rewriting, renumbered
 from pathways.dialect.ir.places import Movement, movement, same_place
-from pathways.dialect.ir.program import Argument, ProgramIR
-from pathways.dialect.mlir import Value, ir
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import TransferRecord, shown_name
+from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed
 
@@ -37,15 +38,14 @@ class InsertTransfers(Pass):
 
 
 def insert_transfers(program: ProgramIR) -> None:
-    with program.context, ir.Location.unknown():
-        for function in program.functions:
-            inserter = _Inserter(function)
-            for node in function.flow.nodes:
-                if node.is_transfer:
-                    inserter.transfer(node)
-                else:
-                    inserter.call(node)
-            inserter.write_constants()
+    for function in program.functions:
+        inserter = _Inserter(function)
+        for node in function.flow.nodes:
+            if node.is_transfer:
+                inserter.transfer(node)
+            else:
+                inserter.call(node)
+        inserter.finish()
     program.phase = Phase.TRANSFER
 
 
@@ -73,9 +73,10 @@ class _Inserter:
         """The current location of each value."""
         self.instead: dict[int, _Held] = {}
         """The current form of each value whose user-written transfer was removed."""
-        self.values, self.types = list(self.flow.values), list(self.flow.types)
+        self.types = list(self.flow.types)
         self.signature = list(self.flow.arguments)
         """The current numbers of the arguments."""
+        self.locations = list(program.signature.locations)
         self.rewriting = Rewriting()
         self.renamed: dict[int, int] = {}
         """Maps each replaced value to its replacement, by number."""
@@ -99,7 +100,9 @@ class _Inserter:
 
     def call(self, node: Node) -> None:
         shardings = node.op.in_shardings
-        here = map(self.places.__getitem__, node.operands)
+        here = tuple(map(self.places.__getitem__, node.operands))
+        if here == shardings and not self.renamed:
+            return
         operands = [self.renamed.get(v, v) for v in node.operands] if self.renamed else list(node.operands)
         for i, (number, place, target) in enumerate(zip(node.operands, here, shardings, strict=True)):
             if place is target:
@@ -107,7 +110,6 @@ class _Inserter:
             held = self.held(number)
             if not self.same_place(held, target):
                 operands[i] = self._at(held, target, node)
-                node.op.operation.operands[i] = self.values[operands[i]]
         self.rewriting.instead[node.number] = Draft(node.op, node.callee, node.mesh, operands, node.results)
 
     def transfer(self, node: Node) -> None:
@@ -127,9 +129,7 @@ class _Inserter:
     def _instead(self, node: Node, held: _Held) -> None:
         """Removes a transfer that moves nothing. Its consumers take its operand instead."""
         (result,) = node.results
-        self.values[result].replace_all_uses_with(self.values[held.value])
         self.rewriting.instead[node.number] = None
-        node.op.operation.erase()
         self.renamed[result] = held.value
         self.instead[result], self.places[result] = held, held.place
 
@@ -138,45 +138,34 @@ class _Inserter:
         if held.is_constant:
             return self._constant(held, target)
         if (held.number, target) not in self.moved:
-            value, call = self.values[held.value], user.op
-            op = pw.TransferOp.create(
-                ip=self._early(value, call),
-                loc=call.operation.location,
-                operands=[value],
-                results=[value.type],
-                mesh=target.mesh,
-                sharding=(target,),
-            )
-            self._complete(op, held, target, self._reason(held, target, call))
-            number = self.moved[held.number, target] = self._add(op.results[0], held.type)
+            op = TransferRecord(user.op.location, mesh=target.mesh, sharding=(target,))
+            self._complete(op, held, target, self._reason(held, target, user))
+            number = self.moved[held.number, target] = self._add(held.type)
             draft = Draft(op, "", target.mesh, (held.value,), (number,))
-            if isinstance(value.owner, ir.Block):
+            if self._is_argument(held.value):  # an argument moves when it is first needed
                 self.rewriting.before.setdefault(user.number, []).append(draft)
-            else:
+            else:  # right after its maker, so that the transfer overlaps with other work
                 self.rewriting.after.setdefault(self.flow.makers[held.value], []).insert(0, draft)
         return self.moved[held.number, target]
 
-    def _add(self, value: Value, type_: ArrayType) -> int:
+    def _is_argument(self, value: int) -> bool:
+        """Whether a value is an argument, or a copy of a constant that was added to the arguments."""
+        return value in self.flow.arguments or value >= len(self.flow.types)
+
+    def _add(self, type_: ArrayType) -> int:
         """Adds a value and returns its number."""
-        self.values.append(value)
         self.types.append(type_)
-        return len(self.values) - 1
+        return len(self.types) - 1
 
-    def _early(self, value: Value, user: pw.CallOp | pw.ControlFlowOp) -> Any:
-        """Returns the point right after the producer, to overlap the transfer. An argument moves when first needed."""
-        if isinstance(value.owner, ir.Block):
-            return ir.InsertionPoint(user.operation)
-        return ir.InsertionPoint.after(value.owner)
-
-    def _reason(self, held: _Held, target: Placed, call: pw.CallOp | pw.ControlFlowOp) -> str:
-        source, name = held.place, pw.shown_name(call)
+    def _reason(self, held: _Held, target: Placed, user: Node) -> str:
+        source, name = held.place, shown_name(user.op)
         here, there = (self.program.slice_of(p.mesh) for p in (source, target))
         if here != there:
             return f"{name} runs on {there} and takes it, {here} holds it"
         made, taken = self.program.sharding(source), self.program.sharding(target)
         return f"{name} takes it as {taken} on {taken.mesh}, it is {made} on {made.mesh}"
 
-    def _complete(self, op: pw.TransferOp, held: _Held, target: Placed, reason: str) -> None:
+    def _complete(self, op: Any, held: _Held, target: Placed, reason: str) -> None:
         key = held.type, held.place, target
         if key not in self.costs:
             self.costs[key] = movement(self.program, *key)
@@ -190,28 +179,20 @@ class _Inserter:
         """Adds a copy of a constant on the target mesh. Loading the plan makes the copy; it never moves in a run."""
         if (held.number, target) not in self.moved:
             argument = cast("Argument", held.argument)
-            type_ = self.values[held.value].type
-            copy = self.program.block.add_argument(type_, ir.Location.name(argument.name))
             self.arguments.append(replace(argument, mesh=target.mesh, sharding=target))
-            self.moved[held.number, target] = number = self._add(copy, held.type)
+            self.locations.append(ir.Location.name(argument.name, context=self.program.context))
+            self.moved[held.number, target] = number = self._add(held.type)
             self.signature.append(number)
         return self.moved[held.number, target]
 
-    def write_constants(self) -> None:
-        """Writes the signature without unused constants, and updates the dataflow."""
+    def finish(self) -> None:
+        """Gives the program its new nodes, and a signature without unused constants."""
         program = self.program
-        block, function = program.block, program.func
-        kept = list(range(len(self.arguments)))
-        for i in reversed(kept):
-            value = block.arguments[i]
-            if self.arguments[i].is_constant and not list(value.uses):
-                block.erase_argument(i)
-                kept.remove(i)
-        types = [a.type for a in block.arguments]
-        results = [v.type for v in program.returned]
-        function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
-        program.arguments = [self.arguments[i] for i in kept]
-        nodes = self.rewriting.nodes(self.flow)
+        nodes = list(self.rewriting.nodes(self.flow))
         returned = [self.renamed.get(v, v) for v in self.flow.returned]
-        arguments = [self.signature[i] for i in kept]
-        program.flow = renumbered(program, self.values, self.types, arguments, nodes, returned)
+        used = set(returned).union(*(node.operands for node in nodes))
+        taken = zip(self.signature, self.arguments, self.locations, strict=True)
+        kept = [(v, argument, at) for v, argument, at in taken if not argument.is_constant or v in used]
+        arguments, locations = [argument for _, argument, _ in kept], [at for _, _, at in kept]
+        program.signature = replace(program.signature, arguments=arguments, locations=locations, arg_attrs=None)
+        program.flow = renumbered(program, self.types, [v for v, _, _ in kept], nodes, returned)

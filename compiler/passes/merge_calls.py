@@ -5,7 +5,8 @@ devices wait for a result in between. Each call costs time to start, so fewer ca
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from itertools import chain
+from typing import ClassVar, NamedTuple
 
 from pathways.compiler.buffers.owners import action_of_call
 from pathways.compiler.computations.flops import flops_of
@@ -14,12 +15,12 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.order_calls import number_nodes
 from pathways.dialect.activities import Activity
 from pathways.dialect.call_labels import PartLabel, write_part
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Draft, Flow, Node, Rewriting, renumbered
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import Attribute, ir, location, where_of
+from pathways.dialect.ir.records import CallRecord, shown_name
+from pathways.dialect.mlir import ir, location, where_of
 from pathways.dialect.phases import Phase
-from pathways.dialect.sdy import Placed, write_shardings
+from pathways.dialect.sdy import Placed, shared_sharding
 from pathways.dialect.sharding import Dims
 
 _DONE = "pw.merged"
@@ -61,15 +62,15 @@ class MergeCalls(Pass):
             if not groups:
                 continue
             attributes[_DONE] = ir.UnitAttr.get(program.context)
+            writer = _Writer(function)
             with program.context, ir.Location.unknown():
-                writer = _Writer(function)
                 with Activity("merging", sum(map(len, groups)), "calls") as merging:
                     for group in groups:
                         writer.merge(group)
                         merging.done += len(group)
-                writer.drop_unused()
                 function.flow = writer.flow_now()
-                number_nodes(function, list(range(len(function.flow.nodes))))
+                writer.drop_unused()
+            number_nodes(function, list(range(len(function.flow.nodes))))
 
 
 @dataclass
@@ -78,8 +79,8 @@ class _Group:
 
     nodes: list[Node] = field(default_factory=list[Node])
     parts: int = 0
-    made: set[int] = field(default_factory=set[int])
-    """Numbers of the values that the group makes."""
+    numbers: set[int] = field(default_factory=set[int])
+    """The numbers of the nodes."""
     callees: Counter[str] = field(default_factory=Counter[str])
     operations: int = 0
     flops: float = 0.0
@@ -102,6 +103,9 @@ class _Finder:
         self.calls: Counter[str] = Counter()
         self.follows: Counter[tuple[str, str]] = Counter()
         """Counts the calls of one computation that directly follow a call of another on the same slice."""
+        others = (waits for node, waits in zip(self.flow, self.flow.waits, strict=True) if not node.is_call)
+        self.moved = frozenset(chain.from_iterable(others))
+        """The nodes from which a transfer or control flow takes a value."""
         last: dict[str, Node] = {}
         for node in self.flow.calls():
             self.calls[node.callee] += 1
@@ -121,12 +125,11 @@ class _Finder:
                 found.append(group)
             group.nodes.append(node)
             group.parts += len(node.op.parts or (None,))
-            group.made.update(node.results)
+            group.numbers.add(node.number)
             group.callees[node.callee] += 1
             group.operations += self._size(node.callee)
             group.flops += self._flops(node.callee)
-            nodes = self.flow.nodes
-            group.taken |= any(not nodes[u].is_call for v in node.results for u in self.flow.users[v])
+            group.taken |= node.number in self.moved
         return [g.nodes for g in found if len(g.nodes) > 1]
 
     def _joins(self, group: _Group, node: Node) -> bool:
@@ -143,16 +146,15 @@ class _Finder:
 
     def _takes_from(self, group: _Group, node: Node) -> bool:
         """Whether a call takes a value from the group, and none that another slice or a transfer makes in between."""
-        flow = self.flow
-        for value in node.operands:
-            maker = flow.makers[value]
+        flow, makers = self.flow, self.flow.waits[node.number]
+        for maker in makers:
             while maker >= 0 and not flow.nodes[maker].is_call:  # transfers of arguments do not delay the group
                 if not flow.nodes[maker].is_transfer:
                     return False
                 maker = flow.makers[flow.nodes[maker].operands[0]]
                 if maker >= 0:
                     return False
-        return any(value in group.made for value in node.operands)
+        return not group.numbers.isdisjoint(makers)
 
     def _is_worth_it(self, group: _Group, node: Node) -> bool:
         """Whether the compile time stays within bounds."""
@@ -180,61 +182,69 @@ class _Writer:
     def __init__(self, program: ProgramIR) -> None:
         self.program = program
         self.flow = program.flow
-        self.built: dict[tuple[Whole, str], _Built] = {}
+        self.forms: dict[_Key, _Form] = {}
+        """The forms of the groups so far, by what makes groups alike (`_values`)."""
+        self.uses = Counter(chain.from_iterable(node.operands for node in self.flow))
         self.symbols: dict[Whole, str] = {}
         self.returned = set(self.flow.returned)
-        self.types = self.flow.types  # read now: merging erases the ops that make the values
-        self.values: list[Any] = list(self.flow.values)
-        """The current value of each number."""
         self.rewriting = Rewriting()
         self.replaced: set[str] = set()
 
     def merge(self, group: Sequence[Node]) -> None:
         """Replaces a group by one call at the position of its first call."""
-        whole, operands, results = self._whole(group)
+        taken, made, key = self._values(group)
+        form = self.forms.get(key)
+        if form is None:
+            form = self.forms[key] = self._build(group, made, key.results)
+        operands = [taken[i] for i in form.operands]
+        results = [made[i] for i in key.results]
         mesh = group[0].mesh
-        built = self.built.get((whole, mesh))
-        if built is None:  # a single look-up: hashing a computation of 128 parts is slow
-            built = self.built[whole, mesh] = self._build(whole, group)
         first = group[0].op
         self._hoist(operands, group)
-        name = _shortened([pw.shown_name(n.op) for n in group], "+")
+        name = _shortened([shown_name(n.op) for n in group], "+")
         actions = [n.op.action for n in group if n.op.action is not None]
-        op = pw.CallOp.create(
-            ip=ir.InsertionPoint(first.operation),
-            loc=location(where_of(group[0].op.operation), name, self.program.context),
-            operands=[self.values[v] for v in operands],
-            results=[self.flow.values[v].type for v in results],
-            callee=built.symbol,
+        op = CallRecord(
+            location(where_of(first), name, self.program.context),
+            callee=form.symbol,
             mesh=mesh,
-            gathered=all(n.op.gathered for n in group),
-            in_shardings=built.ins,
-            out_shardings=built.outs,
+            gathered=all(n.op.gathered for n in group) or None,
+            in_shardings=form.ins,
+            out_shardings=form.outs,
             island=first.island,
             action=actions[-1] if actions else None,
             dispatch=first.dispatch,
             step=first.step,
             parts=tuple(p for n in group for p in parts_of(n)),
-            made_by=self._made_by(group, whole.results),
+            made_by=self._made_by(group, form.whole.results),
         )
-        for value, result in zip(results, op.results, strict=True):
-            self.values[value].replace_all_uses_with(result)
-            self.values[value] = result
-        for node in reversed(group):
+        for node in group:
             self.replaced.add(node.callee)
             self.rewriting.instead[node.number] = None
-            node.op.operation.erase()
-        self.rewriting.instead[group[0].number] = Draft(op, built.symbol, mesh, operands, results)
+        self.rewriting.instead[group[0].number] = Draft(op, form.symbol, mesh, operands, results)
 
-    def _build(self, whole: Whole, group: Sequence[Node]) -> "_Built":
+    def _values(self, group: Sequence[Node]) -> "tuple[list[int], list[int], _Key]":
+        """Returns the different values that a group takes, those that its calls make, and what groups alike share."""
+        taken = list(chain.from_iterable(node.operands for node in group))
+        made = list(chain.from_iterable(node.results for node in group))
+        uses = Counter(taken)
+        different = list(uses)
+        number = dict(zip(different, range(len(different)), strict=True))
+        place = dict(zip(made, range(len(made)), strict=True))
+        results = tuple([i for i, v in enumerate(made) if v in self.returned or self.uses[v] > uses.get(v, 0)])
+        calls = tuple([(n.callee, id(n.op.in_shardings), id(n.op.out_shardings)) for n in group])
+        key = _Key(calls, tuple(map(number.__getitem__, taken)), tuple(map(place.get, different)), results)
+        return different, made, key
+
+    def _build(self, group: Sequence[Node], made: Sequence[int], chosen: Sequence[int]) -> "_Form":
         """Builds the computation, once for all meshes, and its shardings on the mesh of a group."""
         mesh = group[0].mesh
+        whole, operands = self._whole(group, {made[i] for i in chosen})
         if whole not in self.symbols:
             self.symbols[whole] = self.program.unique_symbol(_shortened([n.callee for n in group], "_"))
             merge(self.program, self.symbols[whole], whole)
-        outs = tuple(Placed(mesh, whole.parts[at].outs[i]) for at, i in whole.results)
-        ins = tuple(Placed(mesh, d) for d in whole.arguments)
-        return _Built(self.symbols[whole], write_shardings(ins), write_shardings(outs))
+        outs = tuple(shared_sharding(mesh, whole.parts[at].outs[i]) for at, i in whole.results)
+        ins = tuple(shared_sharding(mesh, d) for d in whole.arguments)
+        return _Form(whole, self.symbols[whole], ins, outs, operands)
 
     def _hoist(self, operands: Sequence[int], group: Sequence[Node]) -> None:
         """Moves transfers of arguments for later members of a group before its first member."""
@@ -245,13 +255,11 @@ class _Writer:
                 path.append(self.flow.nodes[maker])
                 maker = self.flow.makers[self.flow.nodes[maker].operands[0]]
             for node in reversed(path):
-                node.op.operation.move_before(group[0].op.operation)
                 self.rewriting.instead[node.number] = None
                 self.rewriting.before.setdefault(group[0].number, []).append(node)
 
-    def _whole(self, group: Sequence[Node]) -> tuple[Whole, list[int], list[int]]:
-        """Returns a description of the merged computation, and the numbers of its operands and results."""
-        inside = {n.number for n in group}
+    def _whole(self, group: Sequence[Node], results: set[int]) -> tuple[Whole, tuple[int, ...]]:
+        """Returns a description of the merged computation, and the positions of its operands (`_Form`)."""
         made: dict[int, PartOperand] = {}
         arguments: dict[int, Dims] = {}
         numbers: dict[int, int] = {}
@@ -266,10 +274,10 @@ class _Writer:
                 sources.append(made.get(value) or (-1, numbers[value]))
             parts.append(PartCall(node.callee, tuple(sources), ins, tuple(p.dims for p in node.op.out_shardings)))
             made.update((v, (at, i)) for i, v in enumerate(node.results))
-        results = [v for v in made if v in self.returned or any(u not in inside for u in self.flow.users[v])]
         axes = self.program.mesh(group[0].mesh).axes
-        whole = Whole(axes, tuple(parts), tuple(arguments.values()), tuple(made[v] for v in results))
-        return whole, list(arguments), results
+        whole = Whole(axes, tuple(parts), tuple(arguments.values()), tuple(made[v] for v in made if v in results))
+        different = dict.fromkeys(chain.from_iterable(node.operands for node in group))
+        return whole, tuple(i for i, v in enumerate(different) if v in arguments)
 
     def _made_by(self, group: Sequence[Node], results: Sequence[PartOperand]) -> tuple[int, ...]:
         """Returns the part that makes each result, with parts of parts counted."""
@@ -282,7 +290,7 @@ class _Writer:
 
     def flow_now(self) -> Flow:
         flow, nodes = self.flow, self.rewriting.nodes(self.flow)
-        return renumbered(self.program, self.values, self.types, flow.arguments, nodes, flow.returned)
+        return renumbered(self.program, flow.types, flow.arguments, nodes, flow.returned)
 
     def drop_unused(self) -> None:
         used = {op.callee for op in self.program.calls()}
@@ -290,20 +298,36 @@ class _Writer:
             self.program.computations.pop(symbol).erase()
 
 
-@dataclass(frozen=True)
-class _Built:
-    """A merged computation on a mesh."""
+class _Key(NamedTuple):
+    """The structure of a group. One merged computation serves all groups of one structure."""
 
+    calls: tuple[tuple[str, int, int], ...]
+    """The computation of each call, and the identities of its shardings, which calls share."""
+    taken: tuple[int, ...]
+    """The number of each operand among the different operands of the group."""
+    inside: tuple[int | None, ...]
+    """For each different operand its position among the values that the group makes; None: made outside."""
+    results: tuple[int, ...]
+    """The positions of the values that others take, among those that the group makes."""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The merged computation of groups that are alike, on their mesh."""
+
+    whole: Whole
     symbol: str
-    ins: Attribute
-    outs: Attribute
+    ins: tuple[Placed, ...]
+    outs: tuple[Placed, ...]
+    operands: tuple[int, ...]
+    """The positions of its operands among the different operands of a group."""
 
 
 def parts_of(node: Node) -> tuple[str, ...]:
     """Returns the parts of a call: the parts that it was merged from, or itself."""
     if node.op.parts is not None:
         return node.op.parts
-    name, where = pw.shown_name(node.op), where_of(node.op.operation)
+    name, where = shown_name(node.op), where_of(node.op)
     return (write_part(PartLabel(action_of_call(node) or "", name, where)),)
 
 

@@ -14,7 +14,6 @@ from pathways.compiler.schedule.attribute import write_schedule
 from pathways.compiler.schedule.describe import describe_schedule
 from pathways.compiler.schedule.table_csv import write_table
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.declare import STRING
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.phases import Phase
 
@@ -48,10 +47,9 @@ class OrderCalls(Pass):
         if self.emit:
             _emit(Path(self.emit), arranged)
         write_schedule(program, describe_schedule(Path(self.schedule).name, arranged))
-        with program.context:
-            number_nodes(program, arranged.order)
-            for body in program.bodies.values():
-                number_nodes(body, list(range(len(body.flow.nodes))))
+        number_nodes(program, arranged.order)
+        for body in program.bodies.values():
+            number_nodes(body, list(range(len(body.flow.nodes))))
         program.phase = Phase.SCHEDULE
 
 
@@ -64,20 +62,16 @@ def check_orderable(program: ProgramIR, schedule: str) -> None:
 
 
 def number_nodes(program: ProgramIR, order: list[int]) -> None:
-    """Moves nodes into an order and numbers them."""
+    """Moves nodes into an order and numbers them. Raises ValueError if the order does not have each node once."""
     nodes = program.flow.nodes
-    operations = program.block.operations
-    end = operations[len(operations) - 1].operation
-    parallel, sequential = STRING.write("parallel"), STRING.write("sequential")
-    in_place = order == list(range(len(order)))
+    if sorted(order) != list(range(len(nodes))):
+        raise ValueError(f"an order of {len(nodes)} nodes must have each of them once")
     for step, number in enumerate(order):
         node = nodes[number]
-        if not in_place:
-            node.op.operation.move_before(end)
         node.op.step = step
         if not node.is_transfer:
-            node.op.operation.attributes["dispatch"] = parallel if node.callee else sequential
-    if not in_place:
+            node.op.dispatch = "parallel" if node.callee else "sequential"
+    if order != list(range(len(order))):
         program.flow = program.flow.reordered(order)
 
 

@@ -64,11 +64,9 @@ def write_placement(
             op.device_ids = binding.devices
             op.reason = placement.reasons.get(symbol, "chosen by the policy")
             op.runner_up = (runners_up or {}).get(symbol)
-        islands = {i.name: ir.FlatSymbolRefAttr.get(i.name) for i in topology.islands}
-        for function in program.functions:
-            for call in function.flow.calls():
-                island = placement.bindings[program.slice_of(call.mesh)].island
-                call.op.operation.attributes["island"] = islands[island]
+    for function in program.functions:
+        for call in function.flow.calls():
+            call.op.island = placement.bindings[program.slice_of(call.mesh)].island
     program.phase = Phase.PLACE
 
 
@@ -90,7 +88,7 @@ def _write_summary(program: ProgramIR, policy: str, estimate: Estimate, topology
 
 
 def _write_islands(program: ProgramIR, topology: Topology) -> None:
-    ip = ir.InsertionPoint.at_block_begin(program.module.body)
+    ip = ir.InsertionPoint.at_block_begin(program.base.body)
     for island in topology.islands:
         program.islands[island.name] = pw.IslandOp.create(
             ip=ip,
@@ -106,4 +104,4 @@ def _write_islands(program: ProgramIR, topology: Topology) -> None:
         )
     for name in CLUSTER_FIGURES:
         if (value := getattr(topology, name)) is not None:
-            program.module.operation.attributes[f"pw.{name}"] = ir.FloatAttr.get_f64(value)
+            program.attributes[f"pw.{name}"] = ir.FloatAttr.get_f64(value)

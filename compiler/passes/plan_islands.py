@@ -12,7 +12,8 @@ from pathways.compiler.errors import OutOfMemory
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.stream_ops import PlannedStreams
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import ProgramIR, described, main_of
+from pathways.dialect.ir.functions import described, main_of
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Branch, Run

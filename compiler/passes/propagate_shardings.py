@@ -18,13 +18,13 @@ from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.passes.inbound_moves import Taken, find_taken
 from pathways.compiler.passes.shard_bodies import Ends, settle_bodies
 from pathways.compiler.passes.specialize import Originals, Special, specialize
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Flow, Node
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import ControlFlowRecord
 from pathways.dialect.mlir import ir, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.reshard import plan_reshard
-from pathways.dialect.sdy import Placed, write_shardings
+from pathways.dialect.sdy import Placed, shared_sharding
 from pathways.dialect.sharding import Dims, Sharding, replicated
 
 
@@ -89,9 +89,7 @@ class _State:
         callee, mesh = call.callee, call.mesh
         if (callee, mesh) not in self.written:
             axes = self.program.mesh(mesh).axes
-            self.written[callee, mesh] = read_signature(
-                self.program.computations[callee], axes, where_of(call.op.operation)
-            )
+            self.written[callee, mesh] = read_signature(self.program.computations[callee], axes, where_of(call.op))
         return self.written[callee, mesh]
 
     def learn(self, value: int, dims: Dims) -> None:
@@ -108,7 +106,7 @@ class _State:
         key = (call.callee, axes, around)
         if key not in self.results:
             computation = self.program.computations[call.callee]
-            self.results[key] = propagate(computation, axes, SignatureShardings(*around), where_of(call.op.operation))
+            self.results[key] = propagate(computation, axes, SignatureShardings(*around), where_of(call.op))
         return self.results[key]
 
     def around(self, call: Node) -> _Around:
@@ -138,7 +136,7 @@ def propagate_shardings(program: ProgramIR) -> None:
         arguments = program.arguments
         stated = ((v, arguments[v].sharding) for v in program.flow.arguments)
         shapes = [type_.shape for type_ in program.flow.types]
-        _propagate(program, {v: Placed(p.mesh, _fit(p.dims, shapes[v])) for v, p in stated if p is not None})
+        _propagate(program, {v: shared_sharding(p.mesh, _fit(p.dims, shapes[v])) for v, p in stated if p is not None})
     program.phase = Phase.SHARD
 
 
@@ -151,7 +149,7 @@ def _propagate(program: ProgramIR, given: dict[int, Placed]) -> set[int]:
     flow = program.flow
     lives = [a.mesh for a in program.arguments]
     for node in flow.nodes:
-        lives += node.op.meshes if isinstance(node.op, pw.ControlFlowOp) else [node.mesh] * len(node.results)
+        lives += node.op.meshes if isinstance(node.op, ControlFlowRecord) else [node.mesh] * len(node.results)
     taken = find_taken(program, lives)
     empty = frozenset(i for i, t in enumerate(taken.types) if 0 in t.shape)
     state = _State(program, flow, taken, due=set(range(len(flow))), empty=empty)
@@ -193,19 +191,14 @@ def _settle(state: _State, *, last: bool = False) -> None:
 def _branch(state: _State, node: Node) -> None:
     """Decides the bodies of control flow from the shardings around it, and records the results outside."""
 
-    def decide(body: ProgramIR, given: dict[int, Placed]) -> set[int]:
-        determined = _propagate(body, given)
-        body.changed()
-        return determined
-
     def outside(value: int) -> Placed | None:
         found = next((v for v in (value, sources.get(value)) if v in state.known), None)
-        return None if found is None else Placed(state.taken.lives[found] or "", state.known[found])
+        return None if found is None else shared_sharding(state.taken.lives[found] or "", state.known[found])
 
     operands = state.taken.operands[node.number]
     taken = operands[len(operands) - len(state.program.bodies_of(node.op)[0].inputs) :]
     sources = {move.made: move.source for move in state.taken.moves}
-    ends = settle_bodies(state.program, node.op, list(map(outside, taken)), decide)
+    ends = settle_bodies(state.program, node, list(map(outside, taken)), _propagate)
     state.branches[node.number] = ends
     for value, placed in (*zip(taken, ends.taken, strict=True), *zip(node.results, ends.made, strict=True)):
         if placed.mesh == state.taken.lives[value]:
@@ -337,7 +330,7 @@ def _write(state: _State) -> None:
     for i in state.flow.arguments:
         mesh = arguments[i].mesh
         if mesh is not None:
-            arguments[i] = replace(arguments[i], sharding=Placed(mesh, state.known[i]))
+            arguments[i] = replace(arguments[i], sharding=shared_sharding(mesh, state.known[i]))
     program.arguments = arguments
     # Infer all signatures first: specializing overwrites the computations that inference reads.
     keys = [(n.callee, n.mesh, state.around(n)) if n.callee else None for n in state.flow.nodes]
@@ -354,22 +347,22 @@ def _write(state: _State) -> None:
         if key not in special:
             signature = signatures[key]
             symbol = specialize(program, node, signature, originals)
-            sides = (tuple(Placed(node.mesh, d or ()) for d in side) for side in (signature.ins, signature.outs))
-            special[key] = Special(symbol, *(write_shardings(side) for side in sides))
-        chosen, attributes = special[key], node.op.operation.attributes
-        attributes["in_shardings"], attributes["out_shardings"] = chosen.ins, chosen.outs
-        if chosen.callee != node.callee:
-            node.op.callee = chosen.callee
-    state.flow.specialized()
+            sides = (
+                tuple(shared_sharding(node.mesh, d or ()) for d in side) for side in (signature.ins, signature.outs)
+            )
+            special[key] = Special(symbol, *sides)
+        chosen = special[key]
+        node.op.callee, node.op.in_shardings, node.op.out_shardings = chosen.callee, chosen.ins, chosen.outs
+    state.flow.refresh()
 
 
 def _write_node(state: _State, node: Node) -> None:
     """Writes the shardings of a transfer or of control flow."""
     if node.is_transfer:
-        node.op.sharding = (Placed(node.mesh, state.known[node.results[0]]),)
+        node.op.sharding = (shared_sharding(node.mesh, state.known[node.results[0]]),)
         return
     ends = state.branches[node.number]
     # The deciding operands are read on their own mesh.
     deciding = node.operands[: len(node.operands) - len(ends.taken)]
-    here = [Placed(state.taken.lives[v] or "", state.known[v]) for v in deciding]
+    here = [shared_sharding(state.taken.lives[v] or "", state.known[v]) for v in deciding]
     node.op.in_shardings, node.op.out_shardings = (*here, *ends.taken), ends.made

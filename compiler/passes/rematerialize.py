@@ -3,8 +3,8 @@ them again right before the backward pass.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from pathways.compiler.buffers.streams import device_peaks
 from pathways.compiler.computations.temporaries import temporaries_of
@@ -16,9 +16,8 @@ from pathways.compiler.schedule.describe import describe_schedule
 from pathways.compiler.schedule.table import Pipeline, read_pipeline
 from pathways.dialect.call_labels import Action
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.flow import Draft, Node, Rewriting, renumbered
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import Operation, Value, ir
 from pathways.dialect.phases import Phase
 
 
@@ -53,20 +52,19 @@ class Rematerialize(Pass):
         peaks = _peaks(program, temporaries)
         for stages in _rounds(program, pipeline):
             # Slices share no devices, so a change on one slice changes no peak of another: one estimate serves all.
-            tried = {
-                stage: changed
-                for stage in stages
-                if (self.when == "always" or _is_full(program, pipeline.slices[pipeline.rows[stage]], peaks))
-                and (changed := _run_again(program, stage)) is not None
-            }
-            before, peaks = peaks, _peaks(program, temporaries) if tried else peaks
-            for stage, changed in tried.items():
-                slice_ = pipeline.slices[pipeline.rows[stage]]
-                if peaks[slice_] < before[slice_]:
-                    done.append(stage)
-                else:
-                    changed.undo(program)
-                    peaks[slice_] = before[slice_]
+            flow, before = program.flow, peaks
+            on = {stage: pipeline.slices[pipeline.rows[stage]] for stage in stages}
+            wanted = [s for s in stages if self.when == "always" or _is_full(program, on[s], peaks)]
+            tried = [stage for stage in wanted if _run_again(program, stage)]
+            peaks = _peaks(program, temporaries) if tried else peaks
+            better = [stage for stage in tried if peaks[on[stage]] < before[on[stage]]]
+            if better != tried:
+                peaks |= {on[stage]: before[on[stage]] for stage in tried if stage not in better}
+                program.flow = flow
+                number_nodes(program, list(range(len(flow))))
+                for stage in better:
+                    _run_again(program, stage)
+            done += better
         if done:
             _note(program, sorted(done))
 
@@ -111,33 +109,12 @@ def _kept_bytes(program: ProgramIR, pipeline: Pipeline, stage: int) -> int:
     return sum(program.flow.types[v].bytes for v, _ in _kept(program, pipeline, action))
 
 
-@dataclass
-class _Changed:
-    """The change to one stage: the copies of its calls, and the former operands of its backward calls."""
-
-    copies: list[Operation] = field(default_factory=list[Operation])
-    taken: list[tuple[Operation, int, Value]] = field(default_factory=list[tuple[Operation, int, Value]])
-
-    def undo(self, program: ProgramIR) -> None:
-        for op, i, value in self.taken:
-            op.operands[i] = value
-        for copy in reversed(self.copies):
-            copy.erase()
-        _renumber(program)
-
-
-def _renumber(program: ProgramIR) -> None:
-    program.changed()
-    with program.context:
-        number_nodes(program, list(range(len(program.flow.nodes))))
-
-
-def _run_again(program: ProgramIR, stage: int) -> _Changed | None:
-    """Inserts copies of a stage's forward calls before its backward calls. Returns None if there is nothing to drop."""
+def _run_again(program: ProgramIR, stage: int) -> bool:
+    """Inserts copies of a stage's forward calls before its backward calls. Returns whether there were any."""
     flow, pipeline = program.flow, read_pipeline(program)
-    changed = _Changed()
     if pipeline is None:
-        return None
+        return False
+    types, rewriting = list(flow.types), Rewriting()
     for action, calls in pipeline.calls.items():
         if action.stage != stage or action.kind != "F":
             continue
@@ -147,30 +124,25 @@ def _run_again(program: ProgramIR, stage: int) -> _Changed | None:
         first = min(u for users in kept.values() for u in users)
         if not _works_between(program, max(calls), first):  # backward follows directly: dropping saves nothing
             continue
-        backward = flow.nodes[first].op
-        fresh: dict[int, Any] = {}
+        fresh: dict[int, int] = {}
         for call in calls:
             node = flow.nodes[call]
-            again = node.op.operation.clone(ir.InsertionPoint(backward.operation)).operation
-            changed.copies.append(again)
-            for i, value in enumerate(node.operands):
-                if value in fresh:
-                    again.operands[i] = fresh[value]
-            with program.context:
-                again.attributes["again"] = ir.UnitAttr.get()
-                again.attributes["action"] = backward.operation.attributes["action"]
-            fresh.update(zip(node.results, again.results, strict=True))
-        for value, users in kept.items():
-            for user in users:
-                op, operands = flow.nodes[user].op.operation, flow.nodes[user].operands
-                for i, operand in enumerate(operands):
-                    if operand == value:
-                        changed.taken.append((op, i, flow.values[value]))
-                        op.operands[i] = fresh[value]
-    if not changed.copies:
-        return None
-    _renumber(program)
-    return changed
+            again = node.op.copy()
+            again.again, again.action = True, flow.nodes[first].op.action
+            made = range(len(types), len(types) + len(node.results))
+            operands = [fresh.get(v, v) for v in node.operands]
+            rewriting.before.setdefault(first, []).append(Draft(again, node.callee, node.mesh, operands, made))
+            types += flow.types[node.results.start : node.results.stop]
+            fresh.update(zip(node.results, made, strict=True))
+        for user in sorted({user for users in kept.values() for user in users}):
+            now = rewriting.instead.get(user) or flow.nodes[user]
+            operands = [fresh[v] if v in kept and user in kept[v] else v for v in now.operands]
+            rewriting.instead[user] = Draft(now.op, now.callee, now.mesh, operands, now.results)
+    if not rewriting.before:
+        return False
+    program.flow = renumbered(program, types, flow.arguments, rewriting.nodes(flow), flow.returned)
+    number_nodes(program, list(range(len(program.flow))))
+    return True
 
 
 def _works_between(program: ProgramIR, before: int, after: int) -> bool:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from pathways.dialect.ir import pw
+from pathways.dialect.ir.flow import Draft, Node, renumbered
 from pathways.dialect.ir.places import same_place
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import ir, location, where_of
-from pathways.dialect.sdy import Placed
+from pathways.dialect.ir.records import TransferRecord, WhileRecord
+from pathways.dialect.mlir import location, where_of
+from pathways.dialect.sdy import Placed, shared_sharding
 from pathways.dialect.sharding import Dims, replicated
 
 Decide: TypeAlias = Callable[[ProgramIR, dict[int, Placed]], set[int]]
@@ -27,27 +28,29 @@ class Ends:
     made: tuple[Placed, ...]
 
 
-def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Placed | None], decide: Decide) -> Ends:
-    """Decides all bodies of an operation, and makes them agree.
+def settle_bodies(program: ProgramIR, node: Node, outside: Sequence[Placed | None], decide: Decide) -> Ends:
+    """Decides all bodies of a node, and makes them agree.
 
     `outside` gives the known locations of the values that the bodies take. A location on the mesh of the body is
     binding. A location on another mesh counts only if nothing inside determines the value. Each body passes the
     shardings that it determines to the next. A body itself moves a value that it needs or makes elsewhere.
     """
-    bodies = program.bodies_of(op)
+    bodies = program.bodies_of(node.op)
     ranks = [len(bodies[0].flow.types[v].shape) for v in bodies[0].inputs]
     meshes = [mesh_taken(bodies, i) for i in range(len(ranks))]
     known: list[Dims | None] = [
         o.dims if o is not None and o.mesh == mesh else None for o, mesh in zip(outside, meshes, strict=True)
     ]
-    loops = isinstance(op, pw.WhileOp)
-    carried = len(known) - len(op.results)
+    loops = isinstance(node.op, WhileRecord)
+    carried = len(known) - len(node.results)
     made: tuple[Placed, ...] = ()
     for body in reversed(bodies) if loops else bodies:  # the body of a loop determines more than its test
-        wanted = [o if d is None else Placed(mesh, d) for mesh, d, o in zip(meshes, known, outside, strict=True)]
+        wanted = [
+            o if d is None else shared_sharding(mesh, d) for mesh, d, o in zip(meshes, known, outside, strict=True)
+        ]
         given = {v: p for v, p in zip(body.inputs, wanted, strict=True) if p is not None}
         if not loops or body is bodies[1]:  # only the test makes its own result
-            left = wanted[carried:] if loops else list(made or [None] * len(op.results))
+            left = wanted[carried:] if loops else list(made or [None] * len(node.results))
             given |= {v: p for v, p in zip(body.flow.returned, left, strict=True) if p is not None and v not in given}
         determined = decide(body, given)
         made = made or tuple(body.flow.place(v) for v in body.flow.returned)
@@ -57,14 +60,14 @@ def settle_bodies(program: ProgramIR, op: pw.ControlFlowOp, outside: Sequence[Pl
             if known[i] is None and value in determined and sharding is not None:
                 known[i] = sharding.dims
     taken = tuple(
-        Placed(mesh, replicated(rank) if dims is None else dims)
+        shared_sharding(mesh, replicated(rank) if dims is None else dims)
         for mesh, dims, rank in zip(meshes, known, ranks, strict=True)
     )
     for body in bodies:
         _take_at(body, taken)
     made = taken[carried:] if loops else tuple(bodies[0].flow.place(v) for v in bodies[0].flow.returned)
     for body in bodies[1:] if loops else bodies:
-        _make_at(body, made, location(where_of(op.operation), "moved", program.context))
+        _make_at(body, made, location(where_of(node.op), "moved", program.context))
     return Ends(taken, made)
 
 
@@ -80,24 +83,19 @@ def _take_at(body: ProgramIR, taken: Sequence[Placed]) -> None:
         if arguments[value].mesh is not None:
             arguments[value] = replace(arguments[value], sharding=placed)
     body.arguments = arguments
-    body.changed()
 
 
 def _make_at(body: ProgramIR, made: Sequence[Placed], line: Any) -> None:
     """Moves the results of a body to the locations that all bodies share."""
     flow = body.flow
-    operations = body.block.operations
-    end = operations[len(operations) - 1].operation
+    types, returned = list(flow.types), list(flow.returned)
+    moves: list[Draft] = []
     for i, (value, placed) in enumerate(zip(flow.returned, made, strict=True)):
-        if not same_place(body, flow.types[value], flow.place(value), placed):
-            moved = pw.TransferOp.create(
-                ip=ir.InsertionPoint(end),
-                loc=line,
-                operands=[flow.values[value]],
-                results=[flow.values[value].type],
-                mesh=placed.mesh,
-                sharding=(placed,),
-                reason="all bodies return this result on the same mesh and sharding",
-            )
-            end.operands[i] = moved.results[0]
-    body.changed()
+        if not same_place(body, types[value], flow.place(value), placed):
+            reason = "all bodies return this result on the same mesh and sharding"
+            op = TransferRecord(line, mesh=placed.mesh, sharding=(placed,), reason=reason)
+            returned[i] = len(types)
+            moves.append(Draft(op, "", placed.mesh, (value,), (len(types),)))
+            types.append(types[value])
+    if moves:
+        body.flow = renumbered(body, types, flow.arguments, (*flow.nodes, *moves), returned)

@@ -8,17 +8,18 @@ from typing import Any
 from pathways.compiler.computations.shardy import SignatureShardings, write_signature
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import Attribute, Module, Operation, ir
+from pathways.dialect.mlir import Module, Operation, ir
+from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import Axes
 
 
 @dataclass(frozen=True)
 class Special:
-    """A computation specialized to the shardings of its calls, which are stored as attributes."""
+    """A computation specialized to the shardings of its calls."""
 
     callee: str
-    ins: Attribute
-    outs: Attribute
+    ins: tuple[Placed, ...]
+    outs: tuple[Placed, ...]
 
 
 class Originals:

@@ -2,16 +2,19 @@
 stages wait for, and weight gradients. Zero-bubble schedules need it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pathways.compiler.computations.split import Halves, split
 from pathways.compiler.passes.base import Pass, Session
 from pathways.dialect.call_labels import Action, read_action
+from pathways.dialect.dtypes import from_mlir
 from pathways.dialect.host_callbacks import read_callbacks
-from pathways.dialect.ir import pw
-from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import ProgramIR, main_of
+from pathways.dialect.ir.flow import Draft, Node, Rewriting, renumbered
+from pathways.dialect.ir.functions import main_of
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import CallRecord
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 
@@ -28,11 +31,11 @@ class SplitBackward(Pass):
     name: ClassVar[str] = "split-backward"
     requires: ClassVar[Phase] = Phase.TRACE
     ensures: ClassVar[Phase] = Phase.TRACE
+    keeps_flow: ClassVar[bool] = True
 
     def apply(self, program: ProgramIR, session: Session) -> None:
         with program.context, ir.Location.unknown():
             _Splitter(program).run()
-        program.changed()
 
 
 class _Splitter:
@@ -40,6 +43,8 @@ class _Splitter:
         self.program = program
         self.flow = program.flow
         self.halves: dict[tuple[str, tuple[int, ...]], Halves] = {}
+        self.types = list(self.flow.types)
+        self.rewriting = Rewriting()
 
     def run(self) -> None:
         leads = self._leads()
@@ -56,9 +61,11 @@ class _Splitter:
                 self._split(node, action, first)
             else:
                 node.op.action = str(replace(action, kind="I" if first else "W"))
-        for symbol in {key for key, _ in self.halves}:
-            if not any(c.callee == symbol for c in self.program.calls()):
-                self.program.computations.pop(symbol).erase()
+        flow, nodes = self.flow, self.rewriting.nodes(self.flow)
+        self.program.flow = renumbered(self.program, self.types, flow.arguments, nodes, flow.returned)
+        called = {node.callee for node in self.program.flow}
+        for symbol in {key for key, _ in self.halves} - called:
+            self.program.computations.pop(symbol).erase()
 
     def _leads(self) -> list[bool]:
         """Returns for each node whether a placed call of the pipeline depends on it."""
@@ -81,24 +88,18 @@ class _Splitter:
         if key not in self.halves:
             self.halves[key] = split(self.program, node.callee, first, ("_I", "_W"))
         halves, op = self.halves[key], node.op
-        operands, results = list(op.operands), list(op.results)
-        made = self._call(op, halves.first, [operands[i] for i in halves.first_inputs], replace(action, kind="I"))
-        handed = list(made.results)[len(first) :]
+        operands, results = node.operands, node.results
+        handed = range(len(self.types), len(self.types) + halves.handed)
+        made = [results[i] for i in first]
+        given = [operands[i] for i in halves.first_inputs]
+        lead = self._call(op, halves.first, given, [*made, *handed], replace(action, kind="I"))
+        self.types += list(map(from_mlir, main_of(self.program.computations[halves.first]).type.results))[len(made) :]
+        others = [value for i, value in enumerate(results) if i not in first]
         given = [*(operands[i] for i in halves.second_inputs), *handed]
-        rest = self._call(op, halves.second, given, replace(action, kind="W"))
-        others = [i for i in range(len(results)) if i not in first]
-        for position, value in (*zip(first, made.results, strict=False), *zip(others, rest.results, strict=True)):
-            results[position].replace_all_uses_with(value)
-        op.operation.erase()
+        rest = self._call(op, halves.second, given, others, replace(action, kind="W"))
+        self.rewriting.instead[node.number] = lead
+        self.rewriting.after[node.number] = [rest]
 
-    def _call(self, op: pw.CallOp, callee: str, operands: list[Any], action: Action) -> pw.CallOp:
-        main = main_of(self.program.computations[callee])
-        return pw.CallOp.create(
-            ip=ir.InsertionPoint(op.operation),
-            loc=op.operation.location,
-            operands=operands,
-            results=list(main.type.results),
-            callee=callee,
-            mesh=op.mesh,
-            action=str(action),
-        )
+    def _call(self, op: Any, callee: str, operands: Sequence[int], results: Sequence[int], action: Action) -> Draft:
+        half = CallRecord(op.location, callee=callee, mesh=op.mesh, action=str(action))
+        return Draft(half, callee, op.mesh, operands, results)

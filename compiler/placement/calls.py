@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import WhileRecord
 
 
 class ValueSource(NamedTuple):
@@ -69,7 +69,7 @@ def _calls(
         for body in function.bodies_of(node.op):
             made.append([])
             yield from _calls(body, _arguments(body, taken), numbers, made[-1])
-        makers = made[1:] if isinstance(node.op, pw.WhileOp) else made
+        makers = made[1:] if isinstance(node.op, WhileRecord) else made
         for position in range(len(node.results)):
             sources.append(tuple(dict.fromkeys(source for body in makers for source in body[position])))
     returned += [sources[v] for v in flow.returned]

@@ -31,7 +31,7 @@ def slice_memory(program: ProgramIR) -> dict[str, int]:
 def _same(program: ProgramIR) -> list[int]:
     """Maps each value to itself, or to the operand of the transfers that moved nothing before it."""
     flow = program.flow
-    same = list(range(len(flow.values)))
+    same = list(range(len(flow.types)))
     for node in flow.nodes:
         if node.is_transfer:
             (value,), (result,) = node.operands, node.results

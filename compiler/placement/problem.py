@@ -19,8 +19,8 @@ from pathways.compiler.placement.binding import Binding
 from pathways.compiler.placement.calls import PlacedCall, ValueSource, placed_calls
 from pathways.compiler.placement.memory import slice_memory
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import shown_name
 from pathways.dialect.late_imports import import_late
 from pathways.dialect.mlir import where_of
 from pathways.dialect.topology import Island, Topology
@@ -76,13 +76,13 @@ def build_graph(program: ProgramIR, bound: dict[str, Binding]) -> "nx.DiGraph[An
             work[node.callee] = flops_of(call.function.computations[node.callee])
         graph.add_node(
             call.number,
-            name=pw.shown_name(node.op),
+            name=shown_name(node.op),
             slice=program.slice_of(node.mesh),
             devices=program.mesh(node.mesh).size,
             bytes=sum(flow.sizes[node.results.start : node.results.stop]),
             flops=work.get(node.callee, 0.0),
             gathered=not node.callee or bool(node.op.gathered),
-            where=where_of(node.op.operation),
+            where=where_of(node.op),
         )
         moved: dict[int, int] = {}
         for source in chain.from_iterable(call.sources):

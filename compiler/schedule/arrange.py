@@ -15,8 +15,8 @@ from pathways.compiler.schedule.table_csv import check_rows, needs_split, read_r
 from pathways.compiler.schedule.timeline import Cycle, Precedence, Timeline, play
 from pathways.dialect.call_labels import Action
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import shown_name
 from pathways.dialect.mlir import where_of
 
 UNITS = {"F": 1, "B": 2, "I": 1, "W": 1}
@@ -101,10 +101,9 @@ def _graph(program: ProgramIR, pipeline: Pipeline) -> Precedence:
         for call in calls:
             many = len(again) if call in again else len(calls) - len(again)
             seconds[call] = UNITS["F" if call in again else action.kind] / many
-    waits = [list(dict.fromkeys(m for m in (flow.makers[v] for v in n.operands) if m >= 0)) for n in flow.nodes]
     rows = {s: i for i, s in enumerate(pipeline.slices)}
     slices = [rows.get(program.slice_of(n.mesh), -1) if n.callee else -1 for n in flow.nodes]
-    return Precedence(waits, slices, seconds)
+    return Precedence(flow.waits, slices, seconds)
 
 
 def _predecessors(graph: Precedence, pipeline: Pipeline, table: Table) -> list[Sequence[int]]:
@@ -175,9 +174,9 @@ def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str
         is_predecessor = before.get(action) == other
         why = f"comes after {other} in row {row_of[action]}" if is_predecessor else f"needs a result of {other}"
         op = program.flow.nodes[node].op
-        where = where_of(op.operation)
+        where = where_of(op)
         line = f" ({where.at})" if where else ""
-        shown.append((f"{action} {pw.shown_name(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
+        shown.append((f"{action} {shown_name(op)}{line} on {pipeline.slices[row_of[action] - 1]}", why, node))
     drawn = [f"{'-> ' if i else '   '}{what}: {why}" for i, (what, why, _) in enumerate(shown)]
     drawn.append(f"-> {shown[0][0]}")
     predecessors = next((i for i, (_, why, _) in enumerate(shown) if why.startswith("comes after")), 0)
@@ -192,6 +191,6 @@ def _refused(program: ProgramIR, pipeline: Pipeline, table: Table, schedule: str
             count=len(shown),
             cycle="\n".join(drawn),
             advice=advice,
-            where=where_of(node.op.operation),
+            where=where_of(node.op),
         )
     )

@@ -72,6 +72,10 @@ class _Near:
         """For each node: class -> the call of that class, or _SEVERAL."""
         self._reach: list[frozenset[Any]] = []
         self._known: dict[Any, int] = {}
+        self._results: dict[tuple[int, int], list[Any]] = {}
+        """The keys of the results of a class: calls of one class share them."""
+        self._origins: list[Any] = [self._argument(v) if self.is_input(v) else None for v in self.flow.arguments]
+        """A key of each value, equal in all iterations. Constants do not count: an iteration's index is one."""
         for node in self.flow.nodes:
             self._read(node)
 
@@ -79,30 +83,26 @@ class _Near:
         return self._known.setdefault(key, len(self._known))
 
     def _read(self, node: Node) -> None:
-        makers = dict.fromkeys(m for m in (self.flow.makers[v] for v in node.operands) if m >= 0)
+        makers = self.flow.waits[node.number]
         self.before.append(self._merged(makers))
         if self.placed[node.number]:
-            key = (node.callee, node.mesh, tuple([self._origin(v) for v in node.operands]))
+            key = (node.callee, node.mesh, tuple(map(self._origins.__getitem__, node.operands)))
             self.class_of[node.number] = class_ = self._intern(key)
             self._reach.append(frozenset((class_,)))
+            made = class_, len(node.results)
+            if made not in self._results:
+                self._results[made] = [(class_, i) for i in range(len(node.results))]
+            self._origins += self._results[made]
         else:
             arguments = {self._argument(v) for v in node.operands if self.is_input(v)}
             self._reach.append(frozenset(arguments).union(*(self._reach[m] for m in makers)))
+            self._origins += [self._intern(self._reach[-1])] * len(node.results)
 
     def _argument(self, value: int) -> Any:
         return ("argument", value if self.by_name else self.flow.types[value])
 
     def is_input(self, value: int) -> bool:
         return self.flow.makers[value] < 0 and not self.arguments[value].is_constant
-
-    def _origin(self, value: int) -> Any:
-        """Returns a key of an operand, equal in all iterations. Constants do not count: an iteration's index is one."""
-        maker = self.flow.makers[value]
-        if maker < 0:
-            return self._argument(value) if self.is_input(value) else None
-        if self.placed[maker]:
-            return (self.class_of[maker], value - self.flow.nodes[maker].results.start)
-        return self._intern(self._reach[maker])
 
     def _merged(self, makers: Iterable[int]) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -231,7 +231,7 @@ class _Stages:
         for class_ in self.order:
             node = self.near.flow.nodes[self.first[class_]]
             values = frozenset(v for v in node.operands if self.near.flow.makers[v] >= 0 or self.near.is_input(v))
-            key = node.mesh, name_of(node.op.operation), where_of(node.op.operation), values
+            key = node.mesh, name_of(node.op), where_of(node.op), values
             earlier = known.setdefault(key, class_)
             if earlier != class_ and values:
                 found[class_] = earlier
@@ -280,7 +280,7 @@ class _Stages:
         open_: dict[Any, list[int]] = {}
         for i, run in enumerate(self.runs):
             calls = [self.near.flow.nodes[self.first[c]] for c in run.classes]
-            names = frozenset((name_of(n.op.operation), where_of(n.op.operation)) for n in calls)
+            names = frozenset((name_of(n.op), where_of(n.op)) for n in calls)
             open_.setdefault((run.slice, names), []).append(i)
         pairs = [runs for runs in open_.values() if len(runs) == 2]
         claimed = {*known, *known.values()}
@@ -312,7 +312,7 @@ class _Stages:
         middle, if other stages have a backward.
         """
         nodes = [self.near.flow.nodes[self.first[c]] for c in run.classes]
-        described = [(name_of(n.op.operation), where_of(n.op.operation)) for n in nodes]
+        described = [(name_of(n.op), where_of(n.op)) for n in nodes]
         for at in range(1, len(nodes)):
             for earlier in range(at):
                 same = described[at] == described[earlier] and nodes[at].callee != nodes[earlier].callee
@@ -354,9 +354,8 @@ def _attach_to_users(program: ProgramIR, near: _Near, actions: dict[int, Action]
             passed = wanted[node.number] if not node.callee else [node.number]
         else:
             passed = [node.number]
-        for maker in {flow.makers[v] for v in node.operands}:
-            if maker >= 0:
-                wanted.setdefault(maker, []).extend(passed)
+        for maker in flow.waits[node.number]:
+            wanted.setdefault(maker, []).extend(passed)
 
 
 def _known(nodes: Sequence[int], actions: dict[int, Action]) -> dict[int, Action]:

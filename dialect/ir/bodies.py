@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from pathways.dialect.ir.program import functions_of
+from pathways.dialect.ir.functions import functions_of
 from pathways.dialect.mlir import Operation, ir
 
 

@@ -24,6 +24,8 @@ class Kind(Generic[_T]):
     write: Callable[[_T], Attribute]
     read: Callable[[Attribute], _T]
     accepts: Callable[[Attribute], bool]
+    holds: Callable[[Any], bool]
+    """Whether a Python value is of this kind."""
 
 
 def _is(cls: str) -> Callable[[Attribute], bool]:
@@ -31,17 +33,34 @@ def _is(cls: str) -> Callable[[Attribute], bool]:
     return lambda a: isinstance(a, kind)
 
 
+def is_tuple_of(cls: type) -> Callable[[Any], bool]:
+    """Returns a check of Python values: whether a value is a tuple of instances of a class."""
+    return lambda v: isinstance(v, tuple) and all(isinstance(e, cls) for e in cast("tuple[Any, ...]", v))
+
+
+def _is_a(*classes: type) -> Callable[[Any], bool]:
+    return lambda v: isinstance(v, classes) and not isinstance(v, bool)
+
+
 def _write_int(value: int) -> Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
-STRING = Kind[str]("string", lambda v: ir.StringAttr.get(v), lambda a: a.value, _is("StringAttr"))
-SYMBOL = Kind[str]("@symbol", lambda v: ir.FlatSymbolRefAttr.get(v), lambda a: a.value, _is("FlatSymbolRefAttr"))
-INTEGER = Kind[int]("integer", _write_int, lambda a: a.value, _is("IntegerAttr"))
-NUMBER = Kind[float]("number", lambda v: ir.FloatAttr.get_f64(v), lambda a: a.value, _is("FloatAttr"))
-FLAG = Kind[bool]("unit", lambda _: ir.UnitAttr.get(), lambda _: True, _is("UnitAttr"))
+STRING = Kind[str]("string", lambda v: ir.StringAttr.get(v), lambda a: a.value, _is("StringAttr"), _is_a(str))
+SYMBOL = Kind[str](
+    "@symbol", lambda v: ir.FlatSymbolRefAttr.get(v), lambda a: a.value, _is("FlatSymbolRefAttr"), _is_a(str)
+)
+INTEGER = Kind[int]("integer", _write_int, lambda a: a.value, _is("IntegerAttr"), _is_a(int))
+NUMBER = Kind[float](
+    "number", lambda v: ir.FloatAttr.get_f64(v), lambda a: a.value, _is("FloatAttr"), _is_a(int, float)
+)
+FLAG = Kind[bool]("unit", lambda _: ir.UnitAttr.get(), lambda _: True, _is("UnitAttr"), lambda v: isinstance(v, bool))
 INTEGERS = Kind[tuple[int, ...]](
-    "integers", lambda v: ir.DenseI64ArrayAttr.get(list(v)), remembered(lambda a: tuple(a)), _is("DenseI64ArrayAttr")
+    "integers",
+    lambda v: ir.DenseI64ArrayAttr.get(list(v)),
+    remembered(lambda a: tuple(a)),
+    _is("DenseI64ArrayAttr"),
+    is_tuple_of(int),
 )
 
 
@@ -185,14 +204,6 @@ class PwOp(ir.OpView):
         if known < len(attributes):  # listing the names of all attributes takes as long as reading them
             found += [f"has an unknown attribute {n}" for n in attribute_names(op) if n not in declared]
         return found
-
-    def wrong_attributes(self, names: Iterable[str]) -> list[str]:
-        """Lists the ways in which the named attributes, if present, break the declaration."""
-        attributes, declared = self.operation.attributes, self.fields()
-        there = [n for n in names if n in attributes]
-        unknown = [f"has an unknown attribute {n}" for n in there if n not in declared]
-        wrong = [n for n in there if n in declared and not declared[n].kind.accepts(attributes[n])]
-        return [_of_other_kind(n, attributes[n], declared[n]) for n in wrong] + unknown
 
 
 def _of_other_kind(name: str, attribute: Attribute, field: Field[Any]) -> str:

@@ -1,22 +1,20 @@
-"""Represents the dataflow of a program as plain numbers: nodes (calls, transfers, control flow) and the values that
-they read and make. Passes read this snapshot, because access to MLIR is 10 times slower. Their changes still go to the
-MLIR module; then they renumber or drop the snapshot.
+"""Represents a function of a program: nodes (calls, transfers, control flow) and the values that they read and make.
+All of them have numbers. Passes read and change it. It becomes ops only for code that asks for them (`program.py`).
 
-Values are numbered: arguments first, then results in program order, so that the results of a node are a range. A flow
-is a snapshot. `ProgramIR.flow` reads it from the IR at first use, and keeps it until `ProgramIR.changed` is called.
-That happens after every pass that does not state its changes.
+Values are numbered: arguments first, then results in program order, so that the results of a node are a range. A pass
+that adds, removes or moves nodes gives the program a new flow (`renumbered`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
+
+import numpy as np
 
 from pathways.dialect.diagnostics import InternalError
-from pathways.dialect.dtypes import ArrayType, from_mlir
-from pathways.dialect.ir import pw
-from pathways.dialect.memo import remembered_by_identity
-from pathways.dialect.mlir import Value
+from pathways.dialect.dtypes import ArrayType
+from pathways.dialect.ir.records import CallRecord, ControlFlowRecord, NodeRecord, TransferRecord
 from pathways.dialect.sdy import Placed
 
 
@@ -26,14 +24,11 @@ class _Argument(Protocol):
 
 
 class Function(Protocol):
-    """The source of a flow: a program, or a body of one."""
+    """The owner of a flow: a program, or a body of one."""
 
     @property
-    def block(self) -> Any: ...
-    @property
     def arguments(self) -> Sequence[_Argument]: ...
-    @property
-    def returned(self) -> Sequence[Value]: ...
+    def link(self) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -42,10 +37,15 @@ class Node:
 
     number: int
     op: Any
+    """A `NodeRecord`."""
     callee: str
     mesh: str
     operands: Sequence[int]
     results: range
+
+    def copy(self) -> "Node":
+        """Returns a node with a record of its own."""
+        return Node(self.number, self.op.copy(), self.callee, self.mesh, self.operands, self.results)
 
     @property
     def is_call(self) -> bool:
@@ -53,29 +53,26 @@ class Node:
 
     @property
     def is_transfer(self) -> bool:
-        return isinstance(self.op, pw.TransferOp)
-
-
-FlowParts: TypeAlias = tuple[list[Value], list[Node], list[int]]
-"""The values of a program, its nodes, and the numbers of the values that it returns."""
+        return isinstance(self.op, TransferRecord)
 
 
 class Flow:
-    """The nodes and values of a program."""
+    """The nodes and values of a function. `types` are those of all values."""
 
-    def __init__(self, function: Function, values: list[Value], nodes: list[Node], returned: list[int]) -> None:
+    def __init__(self, function: Function, types: list[ArrayType], nodes: list[Node], returned: list[int]) -> None:
         self._function = function
-        self.values = values
+        self.types = types
         self.nodes = nodes
         self.returned = returned
         self.slots: list[int] | None = None
         """The slot of each value, once `number_slots` has numbered them (places.py)."""
         made = sum(len(node.results) for node in nodes)
-        self.arguments = range(len(values) - made)
+        self.arguments = range(len(types) - made)
         self.makers: list[int] = [-1] * len(self.arguments)
         """For each value, the number of the node that produces it; -1: an argument."""
         for node in nodes:
             self.makers += [node.number] * len(node.results)
+            node.op.attach(function)
 
     def __len__(self) -> int:
         """Returns the number of calls, transfers and control flow ops."""
@@ -85,13 +82,11 @@ class Flow:
         return iter(self.nodes)
 
     @cached_property
-    def types(self) -> list[ArrayType]:
-        return [from_mlir(v.type) for v in self.values]
-
-    @cached_property
     def sizes(self) -> list[int]:
         """The bytes of each value."""
-        return list(map(remembered_by_identity(lambda type_: type_.bytes), self.types))
+        kinds = dict(zip(map(id, self.types), self.types, strict=True))
+        sizes = {key: type_.bytes for key, type_ in kinds.items()}
+        return list(map(sizes.__getitem__, map(id, self.types)))
 
     @cached_property
     def places(self) -> list[Placed | None]:
@@ -100,7 +95,7 @@ class Flow:
         for node in self.nodes:
             shardings = node.op.sharding if node.is_transfer else node.op.out_shardings
             if shardings is None or len(shardings) != len(node.results):
-                raise InternalError(f"{node.op.operation.name} states no sharding for its results")
+                raise InternalError(f"{node.op.OPERATION_NAME} states no sharding for its results")
             places += shardings
         return places
 
@@ -113,54 +108,54 @@ class Flow:
     @cached_property
     def users(self) -> list[list[int]]:
         """For each value, the nodes that read it, in program order; a node that reads it twice is listed twice."""
-        users: list[list[int]] = [[] for _ in self.values]
+        taken = np.array([v for node in self.nodes for v in node.operands], np.int32)
+        readers = np.repeat(np.arange(len(self.nodes)), [len(node.operands) for node in self.nodes])
+        by_value = readers[np.argsort(taken, kind="stable")].tolist()
+        ends = np.cumsum(np.bincount(taken, minlength=len(self.types))).tolist()
+        return [by_value[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    @cached_property
+    def waits(self) -> list[tuple[int, ...]]:
+        """For each node, the nodes that make its operands, in the order of the operands."""
+        found: list[tuple[int, ...]] = []
         for node in self.nodes:
-            for value in node.operands:
-                users[value].append(node.number)
-        return users
+            makers = dict.fromkeys(map(self.makers.__getitem__, node.operands))
+            makers.pop(-1, None)
+            found.append(tuple(makers))
+        return found
 
     def reordered(self, order: Sequence[int]) -> "Flow":
-        """Returns the flow of the same program with its nodes in this order."""
+        """Returns the flow of the same function with its nodes in this order."""
         nodes = map(self.nodes.__getitem__, order)
-        return renumbered(self._function, self.values, self.types, self.arguments, nodes, self.returned)
+        return renumbered(self._function, self.types, self.arguments, nodes, self.returned)
 
-    def specialized(self) -> None:
-        """Updates the flow after a pass that changed only computations or shardings of calls."""
-        for node in self.calls():
-            node.callee = node.op.callee
+    def refresh(self) -> None:
+        """Updates the flow after fields of its nodes, or shardings of arguments, have changed."""
+        for node in self.nodes:
+            op = node.op
+            node.callee = op.callee if isinstance(op, CallRecord) else ""
+            node.mesh = "" if isinstance(op, ControlFlowRecord) else op.mesh
         self.__dict__.pop("places", None)
 
     def calls(self) -> Iterator[Node]:
         return (n for n in self.nodes if n.callee)
 
     def branches(self) -> Iterator[Node]:
-        return (n for n in self.nodes if isinstance(n.op, pw.ControlFlowOp))
+        return (n for n in self.nodes if isinstance(n.op, ControlFlowRecord))
 
 
-def read_flow(function: Function) -> Flow:
-    """Reads the dataflow of a program from its IR."""
-    values: list[Value] = list(function.block.arguments)
-    nodes: list[Node] = []
-    numbers: dict[Value, int] = {v: i for i, v in enumerate(values)}
-    for op in function.block.operations:
-        if not isinstance(op, (pw.CallOp, pw.TransferOp, pw.ControlFlowOp)):
-            continue
-        results = list(op.results)
-        made = range(len(values), len(values) + len(results))
-        numbers.update(zip(results, made, strict=True))
-        values += results
-        callee = op.callee if isinstance(op, pw.CallOp) else ""
-        operands = tuple(map(numbers.__getitem__, op.operands))
-        mesh = "" if isinstance(op, pw.ControlFlowOp) else op.mesh
-        nodes.append(Node(len(nodes), op, callee, mesh, operands, made))
-    return Flow(function, values, nodes, [numbers[v] for v in function.returned])
+def node_of(number: int, op: NodeRecord, operands: Sequence[int], results: range) -> Node:
+    """Makes the node of a record."""
+    fields: Any = op
+    callee = fields.callee if isinstance(op, CallRecord) else ""
+    return Node(number, op, callee, "" if isinstance(op, ControlFlowRecord) else fields.mesh, operands, results)
 
 
 @dataclass(eq=False, slots=True)
 class Draft:
     """A new node in a rewriting; the numbers of its values are arbitrary."""
 
-    op: Any
+    op: NodeRecord
     callee: str
     mesh: str
     operands: Sequence[int]
@@ -169,7 +164,7 @@ class Draft:
 
 @dataclass
 class Rewriting:
-    """A pass's changes to the nodes of a program, by node number, so that their order need not be read from MLIR."""
+    """A pass's changes to the nodes of a function, by node number."""
 
     instead: dict[int, Draft | None] = field(default_factory=dict[int, Draft | None])
     """The replacement of a node; None: the node was removed or moved."""
@@ -188,28 +183,26 @@ class Rewriting:
 
 def renumbered(
     function: Function,
-    values: Sequence[Value],
     types: Sequence[ArrayType],
     arguments: Sequence[int],
     nodes: Iterable[Node | Draft],
     returned: Sequence[int],
 ) -> Flow:
-    """Makes the flow of these nodes in this order, without access to MLIR.
+    """Makes the flow of these nodes in this order.
 
-    The nodes' values are indices into `values` and `types`. Entries that no node uses any more are dropped.
+    The nodes' values are indices into `types`. Entries that no node makes are dropped.
     """
+    nodes = list(nodes)
     old = list(arguments)
-    number = [-1] * len(values)
-    for at, value in enumerate(arguments):
-        number[value] = at
-    found: list[Node] = []
-    for at, node in enumerate(nodes):
-        made = range(len(old), len(old) + len(node.results))
+    for node in nodes:
         old += node.results
-        for value, new in zip(node.results, made, strict=True):
-            number[value] = new
-        operands = tuple(map(number.__getitem__, node.operands))
-        found.append(Node(at, node.op, node.callee, node.mesh, operands, made))
-    flow = Flow(function, [values[v] for v in old], found, [number[v] for v in returned])
-    flow.types = [types[v] for v in old]
-    return flow
+    numbers = np.full(len(types), -1)
+    numbers[np.array(old, np.intp)] = np.arange(len(old))
+    number_of = numbers.tolist().__getitem__
+    found: list[Node] = []
+    start = len(arguments)
+    for at, node in enumerate(nodes):
+        made = range(start, start + len(node.results))
+        start = made.stop
+        found.append(Node(at, node.op, node.callee, node.mesh, tuple(map(number_of, node.operands)), made))
+    return Flow(function, list(map(types.__getitem__, old)), found, list(map(number_of, returned)))

@@ -1,113 +1,30 @@
-"""Reads and writes the program in an MLIR module: symbols, calls, arguments, results. Passes and front ends use it.
+"""Holds a program: its slices, meshes, islands and computations as MLIR, and each function as records (`flow.py`).
+Passes and front ends use it.
 
-Attributes of the program's arguments (`pw.program` func.func):
-
-| attribute | meaning |
-|---|---|
-| `pw.name` | parameter name and key path, `params['w']`; of a constant, a readable form |
-| `pw.dtype` | the element type that the user sees, where it is not the stored one: `key<fry>`, `float0` |
-| `pw.weak` | the type is weak (a Python number) |
-| `pw.mesh` | the mesh where the value lives |
-| `pw.sharding` | its sharding there (the user's, or from phase `shard`; of a body's only from there) |
-| `pw.donate` | the caller gives it up |
-| `pw.piece` | it is one buffer of an array in several: `[name, axis, start, size of the axis]`, as JSON |
-| `pw.value` | a constant of at most 1 KiB: its raw bytes in hexadecimal |
-| `pw.constant` | a larger constant: the digest under which its bytes lie beside the module |
-
-Results carry `pw.name`, `pw.dtype`, `pw.weak` and `pw.piece`. The same attributes are on bodies (`pw.body`), where
-`pw.donate` says that a loop may overwrite what it carries.
+A function has one of three forms. A module from outside has *ops*; the first use of `flow` reads them. Then the
+function has *records*, which passes change, and its op in the module may be old. `module` writes all functions as ops
+and *links* the records to them: changes of an op are seen in its record, and the reverse. The pass manager ends that
+before the next pass (`take_back`), which reads the ops again.
 """
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pathways.dialect.diagnostics import InternalError
-from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.ir import pw
-from pathways.dialect.ir.flow import Flow, read_flow
-from pathways.dialect.memo import remembered
-from pathways.dialect.mlir import Attribute, Module, Operation, Value, ir
+from pathways.dialect.ir.arguments import Argument, FunctionSignature
+from pathways.dialect.ir.flow import Flow
+from pathways.dialect.ir.materialize import Contents, read_function, write_function
+from pathways.dialect.ir.records import ControlFlowRecord, NodeRecord
+from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse
 from pathways.dialect.phases import Phase
-from pathways.dialect.pieces import LeafPiece, read_piece, write_piece
-from pathways.dialect.sdy import Placed, read_sharding, write_sharding
+from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.dialect.symbols import free_symbol
 
 ORDERED = "pw.ordered"
 """The attribute of a module whose order of calls is fixed: no schedule changes it."""
-INLINE_LIMIT = 1024
-"""The largest constant, in bytes, that is stored in the IR itself."""
-
-
-def constant_name(raw: bytes) -> str:
-    """Returns the name of a constant that is stored outside the module."""
-    return hashlib.sha256(raw).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class Argument:
-    """The attributes of one argument or result of the program."""
-
-    name: str
-    dtype: str | None = None
-    weak: bool = False
-    mesh: str | None = None
-    sharding: Placed | None = None
-    donate: bool = False
-    value: str | None = None
-    constant: str | None = None
-    piece: LeafPiece | None = None
-
-    @property
-    def is_constant(self) -> bool:
-        return self.value is not None or self.constant is not None
-
-    def shown(self, number: int) -> str:
-        """Returns its name for a message, or its number if it has no name."""
-        return self.name or f"argument {number}"
-
-    def write(self) -> Attribute:
-        """Converts it to a dictionary attribute. Call it inside an MLIR context."""
-        written: dict[str, Any] = {"pw.name": ir.StringAttr.get(self.name)}
-        piece = None if self.piece is None else write_piece(self.piece)
-        for key, text in (("dtype", self.dtype), ("value", self.value), ("constant", self.constant), ("piece", piece)):
-            if text is not None:
-                written[f"pw.{key}"] = ir.StringAttr.get(text)
-        for key, flag in (("weak", self.weak), ("donate", self.donate)):
-            if flag:
-                written[f"pw.{key}"] = ir.UnitAttr.get()
-        if self.mesh is not None:
-            written["pw.mesh"] = ir.FlatSymbolRefAttr.get(self.mesh)
-        if self.sharding is not None:
-            written["pw.sharding"] = write_sharding(self.sharding)
-        return ir.DictAttr.get(written)
-
-
-@remembered
-def _read_argument(attribute: Any) -> Argument:
-    def get(key: str) -> Any:
-        return attribute[f"pw.{key}"] if f"pw.{key}" in attribute else None  # noqa: SIM401
-
-    def text(key: str) -> str | None:
-        found = get(key)
-        return None if found is None else found.value
-
-    sharding = get("sharding")
-    return Argument(
-        name=text("name") or "",
-        dtype=text("dtype"),
-        weak=get("weak") is not None,
-        mesh=text("mesh"),
-        sharding=None if sharding is None else read_sharding(sharding),
-        donate=get("donate") is not None,
-        value=text("value"),
-        constant=text("constant"),
-        piece=None if (piece := text("piece")) is None else read_piece(piece),
-    )
-
-
 PER_DEVICE_OF = "pw.per_device_of"
 """Marks a module for one device, and names the computation whose work on one device it does."""
 
@@ -121,16 +38,18 @@ class UnwrittenStreams(Protocol):
 
 
 class ProgramIR:
-    """A view of a module. It is cheap to make. Its only state are the symbol tables that it read, and the instruction
-    streams that are not yet ops.
-    """
+    """A program in a module. `built` are the contents of its functions that are not in the module, by symbol."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, built: Mapping[str, Contents] | None = None) -> None:
         self.base = module
-        """The module without `unwritten`. Only code that reads no streams may use it."""
+        """The module, in which functions may be old, and which lacks `unwritten`."""
         self.unwritten: UnwrittenStreams | None = None
         """The streams of all functions, from the pass that plans them until their ops may be changed."""
         self._is_written = False
+        self.whole: ProgramIR = self
+        """The program that this is a body of; itself if it is no body."""
+        self.is_handed_out = False
+        """Whether other code may change the ops of the module."""
         self.context: Any = module.context
         self.slices: dict[str, pw.SliceOp] = {}
         self.meshes: dict[str, pw.MeshOp] = {}
@@ -144,7 +63,7 @@ class ProgramIR:
         self._specs: dict[str, MeshSpec] = {}
         self._slices: dict[str, str] = {}
         self._func: Any = None
-        self._flow: Flow | None = None
+        self._forget()
         bodies: list[Any] = []
         plans: list[pw.PlanOp] = []
         for op in module.body.operations:
@@ -154,8 +73,11 @@ class ProgramIR:
                 bodies.append(op)
             else:
                 self._read(op)
+        built = built or {}
+        if self._func is not None and self.name in built:
+            self._fill(built[self.name])
         for op in bodies:
-            body = BodyIR(self, op)
+            body = BodyIR(self, op, built)
             self.bodies[body.name] = body
         for op in plans:
             self.bodies.get(op.body or "", self).add_plan(op)
@@ -179,26 +101,96 @@ class ProgramIR:
             case _:
                 pass
 
+    def _forget(self) -> None:
+        """Drops the records: the ops are read again."""
+        self._flow: Flow | None = None
+        self._signature: FunctionSignature | None = None
+        self._is_linked = False
+
+    def _fill(self, contents: Contents) -> None:
+        self._signature = contents.signature
+        self._flow = Flow(self, contents.types, contents.nodes, contents.returned)
+
+    def _records(self) -> tuple[FunctionSignature, Flow]:
+        """Returns signature and flow. Reads the ops at first use."""
+        signature, flow = self._signature, self._flow
+        if signature is None or flow is None:
+            contents, operations = read_function(self.func)
+            self._fill(contents)
+            if self.whole.is_handed_out:
+                self._link(operations)
+            return self._records()
+        return signature, flow
+
+    def _write(self) -> list[Operation]:
+        """Writes the records to the op of the function. Returns the op of each node."""
+        signature, flow = self._records()
+        return write_function(self.func, Contents(signature, flow.types, flow.nodes, flow.returned))
+
+    def _link(self, operations: Sequence[Operation]) -> None:
+        for node, operation in zip(self.flow.nodes, operations, strict=True):
+            node.op.link(operation)
+        self._is_linked = True
+
+    @property
+    def has_ops(self) -> bool:
+        """Whether the op of the function in the module is not old."""
+        return self._flow is None or self._is_linked
+
+    def link(self) -> None:
+        """Writes all functions as ops, and links their records to the ops until `take_back`."""
+        self.whole.is_handed_out = True
+        for function in self.functions:
+            if not function.has_ops:
+                function._link(function._write())
+
+    def take_back(self) -> None:
+        """Ends the links: no other code changes ops any more. Records are read again when they are needed."""
+        self.whole.is_handed_out = False
+        for function in self.functions:
+            if function._is_linked:
+                function._forget()
+
     @property
     def module(self) -> Module:
-        """The whole module. From then on the plan is read from the ops, since they may be changed."""
-        module = self.read_module()
-        self.unwritten = None
-        return module
+        """The whole module, which the caller may change. From then on the plan is read from the ops."""
+        self.write_streams()
+        self.link()
+        return self.base
 
     def read_module(self) -> Module:
         """Returns the whole module, to read it only."""
+        for function in self.functions:
+            if not function.has_ops:
+                function._write()
+        self.whole._write_streams()
+        return self.base
+
+    def write_streams(self) -> None:
+        """Writes planned streams as ops, which may be changed from then on."""
+        self.whole._write_streams()
+        self.whole.unwritten = None
+
+    def _write_streams(self) -> None:
         if self.unwritten is not None and not self._is_written:
             self._is_written = True
             self.unwritten.write(self)
-        return self.base
+
+    def copy(self) -> "ProgramIR":
+        """Returns a program with the same content that shares nothing with this one but the context."""
+        if self.is_handed_out or self.unwritten is not None:
+            return ProgramIR(parse(bytecode(self.read_module().operation), self.context))
+        built = {f.name: f._copied() for f in self.functions if not f.has_ops}
+        return ProgramIR(parse(bytecode(self.base.operation), self.context), built)
+
+    def _copied(self) -> Contents:
+        signature, flow = self._records()
+        return Contents(signature, list(flow.types), [node.copy() for node in flow.nodes], list(flow.returned))
 
     @property
     def plans(self) -> Mapping[str, pw.PlanOp]:
-        """The stream of each island that has values of this function, from phase `plan` on. Like `module`, this drops
-        the streams that are not ops.
-        """
-        _ = self.module
+        """The stream of each island that has values of this function, from phase `plan` on, as ops."""
+        self.write_streams()
         return self._plans
 
     def add_plan(self, plan: pw.PlanOp) -> None:
@@ -214,29 +206,40 @@ class ProgramIR:
         """The bodies, each after those inside it, and the program itself."""
         return [*self.bodies.values(), self]
 
-    def bodies_of(self, op: pw.ControlFlowOp) -> "list[ProgramIR]":
+    def bodies_of(self, op: ControlFlowRecord) -> "list[ProgramIR]":
         return [self.bodies[symbol] for symbol in op.bodies]
 
     @property
     def flow(self) -> Flow:
-        """The dataflow as numbers, a snapshot. A pass that changes the program must call `changed`."""
-        if self._flow is None:
-            self._flow = read_flow(self)
-        return self._flow
+        """The nodes and values of the function."""
+        return self._flow or self._records()[1]
 
     @flow.setter
     def flow(self, flow: Flow) -> None:
-        self._flow = flow
+        old, self._flow = self._flow, flow
+        if self._is_linked and old is not None:
+            for node in old:
+                node.op.unlink()
+            self._link(self._write())
 
     def changed(self) -> None:
-        """Drops the snapshot `flow`, after a pass has changed calls, transfers or arguments."""
-        self._flow = None
+        """Updates what depends on the nodes, after a pass has changed them."""
+        if self._is_linked:
+            self._forget()
+        elif self._flow is not None:
+            self._flow.refresh()
 
     @property
     def func(self) -> Any:
         if self._func is None:
             raise InternalError("the module has no pw.program function")
         return self._func
+
+    @property
+    def operation(self) -> Operation:
+        """The op of the function, with its contents. As `NodeRecord.operation`, it writes the whole program as ops."""
+        self.link()
+        return self.func.operation
 
     @property
     def has_program(self) -> bool:
@@ -264,45 +267,42 @@ class ProgramIR:
         return self.attributes["pw.platform"].value
 
     @property
-    def block(self) -> Any:
-        return self.func.operation.regions[0].blocks[0]
+    def signature(self) -> FunctionSignature:
+        return self._signature or self._records()[0]
+
+    @signature.setter
+    def signature(self, signature: FunctionSignature) -> None:
+        _, flow = self._records()
+        self._signature = signature
+        flow.__dict__.pop("places", None)
+        if self._is_linked:
+            with self.context:
+                self.func.arg_attrs = signature.attributes()["arg_attrs"]
 
     @property
     def arguments(self) -> list[Argument]:
-        return [_read_argument(a) for a in described(self.func, "arg_attrs", len(self.block.arguments))]
+        return list(self.signature.arguments)
 
     @arguments.setter
     def arguments(self, arguments: list[Argument]) -> None:
-        with self.context:
-            self.func.arg_attrs = ir.ArrayAttr.get([a.write() for a in arguments])
+        self.signature = replace(self.signature, arguments=arguments, arg_attrs=None)
 
     @property
     def results(self) -> list[Argument]:
-        if not self.returned:
-            return []
-        return [_read_argument(a) for a in described(self.func, "res_attrs", len(self.returned))]
+        return list(self.signature.results)
 
     @property
     def inputs(self) -> list[int]:
         """The numbers of the arguments that a caller passes, without constants."""
         return [i for i, argument in enumerate(self.arguments) if not argument.is_constant]
 
-    @property
-    def returned(self) -> list[Value]:
-        """The values that the program returns, in order."""
-        operations = self.block.operations
-        return list(operations[len(operations) - 1].operation.operands)
-
-    def nodes(self) -> Iterator[pw.CallOp | pw.TransferOp | pw.ControlFlowOp]:
+    def nodes(self) -> Iterator[NodeRecord]:
         """Yields calls, transfers and control flow, in program order."""
-        for op in self.block.operations:
-            if isinstance(op, pw.CallOp | pw.TransferOp | pw.ControlFlowOp):
-                yield op
+        return (node.op for node in self.flow)
 
-    def calls(self) -> Iterator[pw.CallOp]:
-        for op in self.nodes():
-            if isinstance(op, pw.CallOp):
-                yield op
+    def calls(self) -> Iterator[Any]:
+        """Yields the calls, in program order."""
+        return (node.op for node in self.flow.calls())
 
     def mesh(self, symbol: str) -> MeshSpec:
         if symbol not in self._specs:
@@ -332,7 +332,7 @@ class ProgramIR:
 class BodyIR(ProgramIR):
     """A function that control flow runs: a program with its own computations, on the slices and meshes of the whole."""
 
-    def __init__(self, whole: ProgramIR, function: Any) -> None:
+    def __init__(self, whole: ProgramIR, function: Any, built: Mapping[str, Contents]) -> None:
         self.base, self.context = whole.base, whole.context
         self.slices, self.meshes, self.islands = whole.slices, whole.meshes, whole.islands
         self.per_device = whole.per_device
@@ -340,44 +340,13 @@ class BodyIR(ProgramIR):
         self._plans: dict[str, pw.PlanOp] = {}
         self._specs: dict[str, MeshSpec] = {}
         self._slices: dict[str, str] = {}
-        self._func, self._flow = function, None
-        called = {op.callee for op in self.calls()}
+        self._func = function
+        self._forget()
+        if self.name in built:
+            self._fill(built[self.name])
+        called = {node.callee for node in self.flow.calls()}
         self.computations = {s: whole.computations.pop(s) for s in [*whole.computations] if s in called}
 
     @property
     def functions(self) -> list[ProgramIR]:
         return self.whole.functions
-
-    @property
-    def module(self) -> Module:
-        return self.whole.module
-
-    def read_module(self) -> Module:
-        return self.whole.read_module()
-
-
-def array_type(value: Value) -> ArrayType:
-    return from_mlir(value.type)
-
-
-def functions_of(computation: Operation) -> dict[str, Operation]:
-    """Finds the functions of a nested module, by symbol."""
-    operations = (op.operation for op in computation.regions[0].blocks[0].operations)
-    return {op.attributes["sym_name"].value: op for op in operations if op.name == "func.func"}
-
-
-def main_of(computation: Operation) -> Any:
-    """Returns the public @main of a nested module."""
-    for op in computation.regions[0].blocks[0].operations:
-        if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == "main":
-            return op
-    raise InternalError("a computation has no @main")
-
-
-def described(main: Any, key: str, count: int) -> list[Any]:
-    """Returns the `arg_attrs` or `res_attrs` of a function, one dictionary each. MLIR omits a list of empty ones."""
-    attributes = main.operation.attributes
-    if key in attributes:
-        return list(attributes[key])
-    with main.operation.context:
-        return [ir.DictAttr.get({})] * count

@@ -22,24 +22,27 @@ from pathways.dialect.ir.declare import (
     Kind,
     OptionalField,
     PwOp,
+    is_tuple_of,
 )
 from pathways.dialect.memo import remembered
-from pathways.dialect.mlir import ir, name_of, register_dialect, register_operation, sdy
+from pathways.dialect.mlir import ir, register_dialect, register_operation, sdy
 from pathways.dialect.ranges import read_ranges, write_ranges
 from pathways.dialect.sdy import Placed, has_sub_axes, read_axes, read_shardings, write_axes, write_shardings
 
-AXES = Kind[tuple[tuple[str, int], ...]]("axes", write_axes, read_axes, sdy.MeshAttr.isinstance)
+AXES = Kind[tuple[tuple[str, int], ...]]("axes", write_axes, read_axes, sdy.MeshAttr.isinstance, is_tuple_of(tuple))
 STRINGS = Kind[tuple[str, ...]](
     "strings",
     lambda v: ir.ArrayAttr.get([ir.StringAttr.get(s) for s in v]),
     remembered(lambda a: tuple(s.value for s in a)),
     lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(s, ir.StringAttr) for s in a),
+    is_tuple_of(str),
 )
 SYMBOLS = Kind[tuple[str, ...]](
     "@symbols",
     lambda v: ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(s) for s in v]),
     remembered(lambda a: tuple(s.value for s in a)),
     lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(s, ir.FlatSymbolRefAttr) for s in a),
+    is_tuple_of(str),
 )
 TYPES = Kind[tuple[ArrayType, ...]](
     "types",
@@ -48,6 +51,7 @@ TYPES = Kind[tuple[ArrayType, ...]](
     remembered(
         lambda a: isinstance(a, ir.ArrayAttr) and all(isinstance(t, ir.TypeAttr) and is_array_type(t.value) for t in a)
     ),
+    is_tuple_of(ArrayType),
 )
 ANY = Arity(None)
 
@@ -66,7 +70,13 @@ def _are_shardings(attribute: Any) -> bool:
     return per_value.isinstance(attribute) and all(map(is_sharding, per_value(attribute).shardings))
 
 
-SHARDINGS = Kind[tuple[Placed, ...]]("shardings", write_shardings, read_shardings, remembered(_are_shardings))
+SHARDINGS = Kind[tuple[Placed, ...]](
+    "shardings", write_shardings, read_shardings, remembered(_are_shardings), is_tuple_of(Placed)
+)
+
+
+SHARDING_FIELDS = frozenset({"in_shardings", "out_shardings", "sharding", "source"})
+"""The fields of nodes that are shardings."""
 
 
 def _read_devices(attribute: Any) -> tuple[int, ...]:
@@ -82,7 +92,7 @@ def _are_devices(attribute: Any) -> bool:
 
 
 DEVICES = Kind[tuple[int, ...]](
-    "devices", lambda v: STRING.write(write_ranges(v)), remembered(_read_devices), _are_devices
+    "devices", lambda v: STRING.write(write_ranges(v)), remembered(_read_devices), _are_devices, is_tuple_of(int)
 )
 """Devices in order, `0:2048` or `3,1,0`: of the same size for any number of neighbors. An array is read, too."""
 
@@ -286,16 +296,6 @@ class FreeOp(PwOp):
     OPERATION_NAME = "pw.free"
     step = Field(INTEGER, "its position in the order of the program")
     slots = Field(INTEGERS, "the buffers dropped")
-
-
-def shown_name(op: PwOp) -> str:
-    """Names a node in a message: as the user does, or by its computation or kind where IR says no names."""
-    return name_of(op.operation) or unnamed(op)
-
-
-def unnamed(op: PwOp) -> str:
-    """Returns the name of a node that has none in the IR: its computation or its kind."""
-    return op.callee if isinstance(op, CallOp) else op.OPERATION_NAME
 
 
 STREAM_OPS: tuple[type[PwOp], ...] = (BuffersOp, RunOp, SendOp, RecvOp, CopyOp, BranchOp, FreeOp)

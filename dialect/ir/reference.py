@@ -4,7 +4,7 @@ runs it.
 
 import inspect
 
-from pathways.dialect.ir import program
+from pathways.dialect.ir import arguments as attributes
 from pathways.dialect.ir.pw import OPS
 
 _HEAD = """# The pw dialect
@@ -27,7 +27,7 @@ def page() -> str:
             for name, field in op.fields().items()
         ]
         parts.append("")
-    arguments = inspect.cleandoc(program.__doc__ or "").partition("\n\n")[2]
+    arguments = inspect.cleandoc(attributes.__doc__ or "").partition("\n\n")[2]
     parts.append(f"## The program\n\n{arguments}")
     return "\n".join(parts).rstrip() + "\n"
 

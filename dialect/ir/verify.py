@@ -10,11 +10,13 @@ from pathways.dialect.call_labels import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
-from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.functions import main_of
 from pathways.dialect.ir.places import same_place
-from pathways.dialect.ir.program import ProgramIR, array_type, main_of
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import CondRecord, ControlFlowRecord, WhileRecord
 from pathways.dialect.ir.verify_plan import broken_parts, check_per_device, check_plans
+from pathways.dialect.ir.verify_records import check_records
 from pathways.dialect.ir.verify_shardings import check_computations, check_shardings, check_written
 from pathways.dialect.ir.wellformed import Broken, declarations, known_ops, violation
 from pathways.dialect.mlir import ir, problem_of, registered_only, short_text
@@ -52,8 +54,12 @@ def _broken(program: ProgramIR, changes: Changes | None) -> Iterator[Iterator[Br
     _check_valid(program)
     if changes is None:
         yield known_ops(program.base)
-    yield declarations(program.base, None if changes is None else changes.attributes)
+    yield declarations(program.base)
     yield _one_program(program)
+    written = None if changes is None else changes.attributes
+    for function in program.functions:
+        if not function.has_ops:
+            check_records(function, written)
     for phase, rules in _RULES.items():
         if program.phase.reached(phase):
             for rule, reads in rules.items():
@@ -108,9 +114,9 @@ def _symbols(program: ProgramIR) -> Iterator[Broken]:
             have = f"names devices {write_ranges(op.devices)} of a slice of {count}"
             yield op.operation, have, f"positions 0 to {count - 1}"
     for node in program.flow.nodes:
-        for mesh in node.op.meshes if isinstance(node.op, pw.ControlFlowOp) else (node.mesh,):
+        for mesh in node.op.meshes if isinstance(node.op, ControlFlowRecord) else (node.mesh,):
             if mesh not in program.meshes:
-                yield node.op.operation, f"names the mesh @{mesh}, which does not exist", "a pw.mesh of the module"
+                yield node.op, f"names the mesh @{mesh}, which does not exist", "a pw.mesh of the module"
 
 
 def _calls(program: ProgramIR) -> Iterator[Broken]:
@@ -120,12 +126,12 @@ def _calls(program: ProgramIR) -> Iterator[Broken]:
     for node in flow.nodes:
         if node.is_transfer and types[node.operands[0]] != types[node.results[0]]:
             have = f"returns {types[node.results[0]]} for {types[node.operands[0]]}"
-            yield node.op.operation, have, "a result of its operand's type"
+            yield node.op, have, "a result of its operand's type"
     for node in flow.calls():
         if node.callee not in signatures:
             if node.callee not in program.computations:
                 rule = "a nested module that no other function calls"
-                yield node.op.operation, f"calls @{node.callee}, which does not exist", rule
+                yield node.op, f"calls @{node.callee}, which does not exist", rule
                 continue
             type_ = main_of(program.computations[node.callee]).type
             signatures[node.callee] = [from_mlir(t) for t in type_.inputs], [from_mlir(t) for t in type_.results]
@@ -133,7 +139,7 @@ def _calls(program: ProgramIR) -> Iterator[Broken]:
         have = [types[v] for v in node.operands], [types[v] for v in node.results]
         if have != need:
             shown, rule = (f"{[str(t) for t in side[0]]} -> {[str(t) for t in side[1]]}" for side in (have, need))
-            yield node.op.operation, f"has types {shown}", f"those of @main: {rule}"
+            yield node.op, f"has types {shown}", f"those of @main: {rule}"
 
 
 def _actions(program: ProgramIR) -> Iterator[Broken]:
@@ -146,14 +152,14 @@ def _actions(program: ProgramIR) -> Iterator[Broken]:
         try:
             action = None if call.action is None else read_action(call.action)
         except ValueError:
-            yield call.operation, f"has the action {call.action}", "stage, F, B, I or W, microbatch: 2F3"
+            yield call, f"has the action {call.action}", "stage, F, B, I or W, microbatch: 2F3"
             continue
         if action is not None and not call.gathered:
             found[action] = call
             home = program.slice_of(call.mesh)
             if homes.setdefault(action.stage, home) != home:
                 yield (
-                    call.operation,
+                    call,
                     f"puts stage {action.stage} on @{home}",
                     f"@{homes[action.stage]}, as in another call of the stage",
                 )
@@ -163,7 +169,7 @@ def _actions(program: ProgramIR) -> Iterator[Broken]:
         numbers = {getattr(action, what): call for action, call in found.items()}
         if numbers and max(numbers) >= len(numbers):
             rule = f"calls of every {what} from 0 to the last"
-            yield numbers[max(numbers)].operation, f"is of {what} {max(numbers)}, and there are {len(numbers)}", rule
+            yield numbers[max(numbers)], f"is of {what} {max(numbers)}, and there are {len(numbers)}", rule
 
 
 def _branches(program: ProgramIR) -> Iterator[Broken]:
@@ -172,44 +178,44 @@ def _branches(program: ProgramIR) -> Iterator[Broken]:
     for node in flow.branches():
         op = node.op
         missing = [s for s in op.bodies if program.bodies.get(s) not in before]
-        many = len(op.bodies) if isinstance(op, pw.WhileOp) else max(1, len(op.bodies))
-        if missing or many != len(op.bodies) or (isinstance(op, pw.WhileOp) and many != 2):
-            yield op.operation, f"has the bodies {op.bodies}", "pw.body functions before it; a pw.while has two"
+        many = len(op.bodies) if isinstance(op, WhileRecord) else max(1, len(op.bodies))
+        if missing or many != len(op.bodies) or (isinstance(op, WhileRecord) and many != 2):
+            yield op, f"has the bodies {op.bodies}", "pw.body functions before it; a pw.while has two"
             continue
         yield from _body_types(program, node)
         if len(op.meshes) != len(node.results):
-            yield op.operation, f"names {len(op.meshes)} meshes", "one for each result"
+            yield op, f"names {len(op.meshes)} meshes", "one for each result"
 
 
 def _body_types(program: ProgramIR, node: Node) -> Iterator[Broken]:
     """Checks the types of operands and results of control flow against those of its bodies."""
     op, types = node.op, program.flow.types
-    taken = [types[v] for v in (node.operands[1:] if isinstance(op, pw.CondOp) else node.operands)]
+    taken = [types[v] for v in (node.operands[1:] if isinstance(op, CondRecord) else node.operands)]
     made = [types[v] for v in node.results]
-    if isinstance(op, pw.WhileOp) and taken[len(taken) - len(made) :] != made:
-        yield op.operation, "returns other types than it carries", "results with the types of the carried operands"
-    if isinstance(op, pw.CondOp) and types[node.operands[0]] != ArrayType((), "int32"):
-        yield op.operation, f"has a condition of type {types[node.operands[0]]}", "int32[]: the index of a body"
+    if isinstance(op, WhileRecord) and taken[len(taken) - len(made) :] != made:
+        yield op, "returns other types than it carries", "results with the types of the carried operands"
+    if isinstance(op, CondRecord) and types[node.operands[0]] != ArrayType((), "int32"):
+        yield op, f"has a condition of type {types[node.operands[0]]}", "int32[]: the index of a body"
     for number, body in enumerate(program.bodies_of(op)):
         flow = body.flow
-        want = [ArrayType((), "bool")] if isinstance(op, pw.WhileOp) and number == 0 else made
+        want = [ArrayType((), "bool")] if isinstance(op, WhileRecord) and number == 0 else made
         if [flow.types[v] for v in body.inputs] != taken or [flow.types[v] for v in flow.returned] != want:
             have = f"runs @{body.name}, which takes or makes other types"
-            yield op.operation, have, f"{[str(t) for t in taken]} -> {[str(t) for t in want]}"
+            yield op, have, f"{[str(t) for t in taken]} -> {[str(t) for t in want]}"
 
 
 def _signature(program: ProgramIR) -> Iterator[Broken]:
-    func = program.func
-    for number, (value, argument) in enumerate(zip(program.block.arguments, program.arguments, strict=True)):
+    flow = program.flow
+    for number, argument in enumerate(program.arguments):
         name = argument.shown(number)
         if argument.mesh is not None and argument.mesh not in program.meshes:
-            yield func.operation, f"puts {name} on @{argument.mesh}, which does not exist", "a pw.mesh"
+            yield program.operation, f"puts {name} on @{argument.mesh}, which does not exist", "a pw.mesh"
         if argument.mesh is None and argument.sharding is not None:
-            yield func.operation, f"splits {name}, which has no mesh", "pw.mesh beside pw.sharding"
-        if argument.mesh is None and list(value.uses):
-            yield func.operation, f"uses {name}, which has no mesh", "pw.mesh on every argument in use"
-        if argument.value is not None and len(argument.value) != 2 * array_type(value).bytes:
-            yield func.operation, f"has a constant {name} of the wrong size", "as many bytes as its type"
+            yield program.operation, f"splits {name}, which has no mesh", "pw.mesh beside pw.sharding"
+        if argument.mesh is None and (flow.users[number] or number in flow.returned):
+            yield program.operation, f"uses {name}, which has no mesh", "pw.mesh on every argument in use"
+        if argument.value is not None and len(argument.value) != 2 * flow.types[number].bytes:
+            yield program.operation, f"has a constant {name} of the wrong size", "as many bytes as its type"
 
 
 def _pieces(program: ProgramIR) -> Iterator[Broken]:
@@ -219,7 +225,7 @@ def _pieces(program: ProgramIR) -> Iterator[Broken]:
     for side in sides:
         held = [(a.piece, flow.types[v].shape, (flow.types[v].dtype, a.dtype, a.weak, a.donate)) for a, v in side]
         if (problem := piece_problem(held)) is not None:
-            yield program.func.operation, f"has {problem}", "consecutive pieces of one array"
+            yield program.operation, f"has {problem}", "consecutive pieces of one array"
 
 
 def _branch_places(program: ProgramIR) -> Iterator[Broken]:
@@ -232,20 +238,20 @@ def _body_places(program: ProgramIR, node: Node) -> Iterator[Broken]:
     op, types = node.op, program.flow.types
     if op.in_shardings is None or op.out_shardings is None:
         return
-    skip = 1 if isinstance(op, pw.CondOp) else 0
+    skip = 1 if isinstance(op, CondRecord) else 0
     carried = op.in_shardings[len(node.operands) - len(node.results) :]
-    if isinstance(op, pw.WhileOp) and carried != op.out_shardings:
-        yield op.operation, "carries values to other places", "results with the meshes and shardings of the operands"
+    if isinstance(op, WhileRecord) and carried != op.out_shardings:
+        yield op, "carries values to other places", "results with the meshes and shardings of the operands"
     for number, body in enumerate(program.bodies_of(op)):
         places, flow = [a.sharding for a in body.arguments if not a.is_constant], body.flow
         for value, placed, there in zip(node.operands[skip:], op.in_shardings[skip:], places, strict=True):
             if there is not None and not same_place(program, types[value], placed, there):
-                yield op.operation, f"passes @{body.name} a value from another place", "the place that the body takes"
-        if isinstance(op, pw.WhileOp) and number == 0:
+                yield op, f"passes @{body.name} a value from another place", "the place that the body takes"
+        if isinstance(op, WhileRecord) and number == 0:
             continue
         for value, placed in zip(flow.returned, op.out_shardings, strict=True):
             if not same_place(program, flow.types[value], flow.place(value), placed):
-                yield op.operation, f"takes a result of @{body.name} in another place", "its place in the body"
+                yield op, f"takes a result of @{body.name} in another place", "its place in the body"
 
 
 def _bindings(program: ProgramIR) -> Iterator[Broken]:
@@ -275,7 +281,7 @@ def _bindings(program: ProgramIR) -> Iterator[Broken]:
         call = node.op
         owner = program.slices[program.slice_of(call.mesh)]
         if call.island != owner.island:
-            yield call.operation, f"is on @{call.island}, its slice is on @{owner.island}", "the island of its slice"
+            yield call, f"is on @{call.island}, its slice is on @{owner.island}", "the island of its slice"
 
 
 def _movement(program: ProgramIR) -> Iterator[Broken]:
@@ -284,14 +290,14 @@ def _movement(program: ProgramIR) -> Iterator[Broken]:
     for number, argument in enumerate(program.arguments):
         if argument.is_constant and argument.mesh is None:
             name = argument.shown(number)
-            yield program.func.operation, f"keeps the constant {name}, which is not used", "no constant without a mesh"
+            yield program.operation, f"keeps the constant {name}, which is not used", "no constant without a mesh"
     for node in flow.nodes:
         op = node.op
         if node.is_transfer:
             if op.route is None or op.bytes is None or op.source is None:
-                yield op.operation, "does not state its route, bytes and source", "all three from phase transfer on"
+                yield op, "does not state its route, bytes and source", "all three from phase transfer on"
             elif op.source[0] != places[node.operands[0]]:
-                yield op.operation, "states a wrong source", "the mesh and sharding of its operand"
+                yield op, "states a wrong source", "the mesh and sharding of its operand"
             continue
         shardings = op.in_shardings or ()
         if tuple(map(places.__getitem__, node.operands)) == shardings:
@@ -299,7 +305,7 @@ def _movement(program: ProgramIR) -> Iterator[Broken]:
         for i, (value, wanted) in enumerate(zip(node.operands, shardings, strict=True)):
             here = places[value]
             if here is not wanted and (here is None or not same_place(program, types[value], here, wanted)):
-                yield op.operation, f"reads operand {i} from another place", "an explicit pw.transfer for every move"
+                yield op, f"reads operand {i} from another place", "an explicit pw.transfer for every move"
 
 
 def _order(program: ProgramIR) -> Iterator[Broken]:
@@ -308,11 +314,11 @@ def _order(program: ProgramIR) -> Iterator[Broken]:
     for node in flow.nodes:
         step = node.op.step
         if step is None:
-            yield node.op.operation, "has no step", "a step for every call and transfer from phase schedule on"
+            yield node.op, "has no step", "a step for every call and transfer from phase schedule on"
             continue
         if step <= last:
             rule = "steps that increase in program order, which is the order of execution"
-            yield node.op.operation, f"has step {step} after step {last}", rule
+            yield node.op, f"has step {step} after step {last}", rule
         last = max(last, step)
 
 

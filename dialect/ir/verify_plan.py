@@ -17,7 +17,7 @@ from pathways.dialect.mlir import Attribute
 
 def check_plans(program: ProgramIR) -> Iterator[Broken]:
     """Checks the streams of one function that are ops: one for each island that holds its values."""
-    if program.functions[-1].unwritten is not None:
+    if program.whole.unwritten is not None:
         return
     held = values_held(program)
     for island, plan in program.plans.items():
@@ -38,7 +38,7 @@ def check_plans(program: ProgramIR) -> Iterator[Broken]:
         for op in operations:
             yield from _buffers(program, op, fit) if isinstance(op, pw.BuffersOp) else _named(program, op)
     for island in held:
-        yield program.func.operation, f"has no pw.plan for @{island}", "one for each island with values in phase plan"
+        yield program.operation, f"has no pw.plan for @{island}", "one for each island with values in phase plan"
 
 
 def values_held(program: ProgramIR) -> Counter[str]:

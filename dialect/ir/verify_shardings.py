@@ -12,10 +12,12 @@ from typing import Any, TypeAlias
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.flow import Node
-from pathways.dialect.ir.program import ProgramIR, described, main_of
+from pathways.dialect.ir.functions import described, main_of
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import NodeRecord
 from pathways.dialect.ir.wellformed import Broken, stated_partitions
 from pathways.dialect.memo import remembered
-from pathways.dialect.mlir import Attribute, Operation
+from pathways.dialect.mlir import Operation
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, is_closed, meshes_of, read_sharding
 from pathways.dialect.sharding import Axes
@@ -45,91 +47,103 @@ def check_written(program: ProgramIR) -> Iterator[Broken]:
     types = program.flow.types
     divided: set[tuple[ArrayType, Placed]] = set()
     for node in program.flow.nodes:
-        operation: Operation = node.op.operation
-        attributes = operation.attributes
+        op = node.op
         for name in _attributes(node):
-            if name not in attributes:
+            values, what, shardings = _values(node, name), _SIDES[name], getattr(op, name)
+            if shardings is None:
                 continue
-            values, what, shardings = _values(node, name), _SIDES[name], getattr(node.op, name)
             if len(shardings) != len(values):
-                yield operation, f"states {len(shardings)} shardings of {len(values)} {what}s", "one for each"
+                yield op, f"states {len(shardings)} shardings of {len(values)} {what}s", "one for each"
                 continue
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
                 type_ = types[value]
                 if (type_, placed) not in divided:
                     divided.add((type_, placed))
                     whole = Placed(placed.mesh, placed.dims + ((),) * (len(type_.shape) - len(placed.dims)))
-                    yield from _divides(program, operation, type_, whole, f"{what} {i}")
+                    yield from _divides(program, op, type_, whole, f"{what} {i}")
                 if node.mesh and placed.mesh != node.mesh:
-                    yield operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
+                    yield op, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
 
 
 def _check_signature(program: ProgramIR) -> Iterator[Broken]:
     """Finds shardings of arguments and results that are impossible, or that would have no effect."""
-    op, flow = program.func.operation, program.flow
-    body = "pw.body" in op.attributes
+    flow, body = program.flow, program is not program.whole
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
         placed, name = argument.sharding, argument.shown(value)
         if placed is None:
             continue
         if body:
-            yield op, f"states a sharding of {name}", "no pw.sharding before phase shard: the caller of a body decides"
+            yield (
+                program.operation,
+                f"states a sharding of {name}",
+                "no pw.sharding before phase shard: the caller of a body decides",
+            )
         elif placed.mesh != argument.mesh:
-            yield op, f"splits {name} over @{placed.mesh}", f"its own mesh, @{argument.mesh}"
+            yield program.operation, f"splits {name} over @{placed.mesh}", f"its own mesh, @{argument.mesh}"
         else:
-            yield from _divides(program, op, flow.types[value], placed, name)
+            yield from _divides(program, program, flow.types[value], placed, name)
     for number, result in enumerate(program.results):
         if result.sharding is not None:
             name = result.name or f"result {number}"
-            yield op, f"states a sharding of {name}", "a pw.transfer, or sdy.sharding in the computation that makes it"
+            yield (
+                program.operation,
+                f"states a sharding of {name}",
+                "a pw.transfer, or sdy.sharding in the computation that makes it",
+            )
 
 
 def check_shardings(program: ProgramIR) -> Iterator[Broken]:
     """Finds missing and impossible shardings, from phase `shard` on."""
     flow = program.flow
     types = flow.types
-    checked: set[tuple[str, str, str, Attribute]] = set()
+    checked: set[tuple[str, str, str, int]] = set()
     divided: set[tuple[ArrayType, Placed]] = set()
     for node in flow.nodes:
-        op, attributes = node.op, node.op.operation.attributes
+        op = node.op
         for name in _attributes(node):
-            values, what = _values(node, name), _SIDES[name]
-            key = node.callee, node.mesh, name, attributes.get(name)
+            values, what, shardings = _values(node, name), _SIDES[name], getattr(op, name)
+            key = node.callee, node.mesh, name, id(shardings)  # calls share these lists
             if node.callee and key in checked:  # calls of one computation have the same types
                 continue
-            shardings = getattr(op, name)
             if shardings is None or len(shardings) != len(values):
-                yield op.operation, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
+                yield op, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
                 continue
             checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
                 if (types[value], placed) not in divided:
                     divided.add((types[value], placed))
-                    yield from _divides(program, op.operation, types[value], placed, f"{what} {i}")
+                    yield from _divides(program, op, types[value], placed, f"{what} {i}")
                 if node.mesh and placed.mesh != node.mesh:
-                    yield op.operation, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
+                    yield op, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
         if argument.mesh is not None:
-            op, name = program.func.operation, argument.shown(value)
+            name = argument.shown(value)
             if argument.sharding is None or argument.sharding.mesh != argument.mesh:
-                yield op, f"gives {name} no sharding on its mesh", "pw.sharding from phase shard on"
+                yield program.operation, f"gives {name} no sharding on its mesh", "pw.sharding from phase shard on"
             else:
-                yield from _divides(program, op, types[value], argument.sharding, name)
+                yield from _divides(program, program, types[value], argument.sharding, name)
 
 
-def _divides(program: ProgramIR, op: Operation, type_: ArrayType, placed: Placed, what: str) -> Iterator[Broken]:
+def _divides(
+    program: ProgramIR, found: NodeRecord | ProgramIR, type_: ArrayType, placed: Placed, what: str
+) -> Iterator[Broken]:
+    """Finds a sharding that is impossible for its array. `found`: the node or the function that states it."""
     shape = type_.shape
     if placed.mesh not in program.meshes:
-        yield op, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
+        yield found.operation, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
         return
     mesh = program.mesh(placed.mesh)
     names = {name for name, _ in mesh.axes}
     used = [a for axes in placed.dims for a in axes]
     if len(placed.dims) != len(shape) or not names.issuperset(used) or len(set(used)) != len(used):
-        yield op, f"splits {what} of shape {list(shape)} as {placed.dims}", f"one entry per dimension, axes of {mesh}"
+        yield (
+            found.operation,
+            f"splits {what} of shape {list(shape)} as {placed.dims}",
+            f"one entry per dimension, axes of {mesh}",
+        )
     elif bad := program.sharding(placed).undivided(shape):
         dim, parts = bad[0]
-        yield op, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
+        yield found.operation, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
 
 
 _Sides: TypeAlias = tuple[tuple[str, tuple[Placed | None, ...]], ...]
@@ -138,12 +152,12 @@ _Sides: TypeAlias = tuple[tuple[str, tuple[Placed | None, ...]], ...]
 
 def check_computations(program: ProgramIR) -> Iterator[Broken]:
     """Finds calls whose computation does not state its shardings, or states others than the call."""
-    seen: set[tuple[str, str, Attribute, Attribute]] = set()
+    seen: set[tuple[str, str, int, int]] = set()
     sides: dict[str, _Sides] = {}
     meshes: dict[str, dict[str, Axes]] = {}
     for node in program.flow.calls():
-        attributes, callee = node.op.operation.attributes, node.callee
-        key = callee, node.mesh, attributes["in_shardings"], attributes["out_shardings"]
+        callee = node.callee
+        key = callee, node.mesh, id(node.op.in_shardings), id(node.op.out_shardings)
         if key in seen:
             continue
         seen.add(key)
@@ -151,7 +165,7 @@ def check_computations(program: ProgramIR) -> Iterator[Broken]:
             computation = program.computations[callee]
             sides[callee], meshes[callee] = _sides(computation), meshes_of(computation)
         for problem, rule in _problems(program, node.op, sides[callee], meshes[callee]):
-            yield node.op.operation, f"calls @{callee}, {problem}", rule
+            yield node.op, f"calls @{callee}, {problem}", rule
 
 
 def _problems(program: ProgramIR, op: Any, sides: _Sides, meshes: dict[str, Axes]) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from pathways.dialect.ir import losses, pw
 from pathways.dialect.ir.bodies import broken_bodies
 from pathways.dialect.ir.declare import FLAG, NUMBER, STRING, SYMBOL, PwOp
 from pathways.dialect.ir.program import PER_DEVICE_OF
+from pathways.dialect.ir.records import NodeRecord
 from pathways.dialect.mlir import Attribute, Module, Operation, ir, name_of, sdy, short_text, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.pieces import read_piece
@@ -23,8 +24,8 @@ from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.sdy import is_closed
 from pathways.dialect.trees import read_tree
 
-Broken: TypeAlias = tuple[Operation, str, str]
-"""The op, what is wrong with it, and the rule."""
+Broken: TypeAlias = tuple[Operation | NodeRecord, str, str]
+"""The op or its record, what is wrong with it, and the rule."""
 
 
 def check_wellformed(module: Module) -> None:
@@ -40,8 +41,9 @@ def check_computation(computation: Operation) -> None:
         raise PathwaysError(*found)
 
 
-def violation(op: Operation, problem: str, rule: str) -> InvalidIR:
-    """Makes the error for an op that breaks a rule, at the op's user line."""
+def violation(found: Operation | NodeRecord, problem: str, rule: str) -> InvalidIR:
+    """Makes the error for an op, or the record of one, that breaks a rule, at its user line."""
+    op = found.operation if isinstance(found, NodeRecord) else found
     name = op.name if op.name != "pw.call" else f"pw.call {name_of(op)}".rstrip()
     return InvalidIR(op=name, problem=problem, have_=short_text(op), rule=rule, where=where_of(op))
 
@@ -155,28 +157,14 @@ def known_ops(module: Module) -> Iterator[Broken]:
             yield op.operation, "is not an op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
 
 
-def declarations(module: Module, written: frozenset[str] | None = None) -> Iterator[Broken]:
-    """Finds ops that do not match their declaration.
-
-    If `written` is given, ops of functions are checked for these attributes only, because only they have changed.
-    """
-    for op in _ops_of(module) if written is None else module.body.operations:
+def declarations(module: Module) -> Iterator[Broken]:
+    """Finds ops that do not match their declaration."""
+    for op in _ops_of(module):
         for problem in op.problems() if isinstance(op, PwOp) else ():
-            yield op.operation, problem, _DECLARED
-    if written is not None:
-        for op in _nodes_of(module):
-            for problem in op.wrong_attributes(written) if isinstance(op, PwOp) else ():
-                yield op.operation, problem, _DECLARED
+            yield op.operation, problem, DECLARED
 
 
-_DECLARED = "attributes and operands as in docs/dialect.md"
-
-
-def _nodes_of(module: Module) -> Iterator[Any]:
-    """Yields the ops of functions."""
-    for op in module.body.operations:
-        if op.operation.name == "func.func":
-            yield from op.operation.regions[0].blocks[0].operations
+DECLARED = "attributes and operands as in docs/dialect.md"
 
 
 def _ops_of(module: Module) -> Iterator[Any]:

@@ -33,9 +33,8 @@ from pathways.compiler.rederive_per_device import with_local_modules
 from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
-from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.mlir import Module, bytecode, parse, pretty, text
+from pathways.dialect.mlir import Module, pretty, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.leaves import leaf_ports, leaves_of
 from pathways.dialect.plan.nouns import Plan, Port
@@ -56,11 +55,7 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
     """A traced program, not placed yet. `module` is its IR of phase `trace`."""
 
     def __init__(self, traced: Traced, in_tree: Any, name: str, trace: Callable[[], Traced] | None = None) -> None:
-        self._context = traced.program.context
-        self._fresh: ProgramIR | None = traced.program
-        """The traced program with its dataflow. The first compilation changes it, unless `module` was read before."""
-        self._raw = b""
-        self._module: Module | None = None
+        self._program = traced.program
         self.constants: dict[str, bytes] = traced.constants
         """The bytes of closed-over arrays above 1 KiB, by their name in the IR."""
         self.timing: dict[str, float] = traced.timing
@@ -84,18 +79,7 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
     @property
     def module(self) -> Module:
         with COMPILING:
-            if self._module is None:
-                traced, self._fresh = self._fresh, None
-                self._module = parse(self._raw, self._context) if traced is None else traced.module
-            return self._module
-
-    def _program(self) -> ProgramIR:
-        """Returns a program that a compilation may change: first the traced one, then copies."""
-        traced, self._fresh = self._fresh, None
-        if traced is None:
-            return ProgramIR(parse(self._raw or bytecode(self.module.operation), self._context))
-        self._raw = bytecode(traced.module.operation)
-        return traced
+            return self._program.module
 
     def as_text(self, phase: Phase | str = Phase.TRACE, *, debug_info: bool = False) -> str:
         """Returns the IR after `phase`: trace, shard, place, transfer, schedule or plan."""
@@ -115,7 +99,7 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
             return compilation
 
     def _begun(self, topology: Topology | None) -> Compilation:
-        program = self._program()
+        program = self._program.copy()
         return Compilation(program, self.constants, process().session(program, self.slices, topology))
 
     def compile(

@@ -229,7 +229,7 @@ def test_backward_propagation_has_no_length_limit(length: int) -> None:
 def test_shardy_priorities_in_the_ir_are_kept() -> None:
     """`write_signature` must not overwrite priorities that Shardy wrote into the IR."""
     from pathways.compiler.computations.shardy import SignatureShardings, write_signature
-    from pathways.dialect.ir.program import main_of
+    from pathways.dialect.ir.functions import main_of
     from pathways.dialect.mlir import ir, make_context
 
     source = """module @f { sdy.mesh @mesh = <["a"=2]>

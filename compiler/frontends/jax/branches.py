@@ -22,7 +22,7 @@ from pathways.compiler.frontends.jax.compat import (
 from pathways.compiler.frontends.jax.graph import Constant, ControlFlow, Operand, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.homes import aval_bytes
 from pathways.compiler.frontends.jax.sink import sink, substitute
-from pathways.dialect.ir.program import INLINE_LIMIT
+from pathways.dialect.ir.arguments import INLINE_LIMIT
 from pathways.dialect.jax_api import numpy, optimization_barrier
 
 

@@ -22,7 +22,8 @@ from pathways.compiler.frontends.jax.piecewise import Partition
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import Where
 from pathways.dialect.dtypes import ArrayType, is_stored_as_named, shared_type
-from pathways.dialect.ir.program import Argument, ProgramIR
+from pathways.dialect.ir.arguments import Argument
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.memo import remembered_by_identity
 from pathways.dialect.pieces import LeafPiece
 from pathways.dialect.plan.signature import Parameter

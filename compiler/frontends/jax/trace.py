@@ -107,7 +107,7 @@ def trace_program(
     with collector_paused(), Activity(f"lowering {name}"):
         emitted = _emitted(jaxpr, names, lowering)
     cut = tuple(dict.fromkeys(tables))
-    write_losses(emitted.program.module, [note for table in cut for note in table.loss_notes])
+    write_losses(emitted.program.base, [note for table in cut for note in table.loss_notes])
     own = time.perf_counter() - traced - lowering.seconds
     timing = {"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own}
     types = tuple(tuple(map(compat.struct, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))

@@ -17,7 +17,7 @@ from pathways.compiler.frontends.mpmd.types import SHARDING, MeshTensor, dims_of
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.host_callbacks import calls_back, write_callbacks
 from pathways.dialect.ir.bodies import functions_called_by
-from pathways.dialect.ir.program import described, functions_of
+from pathways.dialect.ir.functions import described, functions_of
 from pathways.dialect.mlir import Context, Module, Operation, Value, bytecode, func, ir, parse, passmanager, where_of
 from pathways.dialect.sdy import Placed, create_mesh, mesh_ops_of, meshes_of, write_sharding
 from pathways.dialect.sharding import Axes, Dims, replicated, size_of_axes

@@ -7,7 +7,8 @@ from typing import Any
 
 from pathways.compiler.frontends.mpmd.source import Described
 from pathways.compiler.frontends.mpmd.types import read_mesh_tensor
-from pathways.dialect.ir.program import Argument, described
+from pathways.dialect.ir.arguments import Argument
+from pathways.dialect.ir.functions import described
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import ir, name_of
 

@@ -32,7 +32,8 @@ from pathways.compiler.frontends.mpmd.types import (
 )
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir.program import Argument, described, functions_of
+from pathways.dialect.ir.arguments import Argument
+from pathways.dialect.ir.functions import described, functions_of
 from pathways.dialect.mlir import Context, Module, Value, ir, make_context, parse, where_of
 from pathways.dialect.plan.signature import POSITION, Parameter
 from pathways.dialect.rewrite_locations import parse_named

@@ -16,7 +16,7 @@ from pathways.compiler.frontends.mpmd.source import Described, MpmdSource
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.host_callbacks import register_callbacks
-from pathways.dialect.ir.program import Argument
+from pathways.dialect.ir.arguments import Argument
 from pathways.dialect.jax_api import ShapeDtypeStruct, dtypes, eval_shape, key_data, tree_util
 from pathways.dialect.mlir import bytecode
 from pathways.dialect.shardy_mpmd import partitioner

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways.compiler.frontends.builder import Taken
-from pathways.dialect.ir.program import Argument
+from pathways.dialect.ir.arguments import Argument
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathways.compiler.frontends.stablehlo.errors import unsupported
-from pathways.dialect.ir.program import described
+from pathways.dialect.ir.functions import described
 from pathways.dialect.mlir import Module, Operation, ir
 from pathways.dialect.sdy import (
     Placed,

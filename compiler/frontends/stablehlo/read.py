@@ -15,7 +15,8 @@ from pathways.compiler.frontends.stablehlo.meshes import ModuleMeshes, OnMesh, e
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir, is_array_type
 from pathways.dialect.errors import UnparsableIR
-from pathways.dialect.ir.program import Argument, described, main_of
+from pathways.dialect.ir.arguments import Argument
+from pathways.dialect.ir.functions import described, main_of
 from pathways.dialect.mlir import Module, Operation, bytecode, from_portable, ir
 from pathways.dialect.plan.modules.custom_calls import allowed_by_user, is_known
 from pathways.dialect.plan.signature import POSITION, Parameter

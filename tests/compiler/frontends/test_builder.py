@@ -11,7 +11,8 @@ from pathways.compiler.frontends.builder import Built, CalledComputation, Functi
 from pathways.compiler.passes.base import Session
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir.program import Argument, ProgramIR
+from pathways.dialect.ir.arguments import Argument
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.mlir import make_context, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
@@ -167,7 +168,7 @@ def test_slices_are_named_in_order_of_their_numbers() -> None:
     assert {symbol: op.slice for symbol, op in program.meshes.items()} == {"m0": "s2", "m1": "s0"}
 
 
-def refused(main: FunctionBuilder, builder: ProgramBuilder, results: list[object]) -> tuple[str, str, int]:
+def refused(main: FunctionBuilder, builder: ProgramBuilder, results: list[int]) -> tuple[str, str, int]:
     """Returns the code, the problem and the line of the verifier's error."""
     main.returns(results, [Argument("out")])
     with pytest.raises(PathwaysError) as caught:

@@ -10,7 +10,7 @@ from pathways.compiler.passes.base import Session
 from pathways.compiler.passes.find_pipeline import FindPipeline
 from pathways.compiler.passes.propagate_shardings import PropagateShardings
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import main_of
+from pathways.dialect.ir.functions import main_of
 from pathways.dialect.ir.verify import verify
 from pathways.dialect.mlir import ir
 

@@ -32,10 +32,10 @@ def calls_and_transfers(program: Any, *arguments: Any) -> list[str]:
         if node.is_transfer:
             (value,) = node.operands
             maker = flow.makers[value]
-            made = found.arguments[value].name if maker < 0 else name_of(flow.nodes[maker].op.operation)
+            made = found.arguments[value].name if maker < 0 else name_of(flow.nodes[maker].op)
             names.append(f"{made} -> {found.slice_of(node.mesh)}")
         else:
-            names.append(name_of(node.op.operation))
+            names.append(name_of(node.op))
     return names
 
 

@@ -16,8 +16,8 @@ from pathways.compiler.driver import Compilation
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
 from pathways.compiler.passes.merge_calls import LARGE, MergeCalls, find_groups
-from pathways.dialect.ir import pw as pw_ops
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import shown_name
 from pathways.dialect.mlir import make_context, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Run
@@ -143,7 +143,7 @@ def ordered(program: Any, *arguments: Any) -> ProgramIR:
 
 
 def groups(program: ProgramIR, limit: int) -> list[list[str]]:
-    return [[pw_ops.shown_name(node.op) for node in group] for group in find_groups(program, limit)]
+    return [[shown_name(node.op) for node in group] for group in find_groups(program, limit)]
 
 
 def test_the_limit_bounds_the_parts_of_a_merged_call() -> None:

@@ -19,8 +19,8 @@ from pathways.compiler.placement.calls import ValueSource, placed_calls
 from pathways.compiler.placement.default import default_topology, kind_of_made
 from pathways.compiler.placement.memory import slice_memory
 from pathways.compiler.placement.problem import build_graph, requests
-from pathways.dialect.ir import pw as pw_ops
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import shown_name
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import Island
 
@@ -116,7 +116,7 @@ def test_the_results_of_a_loop_are_made_by_its_body_and_not_by_its_condition() -
 
 def origins(program: ProgramIR) -> dict[str, list[set[ValueSource]]]:
     """Returns the possible origins of each operand of each call, by the name of the call."""
-    return {pw_ops.shown_name(c.node.op): [set(s) for s in c.sources] for c in placed_calls(program)}
+    return {shown_name(c.node.op): [set(s) for s in c.sources] for c in placed_calls(program)}
 
 
 def test_an_operand_comes_from_a_call_or_from_an_argument_of_a_slice() -> None:
@@ -142,7 +142,7 @@ def test_constants_have_no_slice_and_no_bytes_in_a_body() -> None:
     f, g = on(double, 1), on(power, 1, spec=P())
     program = sharded(lambda x: lax.while_loop(lambda carry: carry[0] < 3, lambda v: g(f(v), 3.0), x))
     found = origins(program)
-    (number,) = {c.number for c in placed_calls(program) if pw_ops.shown_name(c.node.op) == "double"}
+    (number,) = {c.number for c in placed_calls(program) if shown_name(c.node.op) == "double"}
     assert found["double"] == [{(-1, 0, "s0", SIZE)}]
     assert found["power"] == [{(number, 0, "s0", SIZE)}, {(-1, -1, "", 0)}]
 

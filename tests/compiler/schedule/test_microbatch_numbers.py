@@ -36,7 +36,7 @@ def actions(program: Any, *arguments: Any) -> list[str]:
     found = recognize(made)
     assert found is not None
     calls = [n for n in made.flow.calls() if not n.op.gathered]
-    return [f"{name_of(n.op.operation)} {found.actions[n.number]}" for n in calls]
+    return [f"{name_of(n.op)} {found.actions[n.number]}" for n in calls]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])

@@ -46,7 +46,7 @@ def actions(program: ProgramIR, *, gathered: bool = False) -> list[str]:
     found = recognize(program)
     assert found is not None
     calls = [n for n in program.flow.calls() if bool(n.op.gathered) is gathered]
-    return [f"{name_of(n.op.operation)} {found.actions.get(n.number, '-')}" for n in calls]
+    return [f"{name_of(n.op)} {found.actions.get(n.number, '-')}" for n in calls]
 
 
 def test_calls_with_other_parameters_are_another_stage() -> None:

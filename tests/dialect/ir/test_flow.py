@@ -13,24 +13,28 @@ from pathways.compiler.frontends import builder
 from pathways.compiler.instruments import Instrument
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Pass, Session
-from pathways.dialect.ir.flow import Flow, read_flow
+from pathways.dialect.ir.flow import Flow
 from pathways.dialect.ir.places import number_slots
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.verify import verify
-from pathways.dialect.mlir import bytecode, parse
+from pathways.dialect.mlir import bytecode, parse, text
 from pathways.dialect.phases import Phase
 
 
 def _rows(flow: Flow) -> list[Any]:
-    return [(n.number, n.op.operation, n.callee, n.mesh, tuple(n.operands), n.results) for n in flow.nodes]
+    nodes = flow.nodes
+    fields = [(n.op.OPERATION_NAME, n.op.values(), str(n.op.location)) for n in nodes]
+    return [(n.number, f, n.callee, n.mesh, tuple(n.operands), n.results) for n, f in zip(nodes, fields, strict=True)]
 
 
 def _check_flow(program: ProgramIR) -> None:
-    """Asserts that the flow kept with each function equals the flow read from its ops."""
-    for function in program.functions:
-        kept, read = function.flow, read_flow(function)
+    """Asserts that each function equals the one that is read from its ops, and that a copy writes the same ops."""
+    written = ProgramIR(parse(bytecode(program.read_module().operation), program.context))
+    assert text(program.copy().read_module()) == text(program.read_module()) == text(written.read_module())
+    for function, other in zip(program.functions, written.functions, strict=True):
+        kept, read = function.flow, other.flow
         assert _rows(kept) == _rows(read)
-        assert kept.values == read.values
+        assert (function.arguments, function.results) == (other.arguments, other.results)
         assert (kept.arguments, kept.makers, kept.returned) == (read.arguments, read.makers, read.returned)
         assert (kept.types, kept.sizes, kept.users) == (read.types, read.sizes, read.users)
         if (slots := kept.slots) is not None:

@@ -373,13 +373,6 @@ def lines_run_in(*files: str) -> Generator[set[tuple[str, int]]]:
         sys.settrace(before)
 
 
-def test_a_list_of_attributes_without_one_entry_per_argument_is_refused() -> None:
-    program = ProgramIR(parse_text(STRAIGHT, "small"))
-    program.arguments = program.arguments[:-1]
-    with pytest.raises(PathwaysError, match=r"PWC0701[\s\S]*does not verify"):
-        rules.verify(program)
-
-
 def test_every_rule_has_a_refusing_module() -> None:
     """Checks that the broken modules reach every place where the verifier yields a problem."""
     files = [inspect.getfile(m) for m in (rules, verify_plan, verify_shardings)]

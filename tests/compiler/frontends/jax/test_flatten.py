@@ -16,7 +16,7 @@ import pathways as pw
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.flatten import flatten
 from pathways.compiler.frontends.jax.graph import Constant, ControlFlow, TracedGraph
-from pathways.dialect.ir.program import INLINE_LIMIT
+from pathways.dialect.ir.arguments import INLINE_LIMIT
 
 any_jax: Any = jax
 any_lax: Any = lax

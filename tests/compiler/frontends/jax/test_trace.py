@@ -15,9 +15,8 @@ from support.processes import load_file
 import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.passes.base import Session
-from pathways.dialect.ir import pw as ops
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import Value, make_context, parse
+from pathways.dialect.mlir import make_context, parse
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.codec import encode_plan
 from pathways.dialect.topology import Island, Topology
@@ -25,11 +24,11 @@ from pathways.dialect.topology import Island, Topology
 
 def longest_chain(program: ProgramIR) -> int:
     """Returns the length of the longest path of placed calls."""
-    depth: dict[Value, int] = {}
-    for op in program.nodes():
-        counts = 1 if isinstance(op, ops.CallOp) and not op.gathered else 0
-        reached = counts + max((depth.get(v, 0) for v in op.operands), default=0)
-        depth.update((r, reached) for r in op.results)
+    depth: dict[int, int] = {}
+    for node in program.flow:
+        counts = 1 if node.is_call and not node.op.gathered else 0
+        reached = counts + max((depth.get(v, 0) for v in node.operands), default=0)
+        depth.update((r, reached) for r in node.results)
     return max(depth.values())
 
 

@@ -15,7 +15,7 @@ from pathways.compiler.frontends.mpmd.fragments import closed_dims
 from pathways.compiler.frontends.mpmd.types import read_mesh_tensor
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
-from pathways.dialect.ir.program import functions_of
+from pathways.dialect.ir.functions import functions_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.instructions import Run
 from pathways.dialect.plan.nouns import Plan, Stream

@@ -1,0 +1,161 @@
+"""Defines the nodes of a program as plain Python objects: calls, transfers and control flow. Each has the fields that
+`pw.py` declares for its op. Front ends and passes make, read and change records, because access to MLIR is 10 times
+slower.
+
+`materialize.py` writes records as ops for code that asks for them. From then on until the pass ends, a record is
+*linked*: it reads and writes the fields of its op, so that changes of the one are seen in the other.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pathways.dialect.ir import pw
+from pathways.dialect.ir.declare import Field, PwOp
+from pathways.dialect.mlir import Operation, name_of
+
+
+class NodeRecord:
+    """One node: the fields of its op as Python values, None if absent, and the location of its op.
+
+    The location has the name and the line that the user knows (`name_of` and `where_of` of mlir.py).
+    """
+
+    op_class: ClassVar[type[PwOp]]
+    """The declaration of the op."""
+    OPERATION_NAME: ClassVar[str]
+    _linked: ClassVar[type["NodeRecord"]]
+
+    _home: Any = None
+    """The function that has this node."""
+    _operation: Operation | None = None
+
+    def __init__(self, location: Any, **fields: Any) -> None:
+        self.location = location
+        vars(self).update(fields)
+
+    def __init_subclass__(cls, of: type[PwOp] | None = None) -> None:
+        if of is None:  # a base of several kinds, or the linked form of one
+            return
+        cls.op_class = of
+        cls.OPERATION_NAME = of.OPERATION_NAME  # pyright: ignore[reportConstantRedefinition]
+        for name in of.fields():
+            setattr(cls, name, None)
+        cls._linked = type(f"Linked{cls.__name__}", (cls,), {**of.fields()})
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The class of its op, so that `isinstance(node.op, pw.CallOp)` holds. `type` returns that of the record."""
+        return self.op_class
+
+    def __repr__(self) -> str:
+        return f"<{self.OPERATION_NAME} {self.values()}>"
+
+    def values(self) -> dict[str, Any]:
+        """Returns the fields that are present, by name."""
+        present = {name: getattr(self, name) for name in self.op_class.fields()}
+        return {name: value for name, value in present.items() if value is not None and value is not False}
+
+    @property
+    def operation(self) -> Operation:
+        """The op of this node. The first use writes the whole program as ops; from then on ops and records agree."""
+        if self._operation is None:
+            self._home.link()
+        return self._operation
+
+    def attach(self, home: Any) -> None:
+        """Notes the function that has this node."""
+        self._home = home
+
+    def link(self, operation: Operation) -> None:
+        """From now on reads and writes the fields of this op."""
+        self._operation = operation
+        _set_class(self, self._linked)
+
+    def unlink(self) -> None:
+        """Reads the fields of the op for the last time: it is about to be replaced."""
+        if self._operation is not None:
+            location, home, fields = self.location, self._home, fields_of(self._operation.opview)
+            _set_class(self, KINDS[self.OPERATION_NAME])
+            vars(self).clear()
+            vars(self).update(fields, location=location, _home=home)
+
+    def copy(self) -> "NodeRecord":
+        """Returns a record of its own with the same fields. The record must not be linked."""
+        made = type(self).__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def problems(self, names: frozenset[str] | None, sound: set[tuple[str, int]]) -> Iterator[str]:
+        """Yields the ways in which the named fields (None: all) break the declaration of the op.
+
+        `sound` are the names and identities of long values that are known to be right: records share them.
+        """
+        fields, own = self.op_class.fields(), vars(self)
+        for name in fields if names is None else names & fields.keys():
+            value = own.get(name)
+            if value is None:
+                if fields[name].required:
+                    yield f"lacks the attribute {name} ({fields[name].doc})"
+            elif name in pw.SHARDING_FIELDS and (name, id(value)) in sound:
+                continue
+            elif fields[name].kind.holds(value):
+                sound.add((name, id(value)))
+            else:
+                yield f"has {name} = {value!r}, which is not of kind {fields[name].kind.name}"
+        if names is None:
+            yield from (f"has an unknown attribute {name}" for name in own.keys() - fields.keys() - _OWN)
+
+
+_set_class: Any = vars(object)["__class__"].__set__
+_OWN = {"location", "_home"}
+"""Attributes of a record that are not fields of its op."""
+
+
+class CallRecord(NodeRecord, of=pw.CallOp):
+    """One run of one computation (`pw.call`)."""
+
+
+class TransferRecord(NodeRecord, of=pw.TransferOp):
+    """A move of a value (`pw.transfer`)."""
+
+
+class ControlFlowRecord(NodeRecord):
+    """Control flow on data. Base of `CondRecord` and `WhileRecord`."""
+
+    bodies: tuple[str, ...]
+    meshes: tuple[str, ...]
+
+
+class CondRecord(ControlFlowRecord, of=pw.CondOp):
+    """Runs one of several bodies (`pw.cond`)."""
+
+
+class WhileRecord(ControlFlowRecord, of=pw.WhileOp):
+    """Runs a body repeatedly (`pw.while`)."""
+
+
+def shown_name(op: NodeRecord) -> str:
+    """Names a node in a message: as the user does, or by its computation or kind where IR says no names."""
+    return name_of(op) or unnamed(op)
+
+
+def unnamed(op: Any) -> str:
+    """Returns the name of a node that has none in the IR: its computation or its kind."""
+    return op.callee if isinstance(op, CallRecord) else op.OPERATION_NAME
+
+
+KINDS: Mapping[str, type[NodeRecord]] = {
+    cls.OPERATION_NAME: cls for cls in (CallRecord, TransferRecord, CondRecord, WhileRecord)
+}
+"""The class of the records of each op, by the op's name."""
+
+
+def fields_of(op: PwOp) -> dict[str, Any]:
+    """Reads the fields of an op that are present, as Python values."""
+    declared: Mapping[str, Field[Any]] = op.fields()
+    attributes = op.operation.attributes
+    return {name: field.kind.read(attributes[name]) for name, field in declared.items() if name in attributes}
