@@ -81,7 +81,9 @@ class _Sources:
     def __init__(self, program: ProgramIR) -> None:
         self.program = program
         flow = self.flow = program.flow
-        self.home = [program.slice_of(p.mesh) if p is not None else "" for p in flow.places]
+        placed = {id(p): p for p in flow.places}
+        slices = {key: "" if p is None else program.slice_of(p.mesh) for key, p in placed.items()}
+        self.home = list(map(slices.__getitem__, map(id, flow.places)))
         self.first_home = list(self.home)
         """The slice on which each value was, before transfers moved it."""
         self.names = [a.name for a in program.arguments]

@@ -62,7 +62,7 @@ def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
     def taken(node: Node) -> Sequence[int]:
         if node.is_call:
             mesh = node.mesh
-            if all(lives[v] == mesh for v in node.operands):
+            if {mesh}.issuperset(map(lives.__getitem__, node.operands)):
                 return node.operands
             return tuple(arrival(v, mesh) for v in node.operands)
         if not isinstance(node.op, ControlFlowRecord):

@@ -56,8 +56,8 @@ class PropagateShardings(Pass):
 
 _Around: TypeAlias = tuple[tuple[Known, ...], tuple[Known, ...]]
 """The known shardings of the arguments and of the results of a call."""
-_Key: TypeAlias = tuple[str, Any, _Around]
-"""A computation, its mesh, and the shardings of its arguments and results."""
+_Key: TypeAlias = tuple[str, Any, int, int]
+"""A computation, its mesh, and the identities of the shardings of its arguments and results, which are shared."""
 
 
 @dataclass
@@ -83,19 +83,29 @@ class _State:
     """Values without elements."""
     branches: dict[int, Ends] = field(default_factory=dict[int, Ends])
     """The locations of operands and results of control flow, by node."""
+    shared: dict[Dims, Dims] = field(default_factory=dict[Dims, Dims])
+    sides: dict[tuple[int, ...], tuple[Known, ...]] = field(default_factory=dict[tuple[int, ...], tuple[Known, ...]])
+    """One object for all equal lists of shardings, by the identities of the shardings."""
 
     def user(self, call: Node) -> SignatureShardings:
         """Returns the user's own shardings for a call."""
         callee, mesh = call.callee, call.mesh
         if (callee, mesh) not in self.written:
             axes = self.program.mesh(mesh).axes
-            self.written[callee, mesh] = read_signature(self.program.computations[callee], axes, where_of(call.op))
+            found = read_signature(self.program.computations[callee], axes, where_of(call.op))
+            sides = found.ins, found.outs
+            ins, outs = (tuple([None if d is None else self.share(d) for d in side]) for side in sides)
+            self.written[callee, mesh] = SignatureShardings(ins, outs)
         return self.written[callee, mesh]
+
+    def share(self, dims: Dims) -> Dims:
+        """Returns one object for all equal shardings."""
+        return self.shared.setdefault(dims, dims)
 
     def learn(self, value: int, dims: Dims) -> None:
         """Records the sharding of a value if none is known."""
         if value not in self.known:
-            self.known[value] = dims
+            self.known[value] = self.share(dims)
             original = self.taken.originals[value]
             self.due.add(self.flow.makers[original])
             self.due.update(self.flow.users[original])
@@ -103,7 +113,8 @@ class _State:
     def infer(self, call: Node, around: _Around) -> SignatureShardings:
         """Infers the signature of a call as far as the shardings around it determine it."""
         axes = self.program.mesh(call.mesh).axes
-        key = (call.callee, axes, around)
+        ins, outs = around
+        key = call.callee, axes, id(ins), id(outs)
         if key not in self.results:
             computation = self.program.computations[call.callee]
             self.results[key] = propagate(computation, axes, SignatureShardings(*around), where_of(call.op))
@@ -116,14 +127,16 @@ class _State:
 
     def _side(self, values: Sequence[int], pinned: tuple[Known, ...]) -> tuple[Known, ...]:
         found: list[Known] = list(map(self.known.get, values))
-        if pinned.count(None) < len(pinned):
+        if _are_any(pinned):
             found = [f if p is None else p for f, p in zip(found, pinned, strict=True)]
-        if not self.empty.isdisjoint(values):  # jaxlib 0.10 does not split empty arrays
-            types = self.taken.types
-            found = [
-                replicated(len(types[v].shape)) if v in self.empty else f for v, f in zip(values, found, strict=True)
-            ]
-        return tuple(found)
+        if self.empty and not self.empty.isdisjoint(values):  # jaxlib 0.10 does not split empty arrays
+            whole = [self.share(replicated(len(self.taken.types[v].shape))) for v in values]
+            found = [w if v in self.empty else f for v, f, w in zip(values, found, whole, strict=True)]
+        key = tuple(map(id, found))
+        side = self.sides.get(key)
+        if side is None:
+            side = self.sides[key] = tuple(found)
+        return side
 
     def rank(self, callee: str) -> Ranks:
         if callee not in self.ranks:
@@ -232,14 +245,21 @@ def _sweep(state: _State, calls: list[Node]) -> bool:
         if call.number not in state.due:
             continue
         state.due.remove(call.number)
-        found, user = state.infer(call, state.around(call)), state.user(call)
-        for value, dims, pinned in zip(call.results, found.outs, user.outs, strict=True):
-            if dims is not None and value not in known:
-                state.learn(value, dims if pinned is not None else cheapest(state, value, dims, made_so=True))
-        for value, dims in zip(state.taken.operands[call.number], found.ins, strict=True):
-            if dims is not None and value not in known:
-                state.learn(value, cheapest(state, value, dims, made_so=False))
+        found, operands = state.infer(call, state.around(call)), state.taken.operands[call.number]
+        if _are_any(found.outs) and None in map(known.get, call.results):
+            for value, dims, pinned in zip(call.results, found.outs, state.user(call).outs, strict=True):
+                if dims is not None and value not in known:
+                    state.learn(value, dims if pinned is not None else cheapest(state, value, dims, made_so=True))
+        if _are_any(found.ins) and None in map(known.get, operands):
+            for value, dims in zip(operands, found.ins, strict=True):
+                if dims is not None and value not in known:
+                    state.learn(value, cheapest(state, value, dims, made_so=False))
     return len(known) > before
+
+
+def _are_any(side: Sequence[Known]) -> bool:
+    """Whether any of these shardings is known."""
+    return side.count(None) < len(side)
 
 
 def cheapest(state: _State, value: int, suggested: Dims, *, made_so: bool) -> Dims:
@@ -318,10 +338,11 @@ def _drop_unused(program: ProgramIR) -> None:
 
 def _close(state: _State) -> None:
     """Replicates every value that nothing determines."""
-    ranks = [len(type_.shape) for type_ in state.taken.types]
-    for value, (mesh, rank) in enumerate(zip(state.taken.lives, ranks, strict=True)):
-        if mesh is not None and value not in state.known:
-            state.known[value] = replicated(rank)
+    types, lives = state.taken.types, state.taken.lives
+    kinds = dict(zip(map(id, types), types, strict=True))
+    whole = {key: state.share(replicated(len(type_.shape))) for key, type_ in kinds.items()}
+    unknown = sorted(set(range(len(lives))) - state.known.keys())
+    state.known.update((v, whole[id(types[v])]) for v in unknown if lives[v] is not None)
 
 
 def _write(state: _State) -> None:
@@ -333,11 +354,17 @@ def _write(state: _State) -> None:
             arguments[i] = replace(arguments[i], sharding=shared_sharding(mesh, state.known[i]))
     program.arguments = arguments
     # Infer all signatures first: specializing overwrites the computations that inference reads.
-    keys = [(n.callee, n.mesh, state.around(n)) if n.callee else None for n in state.flow.nodes]
+    keys: list[_Key | None] = []
     signatures: dict[_Key, SignatureShardings] = {}
-    for node, key in zip(state.flow.nodes, keys, strict=True):
-        if key is not None and key not in signatures:
-            signatures[key] = state.infer(node, key[2]).closed(state.rank(node.callee))
+    for node in state.flow.nodes:
+        if not node.callee:
+            keys.append(None)
+            continue
+        ins, outs = state.around(node)
+        key = node.callee, node.mesh, id(ins), id(outs)
+        keys.append(key)
+        if key not in signatures:
+            signatures[key] = state.infer(node, (ins, outs)).closed(state.rank(node.callee))
     special: dict[_Key, Special] = {}
     originals = Originals()
     for node, key in zip(state.flow.nodes, keys, strict=True):

@@ -5,25 +5,16 @@ of a loop or branch counts as if it ran once. `problem.py` calls it.
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.records import WhileRecord
 
-
-class ValueSource(NamedTuple):
-    """The origin of a value: the number of the call that makes it (-1: an argument), the result's position, its slice.
-
-    The slice of constants is empty: each slice that needs them has a copy.
-    """
-
-    maker: int
-    position: int
-    slice: str
-    bytes: int
-
-
+ValueSource: TypeAlias = tuple[int, int, str, int]
+"""The origin of a value: the number of the call that makes it (-1: an argument), the result's position, its slice, and
+its bytes. The slice of constants is empty: each slice that needs them has a copy.
+"""
 ValueSources: TypeAlias = tuple[ValueSource, ...]
 """The possible origins of a value: after a branch, one for each body."""
 
@@ -44,7 +35,7 @@ def placed_calls(program: ProgramIR) -> Iterator[PlacedCall]:
     for i, argument in enumerate(program.arguments):
         known = argument.mesh is not None and not argument.is_constant
         home = program.slice_of(argument.mesh or "") if known else ""
-        arguments.append((ValueSource(-1, i, home, program.flow.sizes[i]),))
+        arguments.append(((-1, i, home, program.flow.sizes[i]),))
     yield from _calls(program, arguments, itertools.count(), [])
 
 
@@ -58,12 +49,12 @@ def _calls(
     flow = function.flow
     sources = list(arguments)
     for node in flow.nodes:
-        taken = [sources[v] for v in node.operands]
+        taken = list(map(sources.__getitem__, node.operands))
         if node.is_call or node.is_transfer:
             number, here = next(numbers), function.slice_of(node.mesh)
             yield PlacedCall(number, function, node, taken)
             sizes = flow.sizes[node.results.start : node.results.stop]
-            sources += [(ValueSource(number, i, here, size),) for i, size in enumerate(sizes)]
+            sources += zip(zip(itertools.repeat(number), itertools.count(), itertools.repeat(here), sizes))
             continue
         made: list[list[ValueSources]] = []
         for body in function.bodies_of(node.op):
@@ -77,7 +68,7 @@ def _calls(
 
 def _arguments(body: ProgramIR, taken: Sequence[ValueSources]) -> list[ValueSources]:
     """Returns the origins of a body's arguments outside the body."""
-    constant = (ValueSource(-1, -1, "", 0),)
+    constant = ((-1, -1, "", 0),)
     inputs = body.inputs
     handed = dict(zip(inputs, taken[len(taken) - len(inputs) :], strict=True))
     return [handed.get(i, constant) for i in range(len(body.arguments))]

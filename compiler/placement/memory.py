@@ -15,11 +15,12 @@ def slice_memory(program: ProgramIR) -> dict[str, int]:
     """
     flow, arguments = program.flow, program.arguments
     same = _same(program)
+    given_back = {same[v] for v in flow.returned}
     before: dict[str, int] = {}
     after: dict[str, int] = {}
     for value, argument in enumerate(arguments):
         if argument.sharding is not None and not argument.is_constant:  # constants are copied where they are used
-            kept = not argument.donate or value in {same[v] for v in flow.returned}
+            kept = not argument.donate or value in given_back
             for bound in (before, after) if kept else (before,):
                 _add(bound, program, value, argument.sharding)
     for value in dict.fromkeys(same[v] for v in flow.returned):

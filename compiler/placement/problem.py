@@ -85,9 +85,9 @@ def build_graph(program: ProgramIR, bound: dict[str, Binding]) -> "nx.DiGraph[An
             where=where_of(node.op),
         )
         moved: dict[int, int] = {}
-        for source in chain.from_iterable(call.sources):
-            if source.maker >= 0:
-                moved[source.maker] = moved.get(source.maker, 0) + source.bytes
+        for maker, _, _, size in chain.from_iterable(call.sources):
+            moved[maker] = moved.get(maker, 0) + size
+        moved.pop(-1, None)
         graph.add_edges_from((maker, call.number, {"bytes": size}) for maker, size in moved.items())
     return graph
 
@@ -99,9 +99,10 @@ def _slice_traffic(program: ProgramIR, calls: Iterable[PlacedCall]) -> dict[tupl
     for call in calls:
         here = program.slice_of(call.node.mesh)
         for source in chain.from_iterable(call.sources):
-            if source.slice and source.slice != here and (source, here) not in arrived:
+            home = source[2]
+            if home and home != here and (source, here) not in arrived:
                 arrived.add((source, here))
-                traffic[source.slice, here] = traffic.get((source.slice, here), 0) + source.bytes
+                traffic[home, here] = traffic.get((home, here), 0) + source[3]
     return traffic
 
 

@@ -23,6 +23,7 @@ class NodeRecord:
     op_class: ClassVar[type[PwOp]]
     """The declaration of the op."""
     OPERATION_NAME: ClassVar[str]
+    _required: ClassVar[tuple[str, ...]]
     _linked: ClassVar[type["NodeRecord"]]
 
     _home: Any = None
@@ -40,6 +41,7 @@ class NodeRecord:
         cls.OPERATION_NAME = of.OPERATION_NAME  # pyright: ignore[reportConstantRedefinition]
         for name in of.fields():
             setattr(cls, name, None)
+        cls._required = tuple(name for name, field in of.fields().items() if field.required)
         cls._linked = type(f"Linked{cls.__name__}", (cls,), {**of.fields()})
 
     if TYPE_CHECKING:
@@ -95,19 +97,21 @@ class NodeRecord:
         `sound` are the names and identities of long values that are known to be right: records share them.
         """
         fields, own = self.op_class.fields(), vars(self)
-        for name in fields if names is None else names & fields.keys():
-            value = own.get(name)
-            if value is None:
-                if fields[name].required:
-                    yield f"lacks the attribute {name} ({fields[name].doc})"
+        for name in own if names is None else names & own.keys():
+            value = own[name]
+            if value is None or name in _OWN:
+                continue
+            if name not in fields:
+                yield f"has an unknown attribute {name}"
             elif name in pw.SHARDING_FIELDS and (name, id(value)) in sound:
                 continue
-            elif fields[name].kind.holds(value):
-                sound.add((name, id(value)))
-            else:
+            elif not fields[name].kind.holds(value):
                 yield f"has {name} = {value!r}, which is not of kind {fields[name].kind.name}"
-        if names is None:
-            yield from (f"has an unknown attribute {name}" for name in own.keys() - fields.keys() - _OWN)
+            elif name in pw.SHARDING_FIELDS:
+                sound.add((name, id(value)))
+        for name in self._required:
+            if own.get(name) is None:
+                yield f"lacks the attribute {name} ({fields[name].doc})"
 
 
 _set_class: Any = vars(object)["__class__"].__set__

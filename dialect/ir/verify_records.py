@@ -16,7 +16,7 @@ MAX_SHOWN = 400
 
 
 def check_records(program: ProgramIR, written: frozenset[str] | None) -> None:
-    """Raises PWC0701 with all wrong fields, among those that were `written` (None: all), and all wrong operands."""
+    """Raises PWC0701 with all wrong fields and operands. `written`: only these fields have changed, and no operands."""
     if found := [*_signature(program), *_nodes(program, written)]:
         raise PathwaysError(*found)
 
@@ -35,7 +35,7 @@ def _nodes(program: ProgramIR, written: frozenset[str] | None) -> Iterator[Inval
     sound: set[tuple[str, int]] = set()
     for node in program.flow:
         problems = [(problem, DECLARED) for problem in node.op.problems(written, sound)]
-        if node.operands and not 0 <= min(node.operands) <= max(node.operands) < node.results.start:
+        if written is None and node.operands and not 0 <= min(node.operands) <= max(node.operands) < node.results.start:
             rule = "calls, transfers and control flow after the nodes that make their operands"
             problems.append(("takes a value that is not made before it", rule))
         for problem, rule in problems:

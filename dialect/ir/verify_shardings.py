@@ -96,25 +96,27 @@ def check_shardings(program: ProgramIR) -> Iterator[Broken]:
     """Finds missing and impossible shardings, from phase `shard` on."""
     flow = program.flow
     types = flow.types
-    checked: set[tuple[str, str, str, int]] = set()
+    checked: set[tuple[str, str, int, int]] = set()
     divided: set[tuple[ArrayType, Placed]] = set()
     for node in flow.nodes:
         op = node.op
+        key = (node.callee, node.mesh, id(op.in_shardings), id(op.out_shardings)) if node.is_call else None
+        if key is not None and key in checked:  # calls of one computation have the same types, and share these lists
+            continue
         for name in _attributes(node):
             values, what, shardings = _values(node, name), _SIDES[name], getattr(op, name)
-            key = node.callee, node.mesh, name, id(shardings)  # calls share these lists
-            if node.callee and key in checked:  # calls of one computation have the same types
-                continue
             if shardings is None or len(shardings) != len(values):
                 yield op, f"does not state a sharding for each {what}", "closed shardings from phase shard on"
+                key = None
                 continue
-            checked.add(key)
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
                 if (types[value], placed) not in divided:
                     divided.add((types[value], placed))
                     yield from _divides(program, op, types[value], placed, f"{what} {i}")
                 if node.mesh and placed.mesh != node.mesh:
                     yield op, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"
+        if key is not None:
+            checked.add(key)
     for value, argument in zip(flow.arguments, program.arguments, strict=True):
         if argument.mesh is not None:
             name = argument.shown(value)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 import pathways as pw
 from pathways.compiler.frontends.jax import compat
+from pathways.compiler.frontends.jax.alike import Single, joined
 from pathways.compiler.frontends.jax.graph import Call, Callee, Constant, ExplicitMove, GraphNode, Loose, TracedGraph
 from pathways.compiler.frontends.jax.graph import TracedValue as Value
 from pathways.compiler.frontends.jax.meshes import SliceMesh, default_mesh
@@ -64,3 +65,8 @@ def names(made: TracedGraph) -> list[str]:
         "+".join(e.primitive.name for e in node.eqns) if isinstance(node, Loose) else type(node).__name__
         for node in made.nodes
     ]
+
+
+def together(nodes: list[Loose]) -> Loose:
+    """Joins nodes of one equation each into one node."""
+    return joined([Single(node.eqns[0], node.operands, node.outputs, node.scope, node.where) for node in nodes])

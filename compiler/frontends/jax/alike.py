@@ -8,14 +8,14 @@ differ, the node is split again. For example, one equation is unused, or reads a
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from pathways.compiler.frontends.jax.compat import Eqn
 from pathways.compiler.frontends.jax.graph import (
     Call,
     ControlFlow,
     ExplicitMove,
-    GraphNode,
     Loose,
     Operand,
     TracedGraph,
@@ -34,7 +34,20 @@ class _Origin:
 
     mesh: SliceMesh | None
     """The mesh of the values; None if more than one mesh is possible."""
-    members: list[Loose] = field(default_factory=list[Loose])
+    members: "list[Single]" = field(default_factory=list["Single"])
+
+
+class Single(NamedTuple):
+    """One unplaced equation: the parts of its node."""
+
+    eqn: Eqn
+    operands: list[Operand]
+    outputs: list[TracedValue]
+    scope: str
+    where: Where | None
+
+    def node(self) -> Loose:
+        return Loose((self.eqn,), self.operands, self.outputs, self.scope, self.where)
 
 
 class RunOfEquations:
@@ -44,8 +57,8 @@ class RunOfEquations:
         self._graph = graph
         self._join = join
         self._origins: dict[TracedValue, _Origin] = {}
-        self._pending: list[Loose] = []
-        self._unplaced: list[Loose] = []
+        self._pending: list[Single] = []
+        self._unplaced: list[Single] = []
         self._open: dict[Any, _Origin] = {}
 
     def add(self, node: Call | ExplicitMove | ControlFlow) -> None:
@@ -60,34 +73,35 @@ class RunOfEquations:
         self, eqn: Eqn, operands: list[Operand], outputs: list[TracedValue], scope: str, where: Where | None
     ) -> None:
         """Adds an equation to the run."""
-        node = Loose((eqn,), operands, outputs, scope, where)
+        single = Single(eqn, operands, outputs, scope, where)
         if not self._join:
-            self._graph.nodes.append(node)
+            self._graph.nodes.append(single.node())
             return
-        self._pending.append(node)
+        self._pending.append(single)
         known = self._origins
-        found = frozenset([known[v] for v in node.inputs if v in known])
+        found = frozenset([known[v] for v in operands if isinstance(v, TracedValue) and v in known])
         if not found:
-            self._unplaced.append(node)
+            self._unplaced.append(single)
             return
         key = found, scope, id(where), bool(eqn.effects)
         origin = self._open.get(key)
         if origin is None:
             mesh, *others = {o.mesh for o in found}
             origin = self._open[key] = _Origin(None if others or eqn.effects else mesh)
-        origin.members.append(node)
+        origin.members.append(single)
         for value in outputs:
             known[value] = origin
 
     def end(self) -> None:
         """Adds all equations that were held back, in program order or grouped by origin."""
-        nodes: list[GraphNode] = [*self._pending]
         opened = self._open.values()
         if any(_is_worth_it(origin) for origin in opened):
-            nodes = [*self._unplaced]
+            nodes = self._graph.nodes
+            nodes += [single.node() for single in self._unplaced]
             for origin in opened:
-                nodes += [joined(origin.members)] if _is_worth_it(origin) else origin.members
-        self._graph.nodes += nodes
+                nodes += [joined(origin.members)] if _is_worth_it(origin) else [m.node() for m in origin.members]
+        else:
+            self._graph.nodes += [single.node() for single in self._pending]
         for origin in opened:
             origin.members = []
         self._pending, self._unplaced, self._open = [], [], {}
@@ -97,9 +111,7 @@ def _is_worth_it(origin: _Origin) -> bool:
     return origin.mesh is not None and len(origin.members) >= FEWEST
 
 
-def joined(members: list[Loose]) -> Loose:
-    """Joins several nodes into one. No equation may read a result of another node."""
-    first = members[0]
-    eqns = tuple(eqn for m in members for eqn in m.eqns)
-    operands = [o for m in members for o in m.operands]
-    return Loose(eqns, operands, [v for m in members for v in m.outputs], first.scope, first.where)
+def joined(members: list[Single]) -> Loose:
+    """Joins several equations into one node. None may read a result of another."""
+    eqns, operands, outputs, scopes, lines = zip(*members, strict=True)
+    return Loose(eqns, [*chain.from_iterable(operands)], [*chain.from_iterable(outputs)], scopes[0], lines[0])

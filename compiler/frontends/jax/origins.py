@@ -7,8 +7,10 @@ while blocks 12 to 17 are in order. The operations on both must still be one com
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TypeAlias
 
+from pathways.compiler.frontends.jax.compat import Eqn
 from pathways.compiler.frontends.jax.graph import Loose, TracedGraph, TracedValue
 
 Origin: TypeAlias = tuple[int, int]
@@ -24,10 +26,15 @@ def first_origins(graph: TracedGraph) -> dict[TracedValue, Origin]:
     its stage, and not from all gradients whose norm divided it. A value without an origin has a number after all nodes.
     """
     found: dict[TracedValue, Origin] = {}
-    nothing = (len(graph.nodes), 0)
+    nothing, widths = (len(graph.nodes), 0), _Widths()
     for number, node in enumerate(graph.nodes):
         if not isinstance(node, Loose):
             found.update((v, (number, i)) for i, v in enumerate(node.outputs))
+            continue
+        if len(node.inputs) == len(node.operands) and (width := widths.of(node.eqns)):
+            firsts = [found.get(v, nothing) for v in node.operands]
+            columns = [firsts[i::width] for i in range(width)]
+            found.update(zip(node.outputs, map(min, *columns) if width > 1 else columns[0], strict=True))
             continue
         for _, taken, made in node.equations():
             shape = made[0].aval.shape if made else ()
@@ -38,16 +45,36 @@ def first_origins(graph: TracedGraph) -> dict[TracedValue, Origin]:
     return found
 
 
+class _Widths:
+    """The number of operands of equations that are alike. Turns of a loop have the same equations."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], int] = {}
+
+    def of(self, eqns: tuple[Eqn, ...]) -> int:
+        """Returns the number of operands of each of these equations; 0 if they have different numbers, operands of
+        other shapes than their result, or several results.
+        """
+        key = tuple(map(id, eqns))
+        if key not in self._known:
+            width = len(eqns[0].invars)
+            alike = all(len(e.invars) == width and len(e.outvars) == 1 for e in eqns)
+            same = alike and all(v.aval.shape == e.outvars[0].aval.shape for e in eqns for v in e.invars)
+            self._known[key] = width if same else 0
+        return self._known[key]
+
+
 def in_order_of_origins(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> list[Loose]:
     """Splits the operations of a group into single equations, and sorts them by origin. The sort is stable."""
     single_nodes = [one for m in members for one in m.apart()]
+    urgency = [min([origins[v] for v in one.outputs], default=_BEFORE_ALL) for one in single_nodes]
+    order = sorted(range(len(single_nodes)), key=urgency.__getitem__)
+    made = set(chain.from_iterable([m.outputs for m in members]))
+    if all(made.isdisjoint(m.inputs) for m in members):
+        return list(map(single_nodes.__getitem__, order))
     maker = {v: i for i, one in enumerate(single_nodes) for v in one.outputs}
-
-    def urgency(i: int) -> Origin:
-        return min((origins[v] for v in single_nodes[i].outputs), default=_BEFORE_ALL)
-
     found: dict[int, Loose] = {}
-    left = sorted(range(len(single_nodes)), key=urgency)[::-1]
+    left = order[::-1]
     while left:  # operations without inputs are placed before their first reader
         i = left[-1]
         missing = [maker[v] for v in single_nodes[i].inputs if v in maker and maker[v] not in found]

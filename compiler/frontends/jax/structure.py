@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from pathways.compiler.frontends.jax import compat
@@ -16,17 +17,29 @@ class Structures:
 
     def __init__(self) -> None:
         self._describe: Callable[[compat.Eqn], tuple[Any, ...]] = remembered_by_identity(_describe)
+        self._known: dict[Any, tuple[Group, tuple[Any, ...]]] = {}
+        """The descriptions of groups by the identities of their parts, with a group that keeps these parts alive."""
 
     def of(self, group: Group) -> tuple[Any, ...]:
         """Returns a key that is equal for groups that compute the same."""
-        numbers: dict[TracedValue, int] = {}
-        for value in group.inputs:
-            numbers[value] = len(numbers)
+        made = chain.from_iterable([loose.outputs for loose in group.operations])
+        numbers = {value: number for number, value in enumerate(chain(group.inputs, made))}
+        operands = chain.from_iterable([loose.operands for loose in group.operations])
+        key = (
+            tuple([id(v.aval) for v in group.inputs]),
+            tuple([loose.eqns for loose in group.operations]),
+            tuple([numbers[o] if isinstance(o, TracedValue) else -id(o) for o in operands]),
+            tuple(map(numbers.__getitem__, group.outputs)),
+        )
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = group, self._description(group, numbers)
+        return known[1]
+
+    def _description(self, group: Group, numbers: dict[TracedValue, int]) -> tuple[Any, ...]:
         parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
         for loose in group.operations:
             parts.append((tuple(map(self._describe, loose.eqns)), *(_operand(o, numbers) for o in loose.operands)))
-            for value in loose.outputs:
-                numbers[value] = len(numbers)
         return ("group", *parts, tuple(numbers[v] for v in group.outputs))
 
 

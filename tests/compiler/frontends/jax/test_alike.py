@@ -85,7 +85,7 @@ def test_joining_operations_does_not_change_the_program(
     counts: list[int] = []
     join = alike.joined
 
-    def counted(members: list[Loose]) -> Loose:
+    def counted(members: list[alike.Single]) -> Loose:
         counts.append(len(members))
         return join(members)
 

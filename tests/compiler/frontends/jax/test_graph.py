@@ -6,9 +6,8 @@ from typing import Any
 import jax
 import pytest
 from jax import lax
-from support.traced_graphs import call, constant, graph, loose, meshes, move, names, value
+from support.traced_graphs import call, constant, graph, loose, meshes, move, names, together, value
 
-from pathways.compiler.frontends.jax.alike import joined
 from pathways.compiler.frontends.jax.graph import ControlFlow, GraphNode, Loose, TracedValue, has_effects
 from pathways.compiler.frontends.jax.groups import Group, Unit, faces
 from pathways.compiler.frontends.jax.order import order
@@ -24,7 +23,7 @@ def printing(x: Any) -> Any:
 def test_a_node_of_several_equations_gives_each_its_operands_and_results() -> None:
     a, b, c = value(3), value(3), value(3)
     parts = [loose(_lax.add, a, b), loose(_lax.tanh, c), loose(lambda x: x * 2.0, c)]
-    node = joined(parts)
+    node = together(parts)
     assert names(graph([], [node], [])) == ["add+tanh+mul"]
     assert node.inputs == [a, b, c, c] and len(node.operands) == 5
     assert [(taken, made) for _, taken, made in node.equations()] == [(p.operands, p.outputs) for p in parts]
@@ -42,7 +41,7 @@ def test_a_node_of_several_equations_gives_each_its_operands_and_results() -> No
 )
 def test_each_equation_takes_the_union_of_its_operands(found: list[int], takes: set[int]) -> None:
     a, b = value(3), value(3)
-    same = joined([loose(_lax.tanh, a), loose(_lax.tanh, b)])
+    same = together([loose(_lax.tanh, a), loose(_lax.tanh, b)])
     assert same.each_takes(found) == takes
     assert same.each_makes(found) == takes
     single = loose(_lax.add, a, b)
@@ -51,15 +50,15 @@ def test_each_equation_takes_the_union_of_its_operands(found: list[int], takes: 
 
 def test_equations_of_other_widths_take_the_union_of_theirs() -> None:
     a, b, c, d = (value(3) for _ in range(4))
-    pairs = joined([loose(_lax.add, a, b), loose(_lax.add, c, d)])
+    pairs = together([loose(_lax.add, a, b), loose(_lax.add, c, d)])
     assert pairs.each_takes([1, 2, 4, 8]) == {3, 12}
     assert pairs.each_takes([1, 2, 1, 2]) == {3}
     assert pairs.each_takes([1, 2, 1, 4]) == {3, 5}
-    mixed = joined([loose(_lax.add, a, b), loose(_lax.tanh, c)])
+    mixed = together([loose(_lax.add, a, b), loose(_lax.tanh, c)])
     assert mixed.each_takes([1, 2, 4]) == {3, 4}
-    literal = joined([loose(lambda x: x * 2.0, a), loose(_lax.add, c, d)])
+    literal = together([loose(lambda x: x * 2.0, a), loose(_lax.add, c, d)])
     assert literal.each_takes([1, 2, 4]) == {1, 6} and literal.each_takes([1, 2, 1]) == {1, 3}
-    several = joined([loose(lambda x: _lax.top_k(x, 2), a), loose(_lax.tanh, b)])
+    several = together([loose(lambda x: _lax.top_k(x, 2), a), loose(_lax.tanh, b)])
     assert several.each_makes([1, 2, 4]) == {3, 4}
     assert loose(lambda x: _lax.top_k(x, 2), a).each_makes([1, 2]) == {3}
 
@@ -104,7 +103,7 @@ def test_calls_of_one_traced_function_have_the_same_key() -> None:
 def test_equations_that_are_not_needed_are_taken_out_of_their_node() -> None:
     a, b = value(3), value(3)
     parts = [loose(_lax.tanh, a), loose(_lax.exp, a), loose(_lax.sin, b)]
-    whole = joined(parts)
+    whole = together(parts)
     made = graph([a, b], [whole], whole.outputs)
     made.prune()
     assert made.nodes == [whole]
@@ -121,7 +120,7 @@ def test_nodes_with_effects_stay() -> None:
     silent = ControlFlow("while", [graph([a], [quiet], [])], [a], [], None)
     nodes: list[GraphNode] = [prints, quiet, calls, move(mesh, a), inside, silent, loose(_lax.tanh, a)]
     assert [has_effects(n) for n in nodes] == [True, False, True, False, True, False, False]
-    assert has_effects(joined([loose(_lax.tanh, a), loose(printing, a)]))
+    assert has_effects(together([loose(_lax.tanh, a), loose(printing, a)]))
     made = graph([a], nodes, [])
     made.prune()
     assert made.nodes == [prints, calls, inside]

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from support.traced_graphs import call, graph, loose, meshes, move, names, value
+from support.traced_graphs import call, graph, loose, meshes, move, names, together, value
 
-from pathways.compiler.frontends.jax.alike import joined
 from pathways.compiler.frontends.jax.constants import read_constant
 from pathways.compiler.frontends.jax.graph import Loose, TracedGraph, TracedValue
 from pathways.compiler.frontends.jax.homes import Homes, find_homes
@@ -95,8 +94,8 @@ def test_a_sum_of_another_type_than_its_addend_stays() -> None:
 def test_of_joined_sums_those_with_zeros_are_dropped() -> None:
     (mesh,) = meshes(1)
     a, b, c = value(3), value(3), value(3)
-    zeros = joined([filled(0.0, 3), filled(1.0, 3)])
-    sums = joined([loose(_lax.add, zeros.outputs[0], a), loose(_lax.add, zeros.outputs[1], b)])
+    zeros = together([filled(0.0, 3), filled(1.0, 3)])
+    sums = together([loose(_lax.add, zeros.outputs[0], a), loose(_lax.add, zeros.outputs[1], b)])
     after = call(mesh, sums.outputs[0])
     made = graph([a, b, c], [zeros, sums, after, loose(_lax.tanh, c)], [*after.outputs, sums.outputs[1]])
     drop_added_zeros(made)
@@ -152,8 +151,8 @@ def test_expressions_of_up_to_eight_operations_are_copied(length: int, copies: i
 def test_joined_equations_that_read_a_copy_are_taken_apart() -> None:
     a = value(3)
     ones = filled(1.0, 3)
-    both = joined([loose(_lax.tanh, a), loose(_lax.exp, ones.outputs[0])])
-    other = joined([loose(_lax.tanh, a), loose(_lax.exp, a)])
+    both = together([loose(_lax.tanh, a), loose(_lax.exp, ones.outputs[0])])
+    other = together([loose(_lax.tanh, a), loose(_lax.exp, a)])
     made = graph([a], [ones, both, other], [*both.outputs, *other.outputs])
     sink(made)
     assert names(made) == ["tanh", "broadcast_in_dim", "exp", "tanh+exp"]
@@ -279,7 +278,7 @@ def test_equal_meshes_are_one_home() -> None:
     for there, crosses in ((mesh, False), (type(mesh)(mesh.slice, mesh.spec), False), (other, True)):
         homes.values[a] = there
         assert homes.crosses(a, node) == crosses
-    both = joined([loose(_lax.tanh, a), loose(_lax.exp, a)])
+    both = together([loose(_lax.tanh, a), loose(_lax.exp, a)])
     homes.settle(both, other)
     assert [homes.nodes[m] for m in homes.apart(both)] == [other, other]
 
