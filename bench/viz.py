@@ -27,8 +27,6 @@ import pathways as pw
 from pathways.compiler.driver import Compilation
 from pathways.compiler.pass_manager import Options
 from pathways.compiler.passes.base import Session
-from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import bytecode, parse
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.plan_file import save_plan
 
@@ -76,7 +74,7 @@ def traced(stages: int, microbatches: int) -> Any:
 def write_plan(path: Path, stages: int, microbatches: int) -> int:
     """Compiles a pipeline under 1f1b, and writes its plan with its phases; returns the number of its calls."""
     lowered = traced(stages, microbatches)
-    program = ProgramIR(parse(bytecode(lowered.module.operation), lowered.module.context))
+    program = lowered.copied_program()
     calls = sum(1 for _ in program.calls())
     compilation = Compilation(program, lowered.constants, Session(None))
     compilation.advance(Phase.PLAN, options=Options(schedule="1f1b"), keep_dumps=True)

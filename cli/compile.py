@@ -31,8 +31,7 @@ from pathways.dialect.choice import load_choice
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import CannotWrite
 from pathways.dialect.files import write_whole
-from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import bytecode, parse, text
+from pathways.dialect.mlir import text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.plan_file import save_plan
 from pathways.dialect.platforms import PLATFORMS, platform_named
@@ -226,8 +225,8 @@ def start(
     with compiling(Target.of(machines, schedule, microbatches)):
         lowered = lower_program(function, given, chosen)
     begin = time.perf_counter()
-    module = parse(bytecode(lowered.module.operation), lowered.module.context)
-    compilation = Compilation(ProgramIR(module), lowered.constants, Session(machines), pipelines=lowered.pipelines)
+    program = lowered.copied_program()
+    compilation = Compilation(program, lowered.constants, Session(machines), pipelines=lowered.pipelines)
     for name, seconds in lowered.timing.items():
         compilation.timing.add(name, seconds)
     compilation.timing.add("trace", time.perf_counter() - begin)

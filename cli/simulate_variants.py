@@ -25,7 +25,6 @@ from pathways.compiler.simulate.figures import Simulated, StepFigures
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import bytecode, parse
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import Topology
@@ -101,17 +100,16 @@ def compiler_of(
     if replacing and read_spec(source).is_dump:
         have, advice = "other microbatches, but a dump has its microbatches", "give the source in place of the dump"
         raise PathwaysError(BadSource(path=source, have_=have, rule="a source", advice=advice))
-    traced: OrderedDict[Target, tuple[Compilation, bytes]] = OrderedDict()
-    placed: OrderedDict[tuple[Target, object, bool], bytes] = OrderedDict()
+    traced: OrderedDict[Target, Compilation] = OrderedDict()
+    placed: OrderedDict[tuple[Target, object, bool], ProgramIR] = OrderedDict()
 
     def target_of(variant: Variant) -> Target:
         return Target.of(machines, variant.options.schedule, variant.microbatches)
 
-    def trace(variant: Variant) -> tuple[Compilation, bytes]:
-        begun = start(source, machines, None, variant.options.schedule, variant.microbatches)
-        return begun, bytecode(begun.program.module.operation)
+    def trace(variant: Variant) -> Compilation:
+        return start(source, machines, None, variant.options.schedule, variant.microbatches)
 
-    def trace_for(variant: Variant) -> tuple[Compilation, bytes]:
+    def trace_for(variant: Variant) -> Compilation:
         return _kept(traced, target_of(variant), lambda: trace(variant))
 
     first, begun = _first_traced(trace_for, [base, *space.variants(base)])
@@ -124,24 +122,22 @@ def compiler_of(
         base = replace(base, microbatches=stated.pop())
         traced[target_of(base)] = traced[target_of(first)]
 
-    def compile_up_to(phase: Phase, variant: Variant, raw: bytes) -> Compilation:
-        begun, _ = trace_for(variant)
-        program = ProgramIR(parse(raw, begun.program.context))
+    def compile_up_to(phase: Phase, variant: Variant, source: ProgramIR) -> Compilation:
+        begun, program = trace_for(variant), source.copy()
         compilation = Compilation(program, begun.constants, Session(begun.session.topology))
         if not program.phase.reached(phase):
             compilation.advance(phase, options=variant.options)
         return compilation
 
-    def place(variant: Variant) -> bytes:
-        program = compile_up_to(Phase.PLACE, variant, trace_for(variant)[1]).program
-        return bytecode(program.module.operation)
+    def place(variant: Variant) -> ProgramIR:
+        return compile_up_to(Phase.PLACE, variant, trace_for(variant).program).program
 
     def compiled(variant: Variant) -> Plan:
         """Compiles from the placed program, which most schedules share."""
         options = variant.options
         key = target_of(variant), options.placement, splits_backward(options.schedule)
-        raw = _kept(placed, key, lambda: place(variant))
-        return compile_up_to(Phase.PLAN, variant, raw).plan()
+        program = _kept(placed, key, lambda: place(variant))
+        return compile_up_to(Phase.PLAN, variant, program).plan()
 
     return compiled, base, math.gcd(*(table.batch_rows for table in begun.pipelines))
 
@@ -157,13 +153,13 @@ def _kept(known: OrderedDict[_K, _V], key: _K, make: Callable[[], _V]) -> _V:
 
 
 def _first_traced(
-    trace_for: Callable[[Variant], tuple[Compilation, bytes]], variants: Sequence[Variant]
+    trace_for: Callable[[Variant], Compilation], variants: Sequence[Variant]
 ) -> tuple[Variant, Compilation]:
     """Traces variants until one is not refused. Raises the error of the first one if all are refused."""
     refused: PathwaysError | None = None
     for variant in variants:
         try:
-            return variant, trace_for(variant)[0]
+            return variant, trace_for(variant)
         except PathwaysError as error:
             refused = refused or error
     assert refused is not None

@@ -19,7 +19,6 @@ from pathways.compiler.simulate.step import simulate_step
 from pathways.compiler.stream_ops import peaks_of
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import parse
 from pathways.dialect.schedule_figures import Schedule
 from pathways.dialect.topology import readable
 
@@ -44,26 +43,25 @@ class Alternative:
 
 
 def compare_schedules(
-    source: bytes, context: object, session: Session, options: Options, constants: Mapping[str, bytes]
+    source: ProgramIR, session: Session, options: Options, constants: Mapping[str, bytes]
 ) -> list[Alternative]:
     """Compiles under every schedule, and under the chosen one if it is a file, and simulates each.
 
-    `source` is the program as bytecode, of phase `trace`.
+    `source` is the program, of phase `trace`; it is not changed.
     """
     names = [PROGRAM, *SCHEDULES, *([options.schedule] if is_file(options.schedule) else [])]
-    return [outcome(source, context, session, replace(options, schedule=name), name, constants) for name in names]
+    return [outcome(source, session, replace(options, schedule=name), name, constants) for name in names]
 
 
 def outcome(
-    source: bytes,
-    context: object,
+    source: ProgramIR,
     session: Session,
     options: Options,
     name: str,
     constants: Mapping[str, bytes] | None = None,
 ) -> Alternative:
     """Compiles with other options. With the constants of the program, it also simulates the plan."""
-    program = ProgramIR(parse(source, context))
+    program = source.copy()
     own = Session(session.topology, session.bindings, session.analyzer)
     length = _Length()
     try:
@@ -95,14 +93,12 @@ class _Length(Instrument):
             self.units = max((arranged.timeline.ends[n] for numbers in calls for n in numbers), default=0.0)
 
 
-def with_help(
-    error: PathwaysError, source: bytes, context: object, session: Session, options: Options
-) -> PathwaysError:
+def with_help(error: PathwaysError, source: ProgramIR, session: Session, options: Options) -> PathwaysError:
     """Adds to the refusal of a plan the bytes that each other choice saves on the same island."""
-    found = outcome(source, context, session, options, "")
+    found = outcome(source, session, options, "")
     if found.schedule is None or not found.schedule.microbatches:
         return error
-    others = list(_others(source, context, session, options, found.schedule))
+    others = list(_others(source, session, options, found.schedule))
     helped = [
         replace(d, advice=_advice(d, found, others, session.analyzer is None)) if isinstance(d, OutOfMemory) else d
         for d in error.diagnostics
@@ -110,17 +106,15 @@ def with_help(
     return PathwaysError(*helped)
 
 
-def _others(
-    source: bytes, context: object, session: Session, options: Options, chosen: Schedule
-) -> Iterator[Alternative]:
+def _others(source: ProgramIR, session: Session, options: Options, chosen: Schedule) -> Iterator[Alternative]:
     for name in SCHEDULES:
         if name != chosen.name:
-            yield outcome(source, context, session, replace(options, schedule=name), f"--schedule {name}")
+            yield outcome(source, session, replace(options, schedule=name), f"--schedule {name}")
     if options.remat == NO_REMAT:
-        yield outcome(source, context, session, replace(options, remat="auto"), "--remat auto")
+        yield outcome(source, session, replace(options, remat="auto"), "--remat auto")
         best = replace(options, schedule="1f1b", remat="auto")
         if chosen.name != "1f1b":
-            yield outcome(source, context, session, best, "--schedule 1f1b --remat auto")
+            yield outcome(source, session, best, "--schedule 1f1b --remat auto")
 
 
 def _advice(problem: OutOfMemory, now: Alternative, others: Sequence[Alternative], estimated: bool) -> str:

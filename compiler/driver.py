@@ -25,7 +25,7 @@ from pathways.dialect.host_callbacks import hold, read_callbacks
 from pathways.dialect.ir.arguments import constant_name
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.wellformed import check_wellformed
-from pathways.dialect.mlir import bytecode, text
+from pathways.dialect.mlir import text
 from pathways.dialect.phases import Phase
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.platforms import EVERYWHERE
@@ -83,26 +83,25 @@ class Compilation:
         except PathwaysError as error:
             if source is None or not any(isinstance(d, OutOfMemory) for d in error.diagnostics):
                 raise
-            raise with_help(error, source, self.program.context, self.session, options) from None
+            raise with_help(error, source, self.session, options) from None
         for name, seconds in timing.passes.items():
             self.timing.add(name, seconds)
         if not self.program.phase.reached(upto):
             have, need = self.program.phase.value, upto.value
             raise PathwaysError(WrongPhase(what="the step after the passes", have_phase=have, need_phase=need))
 
-    def _source(self, passes: Sequence[Pass] | None) -> bytes | None:
-        """Returns the program as bytecode, to try other options if its plan does not fit; None if not needed."""
+    def _source(self, passes: Sequence[Pass] | None) -> ProgramIR | None:
+        """Returns a copy of the program, to try other options if its plan does not fit; None if not needed."""
         topology = self.session.topology
         stated = topology is not None and any(i.memory is not None for i in topology.islands)
         if passes is not None or not stated or self.program.phase is not Phase.TRACE:
             return None
-        return bytecode(self.program.read_module().operation)
+        return self.program.copy()
 
     def compare(self, options: Options) -> list[Alternative]:
         """Compiles the program under every schedule and returns the results for comparison. Requires phase `trace`."""
         check_reaches(default_passes(options), options.without, self.program.phase, Phase.PLAN)
-        source = bytecode(self.program.read_module().operation)
-        return compare_schedules(source, self.program.context, self.session, options, self.constants)
+        return compare_schedules(self.program, self.session, options, self.constants)
 
     def plan(self, *, with_phases: bool = False) -> Plan:
         """Extracts the plan. Requires phase `plan`."""

@@ -18,8 +18,6 @@ from pathways.compiler.search.rank import PlanFigures, Row
 from pathways.compiler.simulate.step import simulate_step
 from pathways.dialect.choice import SplitChoice
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import bytecode, parse
 from pathways.dialect.plan.nouns import Plan
 
 MAX_ACTIONS = 1024
@@ -62,9 +60,7 @@ def _compile(choice: SplitChoice, step: CompiledStep, machines: Machines) -> Pla
     with choosing(choice), compiling(Target.of(topology, choice.schedule)):
         lowered = step.make(choice).lower_for(process().platform, *step.arguments)
     with COMPILING:
-        module = parse(bytecode(lowered.module.operation), lowered.module.context)
-        session = Session(topology)
-        compilation = Compilation(ProgramIR(module), lowered.constants, session)
+        compilation = Compilation(lowered.copied_program(), lowered.constants, Session(topology))
         options = Options(schedule=choice.schedule, remat=choice.remat, enforce=False)
         compilation.advance(options=options)
         return compilation.plan()

@@ -33,6 +33,7 @@ from pathways.compiler.rederive_per_device import with_local_modules
 from pathways.compiler.schedule import PROGRAM
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
+from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.mlir import Module, pretty, text
 from pathways.dialect.phases import Phase
@@ -80,6 +81,11 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
     def module(self) -> Module:
         with COMPILING:
             return self._program.module
+
+    def copied_program(self) -> ProgramIR:
+        """Returns a copy of the traced program, which the caller may compile."""
+        with COMPILING:
+            return self._program.copy()
 
     def as_text(self, phase: Phase | str = Phase.TRACE, *, debug_info: bool = False) -> str:
         """Returns the IR after `phase`: trace, shard, place, transfer, schedule or plan."""

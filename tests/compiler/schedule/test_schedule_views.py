@@ -96,7 +96,6 @@ def test_units_of_time_equal_those_of_textbooks() -> None:
     from pathways.compiler.compare_schedules import compare_schedules
     from pathways.compiler.pass_manager import Options
     from pathways.compiler.passes.base import Session
-    from pathways.dialect.mlir import bytecode
     from pathways.dialect.topology import parse_topology
 
     made = pw.make_virtual_device_set()
@@ -114,8 +113,7 @@ def test_units_of_time_equal_those_of_textbooks() -> None:
 
     lowered = step.lower([jnp.ones((4, 4))] * 2, jnp.ones((4, 2, 4)))
     session = Session(parse_topology("islands=2,devices=1"))
-    source = bytecode(lowered.module.operation)
-    found = compare_schedules(source, lowered.module.context, session, Options(), lowered.constants)
+    found = compare_schedules(lowered.copied_program(), session, Options(), lowered.constants)
     units = {o.name: o.units for o in found}
     assert units["gpipe"] == units["1f1b"] == units["interleaved"] == 15 and units["zero-bubble"] == 13
 
