@@ -19,11 +19,17 @@ from pathways.runtime.host.devices import pjrt
 class BarePlan:
     """Calls a plan with one array for each input; returns one for each result."""
 
-    def __init__(self, plan, threads):
-        """Compiles each different module once, on this number of threads, and keeps the time in `compile_seconds`."""
-        self.plan = plan
+    def __init__(self, plan, threads, *, devices=None, through_host=False):
+        """Compiles each different module once, on this number of threads, and keeps the time in `compile_seconds`.
+
+        `devices` are those of a plan with the same islands, by island. With `through_host`, values go from device to
+        device through host memory, as small values do in loops.
+        """
+        self.plan, self.through_host = plan, through_host
         self.at = {stream.island: number for number, stream in enumerate(plan.streams)}
-        self.devices = pjrt.make_devices(len(plan.streams))
+        names = [island.name for island in plan.topology.islands]
+        self.by_island = devices or dict(zip(names, pjrt.make_devices(len(names)), strict=True))
+        self.devices = [self.by_island[stream.island] for stream in plan.streams]
         modules = {c.module: None for c in plan.computations}
         begin = time.perf_counter()
         with ThreadPoolExecutor(threads) as pool:
@@ -80,12 +86,18 @@ class BarePlan:
         return work
 
     def receive(self, at, slot, channel):
-        devices, sharding = pjrt.device_list([self.devices[at]]), pjrt.on_device(self.devices[at])
+        devices, sharding = [self.devices[at]], pjrt.on_device(self.devices[at])
+        listed = pjrt.device_list(devices)
+        type_ = self.plan.stream(self.plan.streams[at].island).kind_of[slot].type
+        place = pjrt.placer(type_, sharding, devices, keeps=False)
 
         def work(values):
-            values[at][slot] = pjrt.copy_whole(self.sent.pop(channel), devices, sharding)
+            values[at][slot] = pjrt.copy_whole(self.sent.pop(channel), listed, sharding)
 
-        return work
+        def work_through_host(values):
+            values[at][slot] = place([np.asarray(self.sent.pop(channel))])
+
+        return work_through_host if self.through_host else work
 
     def free(self, at, slots):
         def work(values):

@@ -21,7 +21,7 @@ PAGE = HERE.parent / "docs/performance.md"
 ROWS = {
     "small_calls": "{n: {'ours': o, 'jax.jit': j} for n, (o, j) in small_calls.measure(40).items()}",
     "loops": "{'a turn of a loop that reads its condition': {'ours': (f := loops.measure(10))['plan'],"
-    " 'by hand': f['by hand']}}",
+    " 'by hand': f['by hand']}, 'a turn, and its limit': {'ours': f['plan'], 'bare PJRT': f['bare PJRT']}}",
     "chain": "{**{f'a computation of a chain, {w}': {'ours': (f := chain.measure(g, 10))['plan, merged'],"
     " 'one jit': f['one jit']} for w, g in (('all-reduce', chain.work), ('no all-reduce', chain.local_work))},"
     " 'the same, not merged': {'ours': f['plan, apart'], 'bare PJRT': f['bare PJRT']}}",
