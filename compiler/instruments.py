@@ -104,11 +104,9 @@ def _count_ops(program: ProgramIR) -> Counter[str]:
 
 
 def _ops(program: ProgramIR) -> Iterator[Any]:
-    module = program.read_module()
-    yield from program.func.operation.regions[0].blocks[0].operations
-    for op in module.body.operations:
+    for op in program.read_module().body.operations:
         yield op
-        if isinstance(op, pw.PlanOp):
+        if isinstance(op, pw.PlanOp) or "pw.program" in op.operation.attributes:
             yield from op.operation.regions[0].blocks[0].operations
 
 

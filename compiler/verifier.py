@@ -52,7 +52,7 @@ def _without_buffer(program: ProgramIR) -> Iterator[InvalidIR]:
         for island in sorted(need.keys() | have.keys()):
             if need[island] != have.get(island, 0):
                 text = f"declares {have.get(island, 0)} buffers on @{island}"
-                yield violation(function.func.operation, text, f"{need[island]}: one for each value")
+                yield violation(function.operation, text, f"{need[island]}: one for each value")
 
 
 def _problems(function: Plan, number: int) -> Iterator[Problem]:

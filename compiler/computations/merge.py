@@ -58,7 +58,7 @@ def mergeable(computations: Sequence[Operation]) -> bool:
 def merge(program: ProgramIR, symbol: str, whole: Whole) -> None:
     """Adds the computation `symbol` to the program. Needs the program's context, and a location."""
     callees = list(dict.fromkeys(p.callee for p in whole.parts))
-    before = ir.InsertionPoint(program.func.operation)
+    before = program.before()
     module = ir.Operation.create(
         "builtin.module", attributes={"sym_name": ir.StringAttr.get(symbol)}, regions=1, ip=before
     )

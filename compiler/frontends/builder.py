@@ -31,7 +31,7 @@ from pathways.dialect.sources import Sources
 from pathways.dialect.trees import Tree, write_tree
 
 Value: TypeAlias = int
-"""A value of a function that is built. It is valid in that function only."""
+"""A value of a function under construction. It is valid in that function only."""
 _FUNCTION_BITS = 40
 Taken: TypeAlias = Sequence[tuple[Argument, ArrayType]]
 """The parameters of a function: each argument's name and attributes, and the type in which its value is stored.
@@ -230,7 +230,7 @@ class FunctionBuilder:
         """Returns the numbers of values in this function. Raises PWC0701 if one belongs to another function."""
         first = self._first
         if values and not first <= min(values) <= max(values) < first + len(self._types):
-            rule, have = "values of the function that is built", f"a value that @{self._symbol} does not make"
+            rule, have = "values of the function under construction", f"a value that @{self._symbol} does not make"
             problem = "takes a value of another function"
             raise PathwaysError(InvalidIR(op=op.OPERATION_NAME, problem=problem, have_=have, rule=rule, where=where))
         return [value - first for value in values] if first else list(values)

@@ -45,7 +45,7 @@ class ModuleDraft:
         self.functions: dict[str, Contents] = {}
         """The contents of the functions that have returned, by symbol."""
         self.begun = 0
-        """The number of functions that have begun."""
+        """The number of functions started so far."""
         self._where, self._sources = where, sources
         self._slices: dict[SliceSpec, str] = {}
         self._meshes: dict[tuple[SliceSpec, MeshSpec], str] = {}

@@ -36,7 +36,7 @@ class Pass:
     """The phase that the module has reached after the pass; the rules of this phase are verified."""
 
     keeps_flow: ClassVar[bool] = False
-    """Whether `Program.flow` is correct after the pass: it leaves the dataflow unchanged, or updates it."""
+    """Whether `program.flow` is correct after the pass. Otherwise the pass manager calls `program.changed()`."""
 
     writes: ClassVar[frozenset[str] | None] = None
     """The attributes of calls and transfers that the pass writes, and `arguments` if it writes theirs.

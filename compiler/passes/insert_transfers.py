@@ -194,5 +194,5 @@ class _Inserter:
         taken = zip(self.signature, self.arguments, self.locations, strict=True)
         kept = [(v, argument, at) for v, argument, at in taken if not argument.is_constant or v in used]
         arguments, locations = [argument for _, argument, _ in kept], [at for _, _, at in kept]
-        program.signature = replace(program.signature, arguments=arguments, locations=locations, arg_attrs=None)
+        program.signature = program.signature.replaced(arguments, locations)
         program.flow = renumbered(program, self.types, [v for v, _, _ in kept], nodes, returned)

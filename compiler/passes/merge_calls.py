@@ -183,7 +183,7 @@ class _Writer:
         self.program = program
         self.flow = program.flow
         self.forms: dict[_Key, _Form] = {}
-        """The forms of the groups so far, by what makes groups alike (`_values`)."""
+        """The forms of the groups so far, by structure (`_Key`)."""
         self.uses = Counter(chain.from_iterable(node.operands for node in self.flow))
         self.symbols: dict[Whole, str] = {}
         self.returned = set(self.flow.returned)
@@ -223,7 +223,7 @@ class _Writer:
         self.rewriting.instead[group[0].number] = Draft(op, form.symbol, mesh, operands, results)
 
     def _values(self, group: Sequence[Node]) -> "tuple[list[int], list[int], _Key]":
-        """Returns the different values that a group takes, those that its calls make, and what groups alike share."""
+        """Returns the different operands of a group, the values that its calls make, and its key."""
         taken = list(chain.from_iterable(node.operands for node in group))
         made = list(chain.from_iterable(node.results for node in group))
         uses = Counter(taken)
@@ -308,12 +308,12 @@ class _Key(NamedTuple):
     inside: tuple[int | None, ...]
     """For each different operand its position among the values that the group makes; None: made outside."""
     results: tuple[int, ...]
-    """The positions of the values that others take, among those that the group makes."""
+    """The positions of the values that are used outside of the group, among those that it makes."""
 
 
 @dataclass(frozen=True)
 class _Form:
-    """The merged computation of groups that are alike, on their mesh."""
+    """The merged computation of groups of equal structure, on their mesh."""
 
     whole: Whole
     symbol: str

@@ -65,7 +65,9 @@ def number_nodes(program: ProgramIR, order: list[int]) -> None:
     """Moves nodes into an order and numbers them. Raises ValueError if the order does not have each node once."""
     nodes = program.flow.nodes
     if sorted(order) != list(range(len(nodes))):
-        raise ValueError(f"an order of {len(nodes)} nodes must have each of them once")
+        raise ValueError(
+            f"the order has {len(order)} entries; it must list each of the {len(nodes)} nodes exactly once"
+        )
     for step, number in enumerate(order):
         node = nodes[number]
         node.op.step = step

@@ -57,7 +57,7 @@ class PropagateShardings(Pass):
 _Around: TypeAlias = tuple[tuple[Known, ...], tuple[Known, ...]]
 """The known shardings of the arguments and of the results of a call."""
 _Key: TypeAlias = tuple[str, Any, int, int]
-"""A computation, its mesh, and the identities of the shardings of its arguments and results, which are shared."""
+"""A computation, its mesh or axes, and the identities of the shared lists of shardings of its arguments and results."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class _State:
     """The locations of operands and results of control flow, by node."""
     shared: dict[Dims, Dims] = field(default_factory=dict[Dims, Dims])
     sides: dict[tuple[int, ...], tuple[Known, ...]] = field(default_factory=dict[tuple[int, ...], tuple[Known, ...]])
-    """One object for all equal lists of shardings, by the identities of the shardings."""
+    """One object for all equal lists of shardings, by the identities of their entries."""
 
     def user(self, call: Node) -> SignatureShardings:
         """Returns the user's own shardings for a call."""

@@ -110,7 +110,7 @@ def _kept_bytes(program: ProgramIR, pipeline: Pipeline, stage: int) -> int:
 
 
 def _run_again(program: ProgramIR, stage: int) -> bool:
-    """Inserts copies of a stage's forward calls before its backward calls. Returns whether there were any."""
+    """Inserts copies of a stage's forward calls before its backward calls. Returns whether it inserted any."""
     flow, pipeline = program.flow, read_pipeline(program)
     if pipeline is None:
         return False

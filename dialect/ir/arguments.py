@@ -100,25 +100,39 @@ def read_argument(attribute: Any) -> Argument:
     )
 
 
-@dataclass(frozen=True)
 class FunctionSignature:
-    """The arguments and results of a function, and the MLIR locations of its arguments and of its return."""
+    """The arguments and results of a function, and the MLIR locations of its arguments and of its return.
 
-    arguments: Sequence[Argument]
-    results: Sequence[Argument]
-    locations: Sequence[Any]
-    end: Any
-    arg_attrs: Attribute | None = None
-    """The attribute of the op that it was read from, until a pass changes an argument."""
-    res_attrs: Attribute | None = None
+    `written` are the attributes `arg_attrs` and `res_attrs` of the op that these were read from, if any.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[Argument],
+        results: Sequence[Argument],
+        locations: Sequence[Any],
+        end: Any,
+        written: tuple[Attribute | None, Attribute | None] = (None, None),
+    ) -> None:
+        self.arguments, self.results = tuple(arguments), tuple(results)
+        self.locations, self.end = tuple(locations), end
+        self._written = written
+
+    def replaced(self, arguments: Sequence[Argument], locations: Sequence[Any] | None = None) -> "FunctionSignature":
+        """Returns the signature with other arguments."""
+        written = None, self._written[1]
+        return FunctionSignature(
+            arguments, self.results, self.locations if locations is None else locations, self.end, written
+        )
 
     def attributes(self) -> dict[str, Attribute]:
         """Returns the attributes of the function's op. Call it inside an MLIR context."""
-        found = {"arg_attrs": _written(self.arguments) if self.arg_attrs is None else self.arg_attrs}
+        taken, made = self._written
+        found = {"arg_attrs": _write_all(self.arguments) if taken is None else taken}
         if self.results:
-            found["res_attrs"] = _written(self.results) if self.res_attrs is None else self.res_attrs
+            found["res_attrs"] = _write_all(self.results) if made is None else made
         return found
 
 
-def _written(arguments: Sequence[Argument]) -> Attribute:
+def _write_all(arguments: Sequence[Argument]) -> Attribute:
     return ir.ArrayAttr.get([a.write() for a in arguments])

@@ -42,6 +42,10 @@ def _is_a(*classes: type) -> Callable[[Any], bool]:
     return lambda v: isinstance(v, classes) and not isinstance(v, bool)
 
 
+def _is_int64(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
+
+
 def _write_int(value: int) -> Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
@@ -50,7 +54,7 @@ STRING = Kind[str]("string", lambda v: ir.StringAttr.get(v), lambda a: a.value, 
 SYMBOL = Kind[str](
     "@symbol", lambda v: ir.FlatSymbolRefAttr.get(v), lambda a: a.value, _is("FlatSymbolRefAttr"), _is_a(str)
 )
-INTEGER = Kind[int]("integer", _write_int, lambda a: a.value, _is("IntegerAttr"), _is_a(int))
+INTEGER = Kind[int]("integer", _write_int, lambda a: a.value, _is("IntegerAttr"), _is_int64)
 NUMBER = Kind[float](
     "number", lambda v: ir.FloatAttr.get_f64(v), lambda a: a.value, _is("FloatAttr"), _is_a(int, float)
 )
@@ -60,7 +64,7 @@ INTEGERS = Kind[tuple[int, ...]](
     lambda v: ir.DenseI64ArrayAttr.get(list(v)),
     remembered(lambda a: tuple(a)),
     _is("DenseI64ArrayAttr"),
-    is_tuple_of(int),
+    lambda v: isinstance(v, tuple) and all(map(_is_int64, cast("tuple[Any, ...]", v))),
 )
 
 

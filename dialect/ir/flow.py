@@ -1,5 +1,6 @@
 """Represents a function of a program: nodes (calls, transfers, control flow) and the values that they read and make.
-All of them have numbers. Passes read and change it. It becomes ops only for code that asks for them (`program.py`).
+Nodes and values have numbers. Passes read and change the flow. It becomes ops only for code that asks for them
+(`program.py`).
 
 Values are numbered: arguments first, then results in program order, so that the results of a node are a range. A pass
 that adds, removes or moves nodes gives the program a new flow (`renumbered`).
@@ -44,7 +45,7 @@ class Node:
     results: range
 
     def copy(self) -> "Node":
-        """Returns a node with a record of its own."""
+        """Copies the node and its record."""
         return Node(self.number, self.op.copy(), self.callee, self.mesh, self.operands, self.results)
 
     @property
@@ -59,20 +60,22 @@ class Node:
 class Flow:
     """The nodes and values of a function. `types` are those of all values."""
 
-    def __init__(self, function: Function, types: list[ArrayType], nodes: list[Node], returned: list[int]) -> None:
+    def __init__(
+        self, function: Function, types: Iterable[ArrayType], nodes: Iterable[Node], returned: Iterable[int]
+    ) -> None:
         self._function = function
-        self.types = types
-        self.nodes = nodes
-        self.returned = returned
+        self.types = tuple(types)
+        self.nodes = tuple(nodes)
+        self.returned = tuple(returned)
         self.slots: list[int] | None = None
         """The slot of each value, once `number_slots` has numbered them (places.py)."""
-        made = sum(len(node.results) for node in nodes)
-        self.arguments = range(len(types) - made)
+        made = sum(len(node.results) for node in self.nodes)
+        self.arguments = range(len(self.types) - made)
         self.makers: list[int] = [-1] * len(self.arguments)
         """For each value, the number of the node that produces it; -1: an argument."""
-        for node in nodes:
+        for node in self.nodes:
             self.makers += [node.number] * len(node.results)
-            node.op.attach(function)
+            node.op.belong_to(function)
 
     def __len__(self) -> int:
         """Returns the number of calls, transfers and control flow ops."""
@@ -132,10 +135,10 @@ class Flow:
     def refresh(self) -> None:
         """Updates the flow after fields of its nodes, or shardings of arguments, have changed."""
         for node in self.nodes:
-            op = node.op
-            node.callee = op.callee if isinstance(op, CallRecord) else ""
-            node.mesh = "" if isinstance(op, ControlFlowRecord) else op.mesh
-        self.__dict__.pop("places", None)
+            node.callee, node.mesh = _place_of(node.op)
+        for cached in ("places", "users", "waits"):
+            self.__dict__.pop(cached, None)
+        self.slots = None
 
     def calls(self) -> Iterator[Node]:
         return (n for n in self.nodes if n.callee)
@@ -146,9 +149,12 @@ class Flow:
 
 def node_of(number: int, op: NodeRecord, operands: Sequence[int], results: range) -> Node:
     """Makes the node of a record."""
-    fields: Any = op
-    callee = fields.callee if isinstance(op, CallRecord) else ""
-    return Node(number, op, callee, "" if isinstance(op, ControlFlowRecord) else fields.mesh, operands, results)
+    return Node(number, op, *_place_of(op), operands, results)
+
+
+def _place_of(op: NodeRecord) -> tuple[str, str]:
+    """Returns the computation and the mesh of a node, empty if it has none."""
+    return op.callee if isinstance(op, CallRecord) else "", "" if isinstance(op, ControlFlowRecord) else op.mesh
 
 
 @dataclass(eq=False, slots=True)
@@ -190,7 +196,8 @@ def renumbered(
 ) -> Flow:
     """Makes the flow of these nodes in this order.
 
-    The nodes' values are indices into `types`. Entries that no node makes are dropped.
+    The nodes' values are indices into `types`. Entries that no node makes are dropped. Raises ValueError if a node
+    takes such a value, or the function returns it.
     """
     nodes = list(nodes)
     old = list(arguments)
@@ -205,4 +212,7 @@ def renumbered(
         made = range(start, start + len(node.results))
         start = made.stop
         found.append(Node(at, node.op, node.callee, node.mesh, tuple(map(number_of, node.operands)), made))
-    return Flow(function, list(map(types.__getitem__, old)), found, list(map(number_of, returned)))
+    results = list(map(number_of, returned))
+    if -1 in results or any(-1 in node.operands for node in found):
+        raise ValueError("a node takes, or the function returns, a value that no node makes")
+    return Flow(function, map(types.__getitem__, old), found, results)

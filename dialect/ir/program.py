@@ -2,22 +2,21 @@
 Passes and front ends use it.
 
 A function has one of three forms. A module from outside has *ops*; the first use of `flow` reads them. Then the
-function has *records*, which passes change, and its op in the module may be old. `module` writes all functions as ops
-and *links* the records to them: changes of an op are seen in its record, and the reverse. The pass manager ends that
-before the next pass (`take_back`), which reads the ops again.
+function has *records*, which passes change, and its op in the module may be out of date. `module` writes all functions
+as ops and *links* the records to them: a change of an op is visible in its record, and the reverse. The pass manager
+ends the links before the next pass (`take_back`), which reads the ops again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
-from pathways.dialect.diagnostics import InternalError
+from pathways.dialect.diagnostics import InternalError, Where
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.arguments import Argument, FunctionSignature
 from pathways.dialect.ir.flow import Flow
-from pathways.dialect.ir.materialize import Contents, read_function, write_function
+from pathways.dialect.ir.materialize import Contents, read_function, read_ends, write_anew, write_function
 from pathways.dialect.ir.records import ControlFlowRecord, NodeRecord
-from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse
+from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed
 from pathways.dialect.sharding import MeshSpec, Sharding
@@ -42,12 +41,12 @@ class ProgramIR:
 
     def __init__(self, module: Module, built: Mapping[str, Contents] | None = None) -> None:
         self.base = module
-        """The module, in which functions may be old, and which lacks `unwritten`."""
+        """The module, in which functions may be out of date, and which lacks `unwritten`."""
         self.unwritten: UnwrittenStreams | None = None
         """The streams of all functions, from the pass that plans them until their ops may be changed."""
         self._is_written = False
         self.whole: ProgramIR = self
-        """The program that this is a body of; itself if it is no body."""
+        """The program that contains this body. For the main program: itself."""
         self.is_handed_out = False
         """Whether other code may change the ops of the module."""
         self.context: Any = module.context
@@ -63,6 +62,10 @@ class ProgramIR:
         self._specs: dict[str, MeshSpec] = {}
         self._slices: dict[str, str] = {}
         self._func: Any = None
+        self._was_linked = False
+        """Whether other code may hold ops of the function."""
+        self.detached: list[Operation] = []
+        """Former ops of functions, kept alive because other code may hold them or their values."""
         self._forget()
         bodies: list[Any] = []
         plans: list[pw.PlanOp] = []
@@ -115,7 +118,7 @@ class ProgramIR:
         """Returns signature and flow. Reads the ops at first use."""
         signature, flow = self._signature, self._flow
         if signature is None or flow is None:
-            contents, operations = read_function(self.func)
+            contents, operations = read_function(self._func)
             self._fill(contents)
             if self.whole.is_handed_out:
                 self._link(operations)
@@ -125,16 +128,22 @@ class ProgramIR:
     def _write(self) -> list[Operation]:
         """Writes the records to the op of the function. Returns the op of each node."""
         signature, flow = self._records()
-        return write_function(self.func, Contents(signature, flow.types, flow.nodes, flow.returned))
+        contents = Contents(signature, flow.types, flow.nodes, flow.returned)
+        if not self._was_linked or self._is_linked:
+            return write_function(self._func, contents)
+        self.whole.detached.append(self._func.operation)
+        self._was_linked, (self._func, operations) = False, write_anew(self._func, contents)
+        self.whole.detached[-1].detach_from_parent()
+        return operations
 
     def _link(self, operations: Sequence[Operation]) -> None:
         for node, operation in zip(self.flow.nodes, operations, strict=True):
             node.op.link(operation)
-        self._is_linked = True
+        self._is_linked = self._was_linked = True
 
     @property
     def has_ops(self) -> bool:
-        """Whether the op of the function in the module is not old."""
+        """Whether the op of the function in the module is up to date."""
         return self._flow is None or self._is_linked
 
     def link(self) -> None:
@@ -145,7 +154,7 @@ class ProgramIR:
                 function._link(function._write())
 
     def take_back(self) -> None:
-        """Ends the links: no other code changes ops any more. Records are read again when they are needed."""
+        """Ends the links. The next use of a function reads its op again."""
         self.whole.is_handed_out = False
         for function in self.functions:
             if function._is_linked:
@@ -216,11 +225,13 @@ class ProgramIR:
 
     @flow.setter
     def flow(self, flow: Flow) -> None:
-        old, self._flow = self._flow, flow
-        if self._is_linked and old is not None:
-            for node in old:
-                node.op.unlink()
+        self._records()
+        self._flow = flow
+        if self._is_linked:
             self._link(self._write())
+        else:
+            for node in flow:
+                node.op.unlink()
 
     def changed(self) -> None:
         """Updates what depends on the nodes, after a pass has changed them."""
@@ -231,14 +242,28 @@ class ProgramIR:
 
     @property
     def func(self) -> Any:
+        """The op of the function. As `NodeRecord.operation`, it writes the whole program as ops."""
+        self.link()
+        return self._op
+
+    @property
+    def _op(self) -> Any:
         if self._func is None:
             raise InternalError("the module has no pw.program function")
         return self._func
 
+    def before(self) -> Any:
+        """Returns the insertion point before the function, where its computations are."""
+        return ir.InsertionPoint(self._op.operation)
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line of the function."""
+        return where_of(self._op.operation)
+
     @property
     def operation(self) -> Operation:
-        """The op of the function, with its contents. As `NodeRecord.operation`, it writes the whole program as ops."""
-        self.link()
+        """The op of the function, as `func`, for messages."""
         return self.func.operation
 
     @property
@@ -247,7 +272,7 @@ class ProgramIR:
 
     @property
     def name(self) -> str:
-        return self.func.operation.attributes["sym_name"].value
+        return self._op.operation.attributes["sym_name"].value
 
     @property
     def phase(self) -> Phase:
@@ -268,7 +293,8 @@ class ProgramIR:
 
     @property
     def signature(self) -> FunctionSignature:
-        return self._signature or self._records()[0]
+        signature, _ = self._records()
+        return read_ends(self._func) if self._is_linked else signature
 
     @signature.setter
     def signature(self, signature: FunctionSignature) -> None:
@@ -277,7 +303,8 @@ class ProgramIR:
         flow.__dict__.pop("places", None)
         if self._is_linked:
             with self.context:
-                self.func.arg_attrs = signature.attributes()["arg_attrs"]
+                for key, attribute in signature.attributes().items():
+                    self._func.operation.attributes[key] = attribute
 
     @property
     def arguments(self) -> list[Argument]:
@@ -285,7 +312,7 @@ class ProgramIR:
 
     @arguments.setter
     def arguments(self, arguments: list[Argument]) -> None:
-        self.signature = replace(self.signature, arguments=arguments, arg_attrs=None)
+        self.signature = self.signature.replaced(arguments)
 
     @property
     def results(self) -> list[Argument]:
@@ -340,7 +367,7 @@ class BodyIR(ProgramIR):
         self._plans: dict[str, pw.PlanOp] = {}
         self._specs: dict[str, MeshSpec] = {}
         self._slices: dict[str, str] = {}
-        self._func = function
+        self._func, self._was_linked = function, False
         self._forget()
         if self.name in built:
             self._fill(built[self.name])

@@ -3,7 +3,7 @@
 One top-level module holds a program in every phase. It has `pw.slice` and `pw.mesh` symbols, and later `pw.island`
 symbols. Each distinct computation is a nested `module @name` of StableHLO. The program is a `func.func` marked
 `pw.program`. The last phase adds one `pw.plan` for each island. Bodies of loops and branches on data are functions
-marked `pw.body`: each is a program over the same slices, with its own computations and plans. `program.py` has the
+marked `pw.body`: each is a program over the same slices, with its own computations and plans. `arguments.py` has the
 attributes of arguments and results.
 """
 

@@ -3,11 +3,13 @@
 slower.
 
 `materialize.py` writes records as ops for code that asks for them. From then on until the pass ends, a record is
-*linked*: it reads and writes the fields of its op, so that changes of the one are seen in the other.
+*linked*: it reads and writes the fields of its op. So a change of the record is visible in the op, and the reverse.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, cast
+
+import numpy as np
 
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.declare import Field, PwOp
@@ -26,7 +28,10 @@ class NodeRecord:
     _required: ClassVar[tuple[str, ...]]
     _linked: ClassVar[type["NodeRecord"]]
 
-    _home: Any = None
+    _names: ClassVar[frozenset[str]]
+    """The attributes that may be set: a misspelled field is an error."""
+
+    _owner: Any = None
     """The function that has this node."""
     _operation: Operation | None = None
 
@@ -42,11 +47,19 @@ class NodeRecord:
         for name in of.fields():
             setattr(cls, name, None)
         cls._required = tuple(name for name, field in of.fields().items() if field.required)
+        cls._names = _OWN | of.fields().keys()
         cls._linked = type(f"Linked{cls.__name__}", (cls,), {**of.fields()})
 
-    if TYPE_CHECKING:
+    def __getattr__(self, name: str) -> Any:
+        """Returns an attribute of the op, such as `operands`, for code that takes this record for the op itself."""
+        if name in _OF_OPERATIONS:
+            return getattr(self.operation, name)
+        raise AttributeError(f"{self.OPERATION_NAME} has no field {name}")
 
-        def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._names:
+            raise AttributeError(f"{self.OPERATION_NAME} has no field {name}")
+        object.__setattr__(self, name, value)
 
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -65,28 +78,34 @@ class NodeRecord:
     def operation(self) -> Operation:
         """The op of this node. The first use writes the whole program as ops; from then on ops and records agree."""
         if self._operation is None:
-            self._home.link()
+            self._owner.link()
         return self._operation
 
-    def attach(self, home: Any) -> None:
-        """Notes the function that has this node."""
-        self._home = home
+    @property
+    def is_linked(self) -> bool:
+        return self._operation is not None
+
+    def belong_to(self, owner: Any) -> None:
+        """Stores the function that has this node."""
+        self._owner = owner
 
     def link(self, operation: Operation) -> None:
         """From now on reads and writes the fields of this op."""
-        self._operation = operation
+        vars(self).update(_operation=operation)
         _set_class(self, self._linked)
 
     def unlink(self) -> None:
-        """Reads the fields of the op for the last time: it is about to be replaced."""
+        """Copies the fields of the op into the record, which from then on has no op."""
         if self._operation is not None:
-            location, home, fields = self.location, self._home, fields_of(self._operation.opview)
+            location, owner, fields = self.location, self._owner, fields_of(self._operation.opview)
             _set_class(self, KINDS[self.OPERATION_NAME])
             vars(self).clear()
-            vars(self).update(fields, location=location, _home=home)
+            vars(self).update(fields, location=location, _owner=owner)
 
     def copy(self) -> "NodeRecord":
-        """Returns a record of its own with the same fields. The record must not be linked."""
+        """Returns a record of its own with the same fields, and without an op."""
+        if self._operation is not None:
+            return KINDS[self.OPERATION_NAME](self.location, **fields_of(self._operation.opview))
         made = type(self).__new__(type(self))
         vars(made).update(vars(self))
         return made
@@ -94,18 +113,19 @@ class NodeRecord:
     def problems(self, names: frozenset[str] | None, sound: set[tuple[str, int]]) -> Iterator[str]:
         """Yields the ways in which the named fields (None: all) break the declaration of the op.
 
-        `sound` are the names and identities of long values that are known to be right: records share them.
+        Lists become tuples, and integers of NumPy become integers of Python. `sound`: names and identities of values
+        that are already checked. Records share these values.
         """
         fields, own = self.op_class.fields(), vars(self)
-        for name in own if names is None else names & own.keys():
+        for name in list(own) if names is None else names & own.keys():
             value = own[name]
-            if value is None or name in _OWN:
+            if value is None or name in _OWN or (name in pw.SHARDING_FIELDS and (name, id(value)) in sound):
                 continue
-            if name not in fields:
-                yield f"has an unknown attribute {name}"
-            elif name in pw.SHARDING_FIELDS and (name, id(value)) in sound:
-                continue
-            elif not fields[name].kind.holds(value):
+            if isinstance(value, list):
+                value = own[name] = tuple(cast("list[Any]", value))
+            elif isinstance(value, np.integer):
+                value = own[name] = int(cast("Any", value))
+            if not fields[name].kind.holds(value):
                 yield f"has {name} = {value!r}, which is not of kind {fields[name].kind.name}"
             elif name in pw.SHARDING_FIELDS:
                 sound.add((name, id(value)))
@@ -115,8 +135,10 @@ class NodeRecord:
 
 
 _set_class: Any = vars(object)["__class__"].__set__
-_OWN = {"location", "_home"}
+_OWN = frozenset({"location", "_owner", "_operation"})
 """Attributes of a record that are not fields of its op."""
+_OF_OPERATIONS = frozenset({"operands", "results", "result", "attributes", "regions", "parent", "block", "context"})
+"""Attributes of an op that a record has, too."""
 
 
 class CallRecord(NodeRecord, of=pw.CallOp):
@@ -143,7 +165,7 @@ class WhileRecord(ControlFlowRecord, of=pw.WhileOp):
 
 
 def shown_name(op: NodeRecord) -> str:
-    """Names a node in a message: as the user does, or by its computation or kind where IR says no names."""
+    """Names a node in a message: as the user does, or by its computation or kind if the IR has no name."""
     return name_of(op) or unnamed(op)
 
 

@@ -54,7 +54,7 @@ def _broken(program: ProgramIR, changes: Changes | None) -> Iterator[Iterator[Br
     _check_valid(program)
     if changes is None:
         yield known_ops(program.base)
-    yield declarations(program.base)
+    yield declarations(program.base, with_functions=any(f.has_ops for f in program.functions))
     yield _one_program(program)
     written = None if changes is None else changes.attributes
     for function in program.functions:

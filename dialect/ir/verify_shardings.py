@@ -127,25 +127,25 @@ def check_shardings(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _divides(
-    program: ProgramIR, found: NodeRecord | ProgramIR, type_: ArrayType, placed: Placed, what: str
+    program: ProgramIR, owner: NodeRecord | ProgramIR, type_: ArrayType, placed: Placed, what: str
 ) -> Iterator[Broken]:
-    """Finds a sharding that is impossible for its array. `found`: the node or the function that states it."""
+    """Finds a sharding that is impossible for its array. `owner`: the node or the function that states it."""
     shape = type_.shape
     if placed.mesh not in program.meshes:
-        yield found.operation, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
+        yield owner.operation, f"puts {what} on @{placed.mesh}, which does not exist", "a pw.mesh of the module"
         return
     mesh = program.mesh(placed.mesh)
     names = {name for name, _ in mesh.axes}
     used = [a for axes in placed.dims for a in axes]
     if len(placed.dims) != len(shape) or not names.issuperset(used) or len(set(used)) != len(used):
         yield (
-            found.operation,
+            owner.operation,
             f"splits {what} of shape {list(shape)} as {placed.dims}",
             f"one entry per dimension, axes of {mesh}",
         )
     elif bad := program.sharding(placed).undivided(shape):
         dim, parts = bad[0]
-        yield found.operation, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
+        yield owner.operation, f"splits dimension {dim} of {what} ({shape[dim]}) in {parts}", "parts of equal size"
 
 
 _Sides: TypeAlias = tuple[tuple[str, tuple[Placed | None, ...]], ...]

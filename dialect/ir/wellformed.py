@@ -157,9 +157,9 @@ def known_ops(module: Module) -> Iterator[Broken]:
             yield op.operation, "is not an op of this dialect", f"one of {', '.join(o.OPERATION_NAME for o in pw.OPS)}"
 
 
-def declarations(module: Module) -> Iterator[Broken]:
-    """Finds ops that do not match their declaration."""
-    for op in _ops_of(module):
+def declarations(module: Module, *, with_functions: bool = True) -> Iterator[Broken]:
+    """Finds ops that do not match their declaration. `with_functions`: also those inside of functions."""
+    for op in _ops_of(module) if with_functions else module.body.operations:
         for problem in op.problems() if isinstance(op, PwOp) else ():
             yield op.operation, problem, DECLARED
 

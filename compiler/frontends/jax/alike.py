@@ -112,6 +112,6 @@ def _is_worth_it(origin: _Origin) -> bool:
 
 
 def joined(members: list[Single]) -> Loose:
-    """Joins several equations into one node. None may read a result of another."""
+    """Joins several equations into one node. No equation may read a result of another."""
     eqns, operands, outputs, scopes, lines = zip(*members, strict=True)
     return Loose(eqns, [*chain.from_iterable(operands)], [*chain.from_iterable(outputs)], scopes[0], lines[0])

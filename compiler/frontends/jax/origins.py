@@ -46,7 +46,7 @@ def first_origins(graph: TracedGraph) -> dict[TracedValue, Origin]:
 
 
 class _Widths:
-    """The number of operands of equations that are alike. Turns of a loop have the same equations."""
+    """Caches the number of operands of equations. Iterations of a loop have the same equations."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], int] = {}

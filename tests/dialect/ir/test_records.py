@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from support.small_modules import STRAIGHT
 
@@ -13,7 +14,7 @@ from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.arguments import Argument
-from pathways.dialect.ir.flow import Flow
+from pathways.dialect.ir.flow import Flow, renumbered
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.records import CallRecord, TransferRecord
 from pathways.dialect.ir.verify import verify
@@ -74,7 +75,7 @@ def test_a_pass_that_edits_the_module_sees_its_edits_after_it_says_so() -> None:
     call.erase()
     program.changed()
     assert [node.op.OPERATION_NAME for node in program.flow] == ["pw.call", "pw.transfer"]
-    assert program.flow.returned == [program.flow.nodes[1].results[0]]
+    assert program.flow.returned == (program.flow.nodes[1].results[0],)
     program.flow.nodes[1].op.reason = "of a test"  # still linked: the pass has the module
     assert moved.attributes["reason"].value == "of a test"
 
@@ -103,7 +104,7 @@ def replace_node(flow: Flow, op: CallRecord) -> Any:
 
 def test_an_order_without_a_node_is_refused() -> None:
     for order in ([0, 1], [0, 1, 1], [0, 1, 3]):
-        with pytest.raises(ValueError, match="each of them once"):
+        with pytest.raises(ValueError, match="exactly once"):
             number_nodes(read(), order)
 
 
@@ -127,6 +128,20 @@ def _take_later(program: ProgramIR) -> None:
     program.flow.nodes[0].operands = (program.flow.nodes[2].results[0],)
 
 
+def _take_two(program: ProgramIR) -> None:
+    program.flow.nodes[1].operands = (0, program.flow.nodes[0].results[0])
+
+
+def _with(returned: tuple[int, ...] | None = None, nodes: slice = slice(None)) -> Callable[[ProgramIR], None]:
+    """Returns a change of the program's flow: other returned values, or other nodes."""
+
+    def change(program: ProgramIR) -> None:
+        flow = program.flow
+        program.flow = Flow(program, flow.types, flow.nodes[nodes], flow.returned if returned is None else returned)
+
+    return change
+
+
 def _drop_argument(program: ProgramIR) -> None:
     program.arguments = program.arguments[:-1]
 
@@ -139,11 +154,17 @@ def _drop_argument(program: ProgramIR) -> None:
         (_set("step", True), "has step = True, which is not of kind integer"),
         (_set("gathered", "yes"), "has gathered = 'yes', which is not of kind unit"),
         (_set("in_shardings", ("x",)), "which is not of kind shardings"),
-        (_set("made_by", [1]), "has made_by = [1], which is not of kind integers"),
+        (_set("made_by", ["1"]), "has made_by = ('1',), which is not of kind integers"),
+        (_set("step", 1 << 63), "which is not of kind integer"),
         (_set("callee", None), "lacks the attribute callee"),
-        (_set("acton", "0F0"), "has an unknown attribute acton"),
         (_take_later, "takes a value that is not made before it"),
+        (_take_two, "has 2 operands in place of 1"),
         (_drop_argument, "states 2 arguments"),
+        (_with(returned=(99,)), "returns a value that it lacks"),
+        (_with(returned=(-1,)), "returns a value that it lacks"),
+        (_with(returned=()), "returns 0 values"),
+        (_with(nodes=slice(None, None, -1)), "has nodes with wrong numbers"),
+        (_with(nodes=slice(1)), "has results with wrong numbers"),
     ],
 )
 def test_a_wrong_record_is_refused(breaks: Callable[[ProgramIR], None], problem: str) -> None:
@@ -167,3 +188,95 @@ def test_a_value_of_another_function_is_refused_at_the_line_that_takes_it() -> N
 
     refused(body, main.arguments[0])
     refused(main, body.arguments[0])
+
+
+def test_a_misspelled_field_is_an_error_in_both_forms() -> None:
+    program = read()
+    for _ in range(2):
+        op = program.flow.nodes[0].op
+        with pytest.raises(AttributeError, match="has no field acton"):
+            op.acton = "0F0"
+        with pytest.raises(AttributeError, match="has no field acton"):
+            _ = op.acton
+        program.link()
+
+
+def test_a_record_has_the_operands_and_results_of_its_op() -> None:
+    call, moved, _ = (node.op for node in read().flow)
+    assert list(call.results) == list(moved.operands) and "callee" in call.attributes
+
+
+def test_lists_and_integers_of_numpy_are_converted() -> None:
+    program = read()
+    op = program.flow.nodes[0].op
+    op.step, op.in_shardings = np.int64(0), list(op.in_shardings)
+    verify(program)
+    assert type(op.step) is int and type(op.in_shardings) is tuple
+
+
+def test_an_op_that_a_pass_holds_stays_the_op_of_its_node() -> None:
+    program = read()
+    held = [node.op.operation for node in program.flow]
+    added = CallRecord(program.flow.nodes[0].op.location, callee="double", mesh="m0")
+    flow = program.flow
+    program.flow = Flow(program, [*flow.types, VECTOR], [*flow.nodes, replace_node(flow, added)], flow.returned)
+    number_nodes(program, [3, 0, 1, 2])
+    assert [node.op.operation for node in program.flow.nodes[1:]] == held
+    held[0].attributes["again"] = ir.UnitAttr.get(program.context)
+    assert [node.number for node in program.flow.calls() if node.op.again] == [1]
+
+
+def test_an_op_that_was_handed_out_stays_alive_when_the_function_is_written_again() -> None:
+    program = read()
+    held = [node.op.operation for node in program.flow]
+    program.take_back()
+    program.flow.nodes[0].op.action = "5F0"
+    assert 'action = "5F0"' in text(program.read_module())
+    assert [str(op.attributes["step"]) for op in held] == ["0 : i64", "1 : i64", "2 : i64"]
+    assert held[0].attributes["action"].value == "0F0"
+
+
+def test_changes_of_the_op_of_a_function_are_seen() -> None:
+    program = read()
+    function = program.func
+    function.operation.regions[0].blocks[0].operations[0].action = "4F0"
+    function.arg_attrs = ir.ArrayAttr.get(
+        [ir.DictAttr.get({"pw.name": ir.StringAttr.get(n, program.context)}, program.context) for n in "uvw"],
+        program.context,
+    )
+    assert [a.name for a in program.arguments] == ["u", "v", "w"] and program.flow.nodes[0].op.action == "4F0"
+    program.take_back()
+    assert [a.name for a in program.arguments] == ["u", "v", "w"] and program.flow.nodes[0].op.action == "4F0"
+
+
+def test_a_flow_that_is_set_before_it_is_read_is_kept() -> None:
+    program = read()
+    flow = program.flow
+    _ = program.module
+    program.changed()
+    program.flow = flow
+    assert len(program.arguments) == 3 and program.flow is flow and flow.nodes[0].op.is_linked
+
+
+def test_a_copy_of_a_linked_record_has_no_op() -> None:
+    program = read()
+    op = program.flow.nodes[0].op
+    _ = op.operation
+    copied = op.copy()
+    copied.action = "6F0"
+    assert op.action == "0F0" and not copied.is_linked
+
+
+def test_a_flow_drops_what_it_has_found_when_nodes_change() -> None:
+    program = read()
+    flow = program.flow
+    assert flow.users[0] == [0] and flow.waits == [(), (0,), (1,)]
+    flow.nodes[2].operands = (0,)
+    program.changed()
+    assert flow.users[0] == [0, 2] and flow.waits == [(), (0,), ()]
+
+
+def test_a_flow_of_values_that_no_node_makes_is_refused() -> None:
+    flow = read().flow
+    with pytest.raises(ValueError, match="a value that no node makes"):
+        renumbered(ProgramIR(parse_text(STRAIGHT, "small")), flow.types, flow.arguments, flow.nodes[:1], flow.returned)
