@@ -14,7 +14,7 @@ from pathways.dialect.diagnostics import InternalError, Where
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.arguments import Argument, FunctionSignature
 from pathways.dialect.ir.flow import Flow
-from pathways.dialect.ir.materialize import Contents, read_function, read_ends, write_anew, write_function
+from pathways.dialect.ir.materialize import Contents, read_ends, read_function, write_anew, write_function
 from pathways.dialect.ir.records import ControlFlowRecord, NodeRecord
 from pathways.dialect.mlir import Module, Operation, bytecode, ir, parse, where_of
 from pathways.dialect.phases import Phase
