@@ -102,8 +102,9 @@ class _Writer:
 
     def __init__(self, contents: Contents) -> None:
         self._signature, self._types, self._nodes, self._returned = contents
-        mlir_types = {key: ir.Type.parse(t.mlir) for key, t in zip(map(id, self._types), self._types, strict=True)}
-        self._mlir_types: list[Any] = [mlir_types[id(t)] for t in self._types]
+        kinds = dict(zip(map(id, self._types), self._types, strict=True))
+        mlir_types = {key: ir.Type.parse(type_.mlir) for key, type_ in kinds.items()}
+        self._mlir_types: list[Any] = list(map(mlir_types.__getitem__, map(id, self._types)))
         self.taken = self._mlir_types[: len(self._signature.arguments)]
         self._shared: dict[int, Attribute] = {}
         """The attributes of lists of shardings, by identity of the list; the records keep the lists alive."""

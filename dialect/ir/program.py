@@ -63,7 +63,7 @@ class ProgramIR:
         self._slices: dict[str, str] = {}
         self._func: Any = None
         self._was_linked = False
-        """Whether other code may hold ops of the function."""
+        """Whether other code may hold ops of the function: they were handed out since they were written."""
         self.detached: list[Operation] = []
         """Former ops of functions, kept alive because other code may hold them or their values."""
         self._forget()
@@ -139,7 +139,7 @@ class ProgramIR:
     def _link(self, operations: Sequence[Operation]) -> None:
         for node, operation in zip(self.flow.nodes, operations, strict=True):
             node.op.link(operation)
-        self._is_linked = self._was_linked = True
+        self._is_linked = True
 
     @property
     def has_ops(self) -> bool:
@@ -152,6 +152,7 @@ class ProgramIR:
         for function in self.functions:
             if not function.has_ops:
                 function._link(function._write())
+            function._was_linked = True
 
     def take_back(self) -> None:
         """Ends the links. The next use of a function reads its op again."""

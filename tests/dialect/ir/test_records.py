@@ -226,9 +226,11 @@ def test_an_op_that_a_pass_holds_stays_the_op_of_its_node() -> None:
     assert [node.number for node in program.flow.calls() if node.op.again] == [1]
 
 
-def test_an_op_that_was_handed_out_stays_alive_when_the_function_is_written_again() -> None:
-    program = read()
-    held = [node.op.operation for node in program.flow]
+@pytest.mark.parametrize("is_read_before", [False, True])
+def test_an_op_that_was_handed_out_stays_alive_when_the_function_is_written_again(is_read_before: bool) -> None:
+    program = read() if is_read_before else ProgramIR(parse_text(STRAIGHT, "small"))
+    (function,) = [op for op in program.module.body.operations if op.operation.name == "func.func"]
+    *held, _ = [op.operation for op in function.regions[0].blocks[0].operations]
     program.take_back()
     program.flow.nodes[0].op.action = "5F0"
     assert 'action = "5F0"' in text(program.read_module())
