@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from support.clusters import freeze
 from support.processes import pwc_here
 from support.shared import shared_cluster
 
@@ -45,7 +46,7 @@ def test_the_stacks_of_a_stopped_host_are_asked_of_py_spy(monkeypatch: pytest.Mo
     monkeypatch.setenv("PATHWAYS_HOST_TIMEOUT", "60")  # else a busy machine may replace it before it is asked
     with shared_cluster("islands=2,devices=1") as cluster:
         pid = cluster.hosts()["island1"]
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
         try:
             code, out, _ = pwc_here("stack", "--address", cluster.address)
         finally:

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,17 @@ def send(island: str, how: signal.Signals) -> int:
     """Sends a signal to the process of an island; returns its process id."""
     os.kill(pid := pid_of(island), how)
     return pid
+
+
+def freeze(pid: int) -> None:
+    """Stops a process, and waits until all its threads have stopped: before, one may still send an answer."""
+    os.kill(pid, signal.SIGSTOP)
+    assert becomes(lambda: all(state_of(thread) == "T" for thread in Path(f"/proc/{pid}/task").iterdir()))
+
+
+def state_of(process: Path) -> str:
+    """Returns the state of a process or a thread from its folder in /proc: `T` if it is stopped."""
+    return (process / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def becomes(true: Callable[[], bool]) -> bool:
