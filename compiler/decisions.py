@@ -14,6 +14,7 @@ from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.losses import read_losses
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.records import shown_name
+from pathways.dialect.memo import map_by_identity
 from pathways.dialect.mlir import where_of
 from pathways.dialect.plan.nouns import Decision
 
@@ -81,9 +82,7 @@ class _Sources:
     def __init__(self, program: ProgramIR) -> None:
         self.program = program
         flow = self.flow = program.flow
-        placed = {id(p): p for p in flow.places}
-        slices = {key: "" if p is None else program.slice_of(p.mesh) for key, p in placed.items()}
-        self.home = list(map(slices.__getitem__, map(id, flow.places)))
+        self.home = map_by_identity(lambda p: "" if p is None else program.slice_of(p.mesh), flow.places)
         self.first_home = list(self.home)
         """The slice on which each value was, before transfers moved it."""
         self.names = [a.name for a in program.arguments]

@@ -5,9 +5,10 @@ MLIR caches are per thread, so that no thread clears or fills those of another.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+_S = TypeVar("_S")
 _T = TypeVar("_T")
 MAX_REMEMBERED = 1 << 16
 """The most objects that one cache by identity holds; a full cache is cleared."""
@@ -55,3 +56,10 @@ def remembered_by_identity(ask: Callable[[Any], _T]) -> Callable[[Any], _T]:
         return known[1]
 
     return recall
+
+
+def map_by_identity(ask: Callable[[_S], _T], things: Sequence[_S]) -> list[_T]:
+    """Applies `ask`, a pure function, to objects, once for each different one: hundreds of thousands share a few."""
+    different = dict(zip(map(id, things), things, strict=True))
+    found = {key: ask(thing) for key, thing in different.items()}
+    return list(map(found.__getitem__, map(id, things)))

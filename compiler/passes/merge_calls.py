@@ -70,7 +70,7 @@ class MergeCalls(Pass):
                         merging.done += len(group)
                 function.flow = writer.flow_now()
                 writer.drop_unused()
-            number_nodes(function, list(range(len(function.flow.nodes))))
+            number_nodes(function)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 a pipeline schedule, or of a user's table.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -49,7 +50,7 @@ class OrderCalls(Pass):
         write_schedule(program, describe_schedule(Path(self.schedule).name, arranged))
         number_nodes(program, arranged.order)
         for body in program.bodies.values():
-            number_nodes(body, list(range(len(body.flow.nodes))))
+            number_nodes(body)
         program.phase = Phase.SCHEDULE
 
 
@@ -61,20 +62,24 @@ def check_orderable(program: ProgramIR, schedule: str) -> None:
         raise PathwaysError(UnsuitableSchedule(schedule=schedule, have_=have, rule=rule, advice=advice))
 
 
-def number_nodes(program: ProgramIR, order: list[int]) -> None:
-    """Moves nodes into an order and numbers them. Raises ValueError if the order does not have each node once."""
+def number_nodes(program: ProgramIR, order: Sequence[int] | None = None) -> None:
+    """Moves nodes into an order, by default that in which they are, and numbers them.
+
+    Raises ValueError if the order does not have each node once.
+    """
     nodes = program.flow.nodes
-    if sorted(order) != list(range(len(nodes))):
-        raise ValueError(
-            f"the order has {len(order)} entries; it must list each of the {len(nodes)} nodes exactly once"
-        )
-    for step, number in enumerate(order):
+    current = list(range(len(nodes)))
+    wanted = current if order is None else list(order)
+    if sorted(wanted) != current:
+        have = f"the order has {len(wanted)} entries"
+        raise ValueError(f"{have}; it must list each of the {len(nodes)} nodes exactly once")
+    for step, number in enumerate(wanted):
         node = nodes[number]
         node.op.step = step
         if not node.is_transfer:
             node.op.dispatch = "parallel" if node.callee else "sequential"
-    if order != list(range(len(order))):
-        program.flow = program.flow.reordered(order)
+    if wanted != current:
+        program.flow = program.flow.reordered(wanted)
 
 
 def _emit(path: Path, arranged: Arranged) -> None:

@@ -21,6 +21,7 @@ from pathways.compiler.passes.specialize import Originals, Special, specialize
 from pathways.dialect.ir.flow import Flow, Node
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.records import ControlFlowRecord
+from pathways.dialect.memo import map_by_identity
 from pathways.dialect.mlir import ir, where_of
 from pathways.dialect.phases import Phase
 from pathways.dialect.reshard import plan_reshard
@@ -339,10 +340,9 @@ def _drop_unused(program: ProgramIR) -> None:
 def _close(state: _State) -> None:
     """Replicates every value that nothing determines."""
     types, lives = state.taken.types, state.taken.lives
-    kinds = dict(zip(map(id, types), types, strict=True))
-    whole = {key: state.share(replicated(len(type_.shape))) for key, type_ in kinds.items()}
+    whole = map_by_identity(lambda type_: state.share(replicated(len(type_.shape))), types)
     unknown = sorted(set(range(len(lives))) - state.known.keys())
-    state.known.update((v, whole[id(types[v])]) for v in unknown if lives[v] is not None)
+    state.known.update((v, whole[v]) for v in unknown if lives[v] is not None)
 
 
 def _write(state: _State) -> None:

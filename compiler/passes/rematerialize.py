@@ -61,7 +61,7 @@ class Rematerialize(Pass):
             if better != tried:
                 peaks |= {on[stage]: before[on[stage]] for stage in tried if stage not in better}
                 program.flow = flow
-                number_nodes(program, list(range(len(flow))))
+                number_nodes(program)
                 for stage in better:
                     _run_again(program, stage)
             done += better
@@ -141,7 +141,7 @@ def _run_again(program: ProgramIR, stage: int) -> bool:
     if not rewriting.before:
         return False
     program.flow = renumbered(program, types, flow.arguments, rewriting.nodes(flow), flow.returned)
-    number_nodes(program, list(range(len(program.flow))))
+    number_nodes(program)
     return True
 
 

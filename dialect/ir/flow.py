@@ -16,6 +16,7 @@ import numpy as np
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir.records import CallRecord, ControlFlowRecord, NodeRecord, TransferRecord
+from pathways.dialect.memo import map_by_identity
 from pathways.dialect.sdy import Placed
 
 
@@ -87,9 +88,7 @@ class Flow:
     @cached_property
     def sizes(self) -> list[int]:
         """The bytes of each value."""
-        kinds = dict(zip(map(id, self.types), self.types, strict=True))
-        sizes = {key: type_.bytes for key, type_ in kinds.items()}
-        return list(map(sizes.__getitem__, map(id, self.types)))
+        return map_by_identity(lambda type_: type_.bytes, self.types)
 
     @cached_property
     def places(self) -> list[Placed | None]:

@@ -12,6 +12,7 @@ from pathways.dialect.ir.declare import attribute_names
 from pathways.dialect.ir.flow import Node, node_of
 from pathways.dialect.ir.functions import described
 from pathways.dialect.ir.records import KINDS, NodeRecord, fields_of
+from pathways.dialect.memo import map_by_identity
 from pathways.dialect.mlir import Attribute, Operation, Value, func, ir
 
 
@@ -102,9 +103,7 @@ class _Writer:
 
     def __init__(self, contents: Contents) -> None:
         self._signature, self._types, self._nodes, self._returned = contents
-        kinds = dict(zip(map(id, self._types), self._types, strict=True))
-        mlir_types = {key: ir.Type.parse(type_.mlir) for key, type_ in kinds.items()}
-        self._mlir_types: list[Any] = list(map(mlir_types.__getitem__, map(id, self._types)))
+        self._mlir_types: list[Any] = map_by_identity(lambda type_: ir.Type.parse(type_.mlir), self._types)
         self.taken = self._mlir_types[: len(self._signature.arguments)]
         self._shared: dict[int, Attribute] = {}
         """The attributes of lists of shardings, by identity of the list; the records keep the lists alive."""

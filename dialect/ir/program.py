@@ -222,7 +222,7 @@ class ProgramIR:
     @property
     def flow(self) -> Flow:
         """The nodes and values of the function."""
-        return self._flow or self._records()[1]
+        return self._records()[1]
 
     @flow.setter
     def flow(self, flow: Flow) -> None:
