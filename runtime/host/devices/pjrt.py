@@ -10,9 +10,8 @@ is 10-20 % slower and does not accept a plan's modules. Several of these calls k
 * `compile_and_load(module, DeviceList, CompileOptions)`: the device list wins over the assignment; Shardy stays on.
 * `execute_sharded`, `consume_with_handlers`, `global_aval_to_result_handler`: dispatch and its results.
 * `batched_device_put`, `batched_copy_array_to_devices_with_sharding`: the only copies; never with donation.
-* Iterating a `DeviceList`: jaxlib creates the iterator's class at the first use. Another thread that iterates one at
-  that time gets an object without `__next__`. So new devices are iterated once, here and in group.py, before any thread
-  has them.
+* Iterating a `DeviceList`: jaxlib creates the iterator's class at the first use. Another thread that iterates one then
+  gets an object without `__next__`. So new devices are iterated once, here and in group.py, before threads have them.
 * `TracebackScope`: limits the stack that jaxlib records for each array that a thread creates.
 * `_profiler.ProfilerSession`: when a device worked on which launch; jax.profiler only writes this to files.
 * `serialize`, `deserialize_executable`: load code on other devices, 20 times cheaper than compiling again. They need
@@ -70,6 +69,7 @@ JAX records the stack of each new array for memory profiles, which costs 0.03 us
 
 FAILURES: tuple[type[Exception], ...] = (jax.errors.JaxRuntimeError, ValueError, RuntimeError)
 """Exceptions that PJRT raises if an execution or a copy fails."""
+COSTS = ("flops", "transcendentals", "bytes accessed")
 
 
 def make_devices(count: int) -> list[Device]:
@@ -192,9 +192,6 @@ def keep_for_ever(device: Device) -> None:
 def temporary_bytes(executable: Executable) -> int:
     """Returns the bytes that an execution needs on one device in addition to its arguments and results."""
     return int(executable.get_compiled_memory_stats().temp_size_in_bytes)
-
-
-COSTS = ("flops", "transcendentals", "bytes accessed")
 
 
 def costs(executable: Executable) -> dict[str, float]:
@@ -351,6 +348,11 @@ def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
         raise RuntimeError("the array has been deleted") from None
 
 
+def replica(array: DeviceArray) -> "np.ndarray[Any, Any]":
+    """Reads an array that is ready, and whole on each device; no copy on CPU. Raises one of FAILURES if it failed."""
+    return np.asarray(array if array.is_fully_addressable else shard(array, 0))
+
+
 def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
     return ArrayType(sharding.shard_shape(type_.shape), type_.dtype)
 
@@ -365,6 +367,7 @@ def is_array(value: Any) -> bool:
     return isinstance(value, LocalArray)
 
 
+_ANCHOR = "pathways anchor"
 Profile: TypeAlias = tuple[Any, int]
 """A session of XLA's profiler, and the time of its anchor event (`time.perf_counter_ns`)."""
 
@@ -377,9 +380,6 @@ def start_profile() -> Profile:
     with TraceAnnotation(_ANCHOR):  # relates the profiler's clock to ours
         anchor = time.perf_counter_ns()
     return session, anchor
-
-
-_ANCHOR = "pathways anchor"
 
 
 def stop_profile(profile: Profile) -> dict[tuple[int, int], tuple[int, int]]:

@@ -10,7 +10,6 @@ device cuts the pieces that other devices need, with one small program per devic
 and each target device joins its pieces.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -84,8 +83,10 @@ def _whole(type_: ArrayType, target: Side, may_use_host: bool) -> Mover:
 
     def move_ready(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
         if not array.is_deleted() and array.is_ready():  # to ask a deleted array whether it is ready ends the process
-            with contextlib.suppress(*pjrt.FAILURES):  # the copy below carries the error
-                return place([pjrt.to_host(array)])
+            try:
+                return place([pjrt.replica(array)])
+            except pjrt.FAILURES:  # the copy below carries the error
+                pass
         return move(array)
 
     return move_ready

@@ -85,7 +85,8 @@ class Preparer:
         return PreparedWave(wave.needs, parts, tasks, wave.asks)
 
     def _parts(self, order: Sequence[tuple[int, Instruction]], *, branches: bool) -> list[Part]:
-        """Makes a step of each instruction. A free directly after a computation on the same island joins its step.
+        """Makes a step of each instruction. A free directly after a computation or a send on the same island joins its
+        step.
 
         `branches`: whether branches start after these steps.
         """
@@ -98,15 +99,20 @@ class Preparer:
             if skip:
                 skip = False
                 continue
-            skip = isinstance(instruction, Run) and isinstance(freed, Free)
+            skip = self._takes_frees(instruction) and isinstance(freed, Free)
+            slots = freed.slots if isinstance(freed, Free) and skip else ()
             if len(parts[-1].steps) == MAX_STEPS_PER_PART:
                 parts.append(Part([]))
             if isinstance(instruction, Run):
-                slots = freed.slots if isinstance(freed, Free) else ()
                 parts[-1].steps.append(self._run(instruction, at, slots, last=len(self.launches) in last))
             else:
-                parts[-1].steps.append(self._other(at, instruction, is_last=number > launched))
+                parts[-1].steps.append(self._other(at, instruction, slots, is_last=number > launched))
         return parts
+
+    def _takes_frees(self, instruction: Instruction) -> bool:
+        """Whether the step of an instruction can also empty slots: a computation, or a send inside of this process."""
+        is_sent = self._edges is not None and isinstance(instruction, Send) and instruction.channel in self._edges.sent
+        return isinstance(instruction, Run | Send) and not is_sent
 
     def _task(self, what: Awaitable, at: int) -> Task:
         match what:
@@ -175,21 +181,24 @@ class Preparer:
                 last.add(len(self.launches) + number)
         return last
 
-    def _other(self, at: int, instruction: Instruction, *, is_last: bool) -> Step:
+    def _other(self, at: int, instruction: Instruction, freed: Sequence[int], *, is_last: bool) -> Step:
         """Makes a step that launches no computation. `is_last`: its wave launches no computation after it."""
         name = self.plan.streams[at].island
         offset = self.offsets[name]
         _, writes, drops = instruction.effects
+        emptied = [offset + s for s in (*drops, *freed)]
         return Step(
-            self._work(instruction, offset, is_last=is_last),
+            self._work(instruction, offset, emptied, is_last=is_last),
             instruction,
             self._sides.islands[name],
             self.plan,
             outputs=[offset + s for s in writes],
-            emptied=[offset + s for s in drops],
+            emptied=emptied,
         )
 
-    def _work(self, instruction: Instruction, offset: int, *, is_last: bool) -> Callable[[Frame], None]:
+    def _work(
+        self, instruction: Instruction, offset: int, emptied: Sequence[int], *, is_last: bool
+    ) -> Callable[[Frame], None]:
         edges = self._edges
         match instruction:
             case Send() if edges is not None and instruction.channel in edges.sent:
@@ -208,14 +217,14 @@ class Preparer:
                 self._channels[instruction.channel] = channel = self.size
                 self.size += 1
                 self.types[channel] = self.types[offset + instruction.slot]
-                return _pass_on(offset + instruction.slot, channel)
+                return _pass_on(offset + instruction.slot, channel, emptied)
             case Recv():
                 source = self._channels.pop(instruction.channel)
                 return self._move(source, offset + instruction.slot, instruction.where, release=True)
             case Copy():
                 return self._move(offset + instruction.source, offset + instruction.target, instruction.where)
             case Free():
-                return _free([offset + s for s in instruction.slots])
+                return _free(emptied)
             case Run() | Branch():
                 raise InternalError(f"{type(instruction).__name__} is no step of this kind")
 
@@ -346,14 +355,17 @@ def offsets_of(plan: Plan) -> dict[str, int]:
     return offsets
 
 
-def _pass_on(source: int, target: int) -> Callable[[Frame], None]:
+def _pass_on(source: int, target: int, emptied: Sequence[int]) -> Callable[[Frame], None]:
     def enqueue(frame: Frame) -> None:
-        frame.values[target] = frame.values[source]
+        values = frame.values
+        values[target] = values[source]
+        for slot in emptied:
+            values[slot] = None
 
     return enqueue
 
 
-def _free(slots: list[int]) -> Callable[[Frame], None]:
+def _free(slots: Sequence[int]) -> Callable[[Frame], None]:
     def enqueue(frame: Frame) -> None:
         for slot in slots:
             frame.values[slot] = None

@@ -46,7 +46,7 @@ class LoadedBody:
     overwritten: frozenset[int] = frozenset()
 
     @cached_property
-    def _is_simple(self) -> bool:
+    def is_simple(self) -> bool:
         """Whether the body awaits nothing."""
         return len(self.waves) == 1 and not self.waves[0].tasks
 
@@ -55,23 +55,41 @@ class LoadedBody:
 
         `around` is the frame of the enclosing run, on a host. `transfers` is 0 if no value goes between hosts.
         """
-        frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches), transfers)
-        if around is not None:
-            frame.decisions, frame.sources = around.decisions, around.sources
-        for index, value in zip(self.inputs, operands, strict=True):
-            if index >= 0:
-                frame.values[index] = value
-        value = None  # otherwise the last operand would stay as long as the body runs
-        operands.clear()
+        frame = self._frame(operands, dispatch, around, transfers)
         whole = False
         try:
-            if self._is_simple:
-                enqueue_wave(self.waves[0], frame, dispatch)
-            else:
-                yield from drive(self.waves, frame, dispatch)
+            yield from drive(self.waves, frame, dispatch)
             whole = True
         finally:
             dispatch.ends_with(self, frame, whole=whole)
+        return self._results(frame)
+
+    def run_at_once(
+        self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0
+    ) -> Values:
+        """Enqueues a simple body."""
+        frame = self._frame(operands, dispatch, around, transfers)
+        whole = False
+        try:
+            enqueue_wave(self.waves[0], frame, dispatch)
+            whole = True
+        finally:
+            dispatch.ends_with(self, frame, whole=whole)
+        return self._results(frame)
+
+    def _frame(self, operands: Values, dispatch: Enqueuer, around: Frame | None, transfers: int) -> Frame:
+        """Makes the frame of one run, and moves the operands into it."""
+        frame = Frame(self.size, self.constants, dispatch.begin(self, self.launches), transfers)
+        if around is not None:
+            frame.decisions, frame.sources = around.decisions, around.sources
+        values = frame.values
+        for index, value in zip(self.inputs, operands, strict=True):
+            if index >= 0:
+                values[index] = value
+        operands.clear()
+        return frame
+
+    def _results(self, frame: Frame) -> Values:
         return [frame.values[index] if index >= 0 else None for index in self.results]
 
 
@@ -139,10 +157,12 @@ class Choice:
         fixed, carried = operands[:count], operands[count:]
         operands.clear()
         overwritten = {i - count for i in body.overwritten}
+        quick_test, quick_body = (shared is None and one.is_simple for one in self.bodies)
         turn = 0
         while True:
             turn += 1
-            (still,) = yield from _run(test, [*fixed, *carried], run, shared)
+            taken = [*fixed, *carried]
+            (still,) = test.run_at_once(taken, run) if quick_test else (yield from _run(test, taken, run, shared))
             goes_on = self._known(still, run) if shared is None and turn % MAX_TURNS_AT_ONCE else None
             if goes_on is None:
                 goes_on = yield from self._decided(still, shared)
@@ -152,7 +172,7 @@ class Choice:
                 return carried
             given = [*fixed, *self._own(carried, overwritten, others)]
             carried.clear()
-            carried = yield from _run(body, given, run, shared)
+            carried = body.run_at_once(given, run) if quick_body else (yield from _run(body, given, run, shared))
 
     def _known(self, array: Any, run: Enqueuer) -> int | Poison | None:
         """Returns the deciding value if it is known and nothing waits for this run; else None."""
@@ -183,7 +203,7 @@ class Choice:
 
     def _number(self, array: Any) -> int | Poison:
         try:
-            return min(max(int(pjrt.to_host(pjrt.shard(array, 0))), 0), len(self.bodies) - 1)
+            return min(max(int(pjrt.replica(array)), 0), len(self.bodies) - 1)
         except pjrt.FAILURES as error:
             branch = self.branch
             failed = failed_because(
@@ -193,12 +213,17 @@ class Choice:
 
     def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
         """Copies each value of `which` that shares a buffer with `others` or another value; returns all values."""
+        if not which:
+            return values
+        known = list(map(id, values))
+        if others.isdisjoint(known) and len(set(known)) == len(known):
+            return values
         own = list(values)
-        known = Counter(map(id, values) if which else ())
+        left = Counter(known)
         for i in which:
             value = own[i]
-            if (id(value) in others or known[id(value)] > 1) and pjrt.is_array(value):
-                known[id(value)] -= 1
+            if (id(value) in others or left[id(value)] > 1) and pjrt.is_array(value):
+                left[id(value)] -= 1
                 own[i] = pjrt.copy_again(value)
         return own
 
@@ -221,6 +246,7 @@ class _Shared:
 
 
 def _run(body: LoadedBody, operands: Values, run: Enqueuer, shared: _Shared | None) -> Working:
-    if shared is None:
-        return body.run(operands, run)
-    return body.run(operands, run, shared.frame, shared.next_name())
+    frame, name = (None, 0) if shared is None else (shared.frame, shared.next_name())
+    if body.is_simple:
+        return body.run_at_once(operands, run, frame, name)
+    return (yield from body.run(operands, run, frame, name))

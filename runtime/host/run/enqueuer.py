@@ -22,7 +22,7 @@ class BodyEnds:
 
     def note(self, owner: Any, frame: Frame, *, whole: bool) -> None:
         """Notes the last launches of one run of a body. `whole`: it ran to its end, after all its earlier runs."""
-        tokens = [*frame.early, *frame.tokens]
+        tokens = [*frame.early, *frame.tokens] if frame.early else frame.tokens
         self._tokens[owner] = tokens if whole else [*self._tokens.get(owner, ()), *tokens]
 
     def tokens(self) -> list[Any]:

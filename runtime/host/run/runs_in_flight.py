@@ -61,7 +61,10 @@ class Flight:
 
     def begin(self, owner: Any, base: int, launches: Sequence[Launch]) -> None:
         """Notes the next launches of the program (None) or a body."""
-        self.launched.setdefault(owner, deque(maxlen=MAX_TIMES)).append((base, launches))
+        times = self.launched.get(owner)
+        if times is None:
+            times = self.launched[owner] = deque(maxlen=MAX_TIMES)
+        times.append((base, launches))
 
     @property
     def abandoned(self) -> bool:

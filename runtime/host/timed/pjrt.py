@@ -168,6 +168,10 @@ def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
     return np.broadcast_to(np.zeros((), numpy_dtype(array.type.dtype)), array.type.shape)
 
 
+def replica(array: DeviceArray) -> "np.ndarray[Any, Any]":
+    return to_host(array)
+
+
 def shard_type(type_: ArrayType, sharding: Sharding) -> ArrayType:
     return ArrayType(sharding.shard_shape(type_.shape), type_.dtype)
 

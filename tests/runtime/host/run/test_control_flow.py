@@ -156,15 +156,17 @@ def test_poison_in_place_of_the_number_is_each_result() -> None:
 
 def test_a_number_that_cannot_be_read_fails_the_branch() -> None:
     class Bad:
+        is_fully_addressable = True
+
         def is_ready(self) -> bool:
             return True
 
-        def block_until_ready(self) -> None:
+        def block_until_ready(self, *_: Any, **__: Any) -> Any:
             raise RuntimeError("XLA says no")
 
-    bad: Any = Bad()
-    bad._arrays = [bad]
-    values: list[Any] = [bad, None]
+        __array__ = block_until_ready
+
+    values: list[Any] = [Bad(), None]
     run_branch(choice(cond(1, (0,), (1,), "choose"), [passing(0)]), values)
     said = str(values[1].error())
     assert "the condition of choose failed on pod" in said and "XLA says no" in said
