@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathways.compiler.passes.propagate_shardings import cheapest
+from pathways.compiler.passes.known_shardings import cheapest
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Dims, MeshSpec, Sharding
 

@@ -1,0 +1,213 @@
+"""Holds the shardings of the values of one function while `propagate_shardings.py` decides them.
+
+Equal shardings have one number, and 0 is an unknown sharding. The shardings around a call are then tuples of small
+integers. They are looked up several times per call and compared often.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import itemgetter
+from typing import TypeAlias
+
+from pathways.compiler.computations.shardy import (
+    Known,
+    Ranks,
+    SignatureShardings,
+    propagate,
+    ranks_of,
+    read_signature,
+)
+from pathways.compiler.passes.inbound_moves import Taken
+from pathways.compiler.passes.shard_bodies import Ends
+from pathways.dialect.ir.flow import Flow, Node
+from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.mlir import where_of
+from pathways.dialect.reshard import plan_reshard
+from pathways.dialect.sharding import Axes, Dims, Sharding, replicated
+
+Numbers: TypeAlias = tuple[int, ...]
+"""The numbers of the shardings of several values."""
+Around: TypeAlias = tuple[Numbers, Numbers]
+"""The shardings of the arguments and of the results of a call."""
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The signature that Shardy's propagation finds for a call, as shardings and as their numbers."""
+
+    shardings: SignatureShardings
+    numbers: Around
+
+
+class KnownShardings:
+    """The shardings known so far, by number of value or inbound value. A sharding is on the mesh of its value."""
+
+    def __init__(self, program: ProgramIR, taken: Taken) -> None:
+        self.program = program
+        self.flow: Flow = program.flow
+        self.taken = taken
+        self.weak: dict[int, Dims] = {}
+        """Shardings outside of this body, on meshes of equal axes, for values that nothing inside determines."""
+        self.due = set(range(len(self.flow)))
+        """The nodes to propagate: all at first, then those with a newly known sharding of an operand or result."""
+        self.wants: dict[int, list[Dims]] = {}
+        """The shardings in which the user's own signatures take a value, on the mesh of the value."""
+        self.branches: dict[int, Ends] = {}
+        """The locations of operands and results of control flow, by node."""
+        self.count = 0
+        """The number of values whose sharding is known."""
+        self._of_value = [0] * len(taken.types)
+        self._empty = frozenset(i for i, t in enumerate(taken.types) if 0 in t.shape)
+        """Values without elements."""
+        self._dims: list[Known] = [None]
+        self._numbers: dict[Dims, int] = {}
+        self._ranks: dict[str, Ranks] = {}
+        self._users: dict[tuple[str, str], Around] = {}
+        self._inferred: dict[tuple[str, Axes, Numbers, Numbers], Inferred] = {}
+
+    def __getitem__(self, value: int) -> Known:
+        return self._dims[self._of_value[value]]
+
+    def __contains__(self, value: int) -> bool:
+        return self._of_value[value] > 0
+
+    def number(self, dims: Known) -> int:
+        """Returns the number of a sharding."""
+        if dims is None:
+            return 0
+        number = self._numbers.get(dims)
+        if number is None:
+            number = self._numbers[dims] = len(self._dims)
+            self._dims.append(dims)
+        return number
+
+    def user(self, call: Node) -> Around:
+        """Returns the user's own shardings for a call."""
+        found = self._users.get((call.callee, call.mesh))
+        if found is None:
+            axes = self.program.mesh(call.mesh).axes
+            read = read_signature(self.program.computations[call.callee], axes, where_of(call.op))
+            found = self._users[call.callee, call.mesh] = self._numbered(read)
+        return found
+
+    def _numbered(self, signature: SignatureShardings) -> Around:
+        return tuple(map(self.number, signature.ins)), tuple(map(self.number, signature.outs))
+
+    def note_wishes(self, call: Node) -> None:
+        """Records the shardings in which the user's signature of a call takes its operands."""
+        ins, _ = self.user(call)
+        for value, number in zip(self.taken.operands[call.number], ins, strict=True) if any(ins) else ():
+            dims = self._dims[number]
+            if dims is not None and value not in self._empty:
+                self.wants.setdefault(value, []).append(dims)
+
+    def learn(self, value: int, dims: Dims) -> None:
+        """Records the sharding of a value if none is known."""
+        if not self._of_value[value]:
+            self._of_value[value] = self.number(dims)
+            self._wake((value,))
+
+    def learn_from(self, call: Node) -> None:
+        """Infers the signature of a call, and records the shardings that it suggests for values without one."""
+        ins, outs = self.infer(call, self.around(call)).numbers
+        self._learn_side(call.results, outs, self.user(call)[1], made_so=True)
+        self._learn_side(self.taken.operands[call.number], ins, repeat(0), made_so=False)
+
+    def _learn_side(self, values: Sequence[int], suggested: Numbers, pinned: Iterable[int], *, made_so: bool) -> None:
+        of_value, new = self._of_value, list[int]()
+        if not any(suggested) or 0 not in self._side(values):
+            return
+        for value, number, fixed in zip(values, suggested, pinned, strict=False):
+            if not number or of_value[value]:
+                continue
+            if not fixed and value in self.wants:
+                dims = self._dims[number]
+                number = self.number(cheapest(self, value, dims or (), made_so=made_so))
+            of_value[value] = number
+            new.append(value)
+        self._wake(new)
+
+    def _wake(self, values: Sequence[int]) -> None:
+        """Counts values as known, and makes the calls due that make or take them."""
+        originals, makers, users, due = self.taken.originals, self.flow.makers, self.flow.users, self.due
+        self.count += len(values)
+        for value in values:
+            original = originals[value]
+            due.add(makers[original])
+            due.update(users[original])
+
+    def infer(self, call: Node, around: Around) -> Inferred:
+        """Infers the signature of a call as far as the shardings around it determine it."""
+        axes = self.program.mesh(call.mesh).axes
+        key = call.callee, axes, *around
+        found = self._inferred.get(key)
+        if found is None:
+            given = SignatureShardings(*(tuple(map(self._dims.__getitem__, side)) for side in around))
+            shardings = propagate(self.program.computations[call.callee], axes, given, where_of(call.op))
+            found = self._inferred[key] = Inferred(shardings, self._numbered(shardings))
+        return found
+
+    def closed(self, call: Node, around: Around) -> SignatureShardings:
+        """Infers the signature of a call, with open shardings replicated."""
+        if call.callee not in self._ranks:
+            self._ranks[call.callee] = ranks_of(self.program.computations[call.callee])
+        return self.infer(call, around).shardings.closed(self._ranks[call.callee])
+
+    def around(self, call: Node) -> Around:
+        """Returns the known shardings of a call: the user's first, then those of its values."""
+        ins, outs = self.user(call)
+        return self._pinned(self.taken.operands[call.number], ins), self._pinned(call.results, outs)
+
+    def _pinned(self, values: Sequence[int], pinned: Numbers) -> Numbers:
+        found = self._side(values)
+        if any(pinned):
+            found = tuple([p or f for f, p in zip(found, pinned, strict=True)])
+        if self._empty and not self._empty.isdisjoint(values):  # jaxlib 0.10 does not split empty arrays
+            types = self.taken.types
+            whole = [self.number(replicated(len(types[v].shape))) for v in values]
+            found = tuple([w if v in self._empty else f for v, f, w in zip(values, found, whole, strict=True)])
+        return found
+
+    def _side(self, values: Sequence[int]) -> Numbers:
+        """Returns the numbers of the shardings of several values."""
+        if isinstance(values, range):
+            return tuple(self._of_value[values.start : values.stop])
+        if len(values) < 2:
+            return tuple([self._of_value[v] for v in values])
+        return itemgetter(*values)(self._of_value)
+
+    def close(self) -> None:
+        """Replicates every value that nothing determines."""
+        types, of_value = self.taken.types, self._of_value
+        for value, mesh in enumerate(self.taken.lives):
+            if mesh is not None and not of_value[value]:
+                of_value[value] = self.number(replicated(len(types[value].shape)))
+
+
+def cheapest(state: KnownShardings, value: int, suggested: Dims, *, made_so: bool) -> Dims:
+    """Returns the sharding that moves least bytes, of `suggested` and those that users of the value want.
+
+    `made_so`: `suggested` is the sharding of the producer, else that of a user. A tie goes to the fewest reshards
+    between calls, because a reshard inside a computation is fused. An inbound value is moved once for each sharding
+    that users want. Any other sharding would add a move.
+    """
+    wants = list(dict.fromkeys(state.wants.get(value, [])))  # users that want the same share one reshard
+    arrives = bool(wants) and value in state.taken.inbound
+    candidates = wants if arrives else list(dict.fromkeys((suggested, *wants)))
+    if candidates == [suggested]:
+        return suggested
+    mesh, type_ = state.program.mesh(state.taken.lives[value] or ""), state.taken.types[value]
+
+    def moved(source: Dims, target: Dims) -> int:
+        a, b = Sharding(mesh, source), Sharding(mesh, target)
+        return 0 if source == target else plan_reshard(type_.shape, a, b, mesh.devices, mesh.devices).moved
+
+    def cost(candidate: Dims) -> tuple[int, int]:
+        if arrives:
+            return moved(candidate, suggested), 0
+        inside = moved(suggested, candidate) if made_so else moved(candidate, suggested) * (suggested not in wants)
+        return inside + sum(moved(candidate, w) for w in wants), sum(candidate != w for w in wants)
+
+    divisible = [c for c in candidates if not Sharding(mesh, c).undivided(type_.shape)]
+    return min(divisible, key=cost, default=suggested)
