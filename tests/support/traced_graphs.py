@@ -69,4 +69,4 @@ def names(made: TracedGraph) -> list[str]:
 
 def together(nodes: list[Loose]) -> Loose:
     """Joins nodes of one equation each into one node."""
-    return joined([Single(node.eqns[0], node.operands, node.outputs, node.scope, node.where) for node in nodes])
+    return joined([Single(node.eqns, node.operands, node.outputs, node.scope, node.where) for node in nodes])

@@ -7,13 +7,15 @@ one run of equations, have the same home mesh (homes.py) and the same ancestors.
 differ, the node is split again. For example, one equation is unused, or reads a value that the others do not wait for.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
-from pathways.compiler.frontends.jax.compat import Eqn
+from pathways.compiler.frontends.jax.compat import Eqn, Literal, Var
 from pathways.compiler.frontends.jax.graph import (
     Call,
+    Constant,
     ControlFlow,
     ExplicitMove,
     Loose,
@@ -38,16 +40,27 @@ class _Origin:
 
 
 class Single(NamedTuple):
-    """One unplaced equation: the parts of its node."""
+    """One unplaced equation, or several with the same origins: the parts of a node."""
 
-    eqn: Eqn
+    eqns: tuple[Eqn, ...]
     operands: list[Operand]
     outputs: list[TracedValue]
     scope: str
     where: Where | None
 
-    def node(self) -> Loose:
-        return Loose((self.eqn,), self.operands, self.outputs, self.scope, self.where)
+    def nodes(self) -> list[Loose]:
+        """Returns one node per equation."""
+        return Loose(*self).apart()
+
+
+class Repeated(NamedTuple):
+    """Consecutive equations of a loop's body that had the same origins in an iteration. Each has one result."""
+
+    eqns: tuple[Eqn, ...]
+    invars: list[Var]
+    outvars: list[Var]
+    width: int
+    """The number of operands of each equation."""
 
 
 class RunOfEquations:
@@ -73,45 +86,100 @@ class RunOfEquations:
         self, eqn: Eqn, operands: list[Operand], outputs: list[TracedValue], scope: str, where: Where | None
     ) -> None:
         """Adds an equation to the run."""
-        single = Single(eqn, operands, outputs, scope, where)
+        single = Single((eqn,), operands, outputs, scope, where)
         if not self._join:
-            self._graph.nodes.append(single.node())
+            self._graph.nodes += single.nodes()
             return
-        self._pending.append(single)
         known = self._origins
         found = frozenset([known[v] for v in operands if isinstance(v, TracedValue) and v in known])
+        self._hold_back(single, found, has_effects=bool(eqn.effects))
+
+    def repeat(
+        self, equations: Repeated, operands: list[Operand], scope: str, where: Where | None
+    ) -> list[TracedValue] | None:
+        """Adds equations of a further iteration, and returns their results.
+
+        Returns None, and adds nothing, if their origins are not the same in this iteration.
+        """
+        if not _VALUES.issuperset(map(type, operands)):
+            return None
+        columns = [set(map(self._origins.get, operands[i :: equations.width])) for i in range(equations.width)]
+        found = frozenset([origin for column in columns for origin in column if origin is not None])
+        if not found or any(len(column) > 1 for column in columns):
+            return None
+        outputs = [TracedValue(var.aval) for var in equations.outvars]
+        self._hold_back(Single(equations.eqns, operands, outputs, scope, where), found, has_effects=False)
+        return outputs
+
+    def _hold_back(self, single: Single, found: frozenset[_Origin], *, has_effects: bool) -> None:
+        """Adds equations with these origins to the run."""
+        self._pending.append(single)
         if not found:
             self._unplaced.append(single)
             return
-        key = found, scope, id(where), bool(eqn.effects)
+        key = found, single.scope, id(single.where), has_effects
         origin = self._open.get(key)
         if origin is None:
             mesh, *others = {o.mesh for o in found}
-            origin = self._open[key] = _Origin(None if others or eqn.effects else mesh)
+            origin = self._open[key] = _Origin(None if others or has_effects else mesh)
         origin.members.append(single)
-        for value in outputs:
-            known[value] = origin
+        self._origins.update(dict.fromkeys(single.outputs, origin))
+
+    def repeated(self, walked: Sequence[tuple[int, Eqn, list[TracedValue]]]) -> list[Repeated]:
+        """Finds the rows of equations that had the same origins in this iteration.
+
+        `walked` gives the number of each equation in its body, and its results.
+        """
+        simple = [(n, eqn, made[0]) for n, eqn, made in walked if len(made) == 1 and _is_simple(eqn)]
+
+        def row_of(one: tuple[int, tuple[int, Eqn, TracedValue]]) -> tuple[int, int, int]:
+            rank, (number, eqn, made) = one
+            return number - rank, id(self._origins.get(made)), len(eqn.invars)
+
+        found: list[Repeated] = []
+        for (_, _, width), row in groupby(enumerate(simple), row_of):
+            members = list(row)
+            _, (_, _, made) = members[0]
+            if len(members) >= FEWEST and made in self._origins:
+                eqns = tuple(eqn for _, (_, eqn, _) in members)
+                invars = [var for eqn in eqns for var in eqn.invars]
+                found.append(Repeated(eqns, invars, [eqn.outvars[0] for eqn in eqns], width))
+        return found
 
     def end(self) -> None:
         """Adds all equations that were held back, in program order or grouped by origin."""
         opened = self._open.values()
         if any(_is_worth_it(origin) for origin in opened):
             nodes = self._graph.nodes
-            nodes += [single.node() for single in self._unplaced]
+            nodes += _nodes(self._unplaced)
             for origin in opened:
-                nodes += [joined(origin.members)] if _is_worth_it(origin) else [m.node() for m in origin.members]
+                nodes += [joined(origin.members)] if _is_worth_it(origin) else _nodes(origin.members)
         else:
-            self._graph.nodes += [single.node() for single in self._pending]
+            self._graph.nodes += _nodes(self._pending)
         for origin in opened:
             origin.members = []
         self._pending, self._unplaced, self._open = [], [], {}
 
 
+_VALUES = frozenset({TracedValue, Constant})
+
+
+def _is_simple(eqn: Eqn) -> bool:
+    """Whether an equation has operands, all of which are values, and no effect."""
+    return bool(eqn.invars) and not eqn.effects and not any(isinstance(a, Literal) for a in eqn.invars)
+
+
 def _is_worth_it(origin: _Origin) -> bool:
-    return origin.mesh is not None and len(origin.members) >= FEWEST
+    return origin.mesh is not None and sum(len(member.eqns) for member in origin.members) >= FEWEST
+
+
+def _nodes(members: list[Single]) -> list[Loose]:
+    """Returns one node per equation."""
+    return [node for member in members for node in member.nodes()]
 
 
 def joined(members: list[Single]) -> Loose:
     """Joins several equations into one node. No equation may read a result of another."""
     eqns, operands, outputs, scopes, lines = zip(*members, strict=True)
-    return Loose(eqns, [*chain.from_iterable(operands)], [*chain.from_iterable(outputs)], scopes[0], lines[0])
+    values = [*chain.from_iterable(operands)], [*chain.from_iterable(outputs)]
+    return Loose((*chain.from_iterable(eqns),), *values, scopes[0], lines[0])

@@ -18,7 +18,7 @@ import numpy as np
 
 from pathways.compiler.errors import NotTraceable, SeveralSlices, Unsupported
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.alike import RunOfEquations
+from pathways.compiler.frontends.jax.alike import Repeated, RunOfEquations
 from pathways.compiler.frontends.jax.branches import branch, fenced
 from pathways.compiler.frontends.jax.compat import Eqn, JaxBody, body_of, where_of_equation
 from pathways.compiler.frontends.jax.graph import (
@@ -83,6 +83,8 @@ class _Flattener:
         self._hoisted: dict[int, tuple[Any, list[Any]]] = {}
         self._checked: set[tuple[Any, ...]] = set()
         self._plain: dict[int, tuple[Eqn, Where | None]] = {}
+        self._rows: dict[int, Repeated] = {}
+        """Rows of equations that were alike in an iteration, by the first equation."""
         self._meshes: dict[SliceMesh, SliceMesh] = {}
         self._lines: dict[Where | None, Where | None] = {}
         self._called_back: TracedValue | None = None
@@ -95,15 +97,31 @@ class _Flattener:
             env[var] = self.constant(const)
         env.update(zip(body.invars, operands, strict=True))
 
-        literal = compat.Literal
-        for eqn in body.eqns:
+        literal, eqns, at = compat.Literal, body.eqns, 0
+        again: list[tuple[int, Eqn, list[TracedValue]]] = []
+        while at < len(eqns):
+            eqn = eqns[at]
+            if (row := self._rows.get(id(eqn))) is not None and self._repeat(row, env, scope):
+                at += len(row.eqns)
+                continue
             operands = [a if isinstance(a, literal) else env[a] for a in eqn.invars]
             if id(eqn) in self._plain:  # an iteration like those before
                 outputs = self._loose(eqn, operands, scope)
+                again.append((at, eqn, outputs))
             else:
                 outputs = self.equation(eqn, operands, scope)
             env.update(zip(eqn.outvars, outputs, strict=True))
+            at += 1
+        self._rows.update((id(row.eqns[0]), row) for row in self.run.repeated(again))
         return [a if isinstance(a, literal) else env[a] for a in body.outvars]
+
+    def _repeat(self, row: Repeated, env: dict[Any, Operand], scope: str) -> bool:
+        """Adds a row of equations at once, if it is like in the iteration before."""
+        where = self._plain[id(row.eqns[0])][1]
+        outputs = self.run.repeat(row, [env[a] for a in row.invars], scope, where)
+        if outputs is not None:
+            env.update(zip(row.outvars, outputs, strict=True))
+        return outputs is not None
 
     def equation(self, eqn: Eqn, operands: list[Operand], scope: str) -> list[Operand]:
         name: str = eqn.primitive.name
@@ -179,11 +197,11 @@ class _Flattener:
         (bound,) = self.traced(_first_after_second, [value, self._called_back], "")
         return cast("TracedValue", bound)
 
-    def _loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Operand]:
+    def _loose(self, eqn: Eqn, operands: Sequence[Operand], scope: str) -> list[Any]:
         taken = [stack(self, o) if isinstance(o, Stacked) else o for o in operands]
         outputs = [TracedValue(v.aval) for v in eqn.outvars]
         self.run.loose(eqn, taken, outputs, scope, self._plain[id(eqn)][1])
-        return cast("list[Operand]", outputs)
+        return outputs
 
     def traced(self, function: Callable[..., Any], operands: Sequence[Operand], scope: str) -> list[Operand]:
         """Traces `function`, and adds its equations to the graph as unplaced operations."""
@@ -233,7 +251,7 @@ class _Flattener:
         """Adds a placed call. Ignores the donation of an inner jit: liveness.py donates operands at their last use."""
         where = where_of_equation(eqn)
         consts: list[TracedValue] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
-        inputs = consts + [self.as_value(o) for o in operands]
+        inputs = consts + [o if type(o) is TracedValue else self.as_value(o) for o in operands]
         outputs = [TracedValue(v.aval) for v in eqn.outvars]
         if callee.key not in self._checked:
             _check_shardings(callee, inputs[len(consts) :], outputs, where)

@@ -86,7 +86,7 @@ def test_joining_operations_does_not_change_the_program(
     join = alike.joined
 
     def counted(members: list[alike.Single]) -> Loose:
-        counts.append(len(members))
+        counts.append(sum(len(member.eqns) for member in members))
         return join(members)
 
     monkeypatch.setattr(alike, "joined", counted)
@@ -97,6 +97,53 @@ def test_joining_operations_does_not_change_the_program(
         assert (MANY in counts) == (fewest == 8)
         counts.clear()
     assert found[0] == found[1]
+
+
+def delayed_totals() -> str:
+    """Returns the IR of a loop that adds gradients to totals of two iterations before, or of three for the later ones.
+
+    So the totals come from the start of the loop for different times.
+    """
+    here = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
+    f = jit(stage, in_shardings=here)
+
+    def step(params: Any, xs: Any) -> Any:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+
+        def body(last: Any, x: Any) -> Any:
+            grads = jax.grad(lambda p: f(p, x).sum())(params)
+            older = {name: last[1 if name < f"w{MANY:02}" else 2][name] for name in grads}
+            return [jax.tree.map(jnp.add, older, grads), *last[:2]], ()
+
+        return lax.scan(body, [zeros] * 3, xs)[0]
+
+    params = {f"w{i:02}": jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.float32) for i in range(2 * MANY)}
+    return text(pw.program(step).lower(params, jax.ShapeDtypeStruct((6, 2, WIDTH), jnp.float32)).module)
+
+
+@pytest.mark.parametrize(
+    ("lowered", "answers"),
+    [
+        *((partial(training_step, use, waits=True), {True}) for use in (all_of_them, all_but_one)),
+        (delayed_totals, {True, False}),
+    ],
+)
+def test_rows_of_operations_of_later_iterations_do_not_change_the_program(
+    lowered: Callable[[], str], answers: set[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: set[bool] = set()
+    repeat = alike.RunOfEquations.repeat
+
+    def noted(*args: Any) -> Any:
+        outputs = repeat(*args)
+        found.add(outputs is not None)
+        return outputs
+
+    texts: list[str] = []
+    for one in (noted, lambda *_: None):
+        monkeypatch.setattr(alike.RunOfEquations, "repeat", one)
+        texts.append(lowered())
+    assert texts[0] == texts[1] and found == answers
 
 
 def test_joined_operations_of_several_results_and_mixed_operands_equal_jax() -> None:
