@@ -12,7 +12,7 @@ A `jit` without devices is inlined, so that each of its operations follows its o
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -70,6 +70,16 @@ def flatten(jaxpr: Any, program: str, where: Where | None) -> TracedGraph:
     return graph
 
 
+class _Placed(NamedTuple):
+    """The parts of a placed call that are the same in each iteration."""
+
+    eqn: Eqn
+    callee: Callee
+    mesh: SliceMesh
+    consts: list[TracedValue]
+    where: Where | None
+
+
 class _Flattener:
     def __init__(self, run: RunOfEquations, finder: MentionFinder, program: str, where: Where | None) -> None:
         self.program = program
@@ -83,6 +93,8 @@ class _Flattener:
         self._hoisted: dict[int, tuple[Any, list[Any]]] = {}
         self._checked: set[tuple[Any, ...]] = set()
         self._plain: dict[int, tuple[Eqn, Where | None]] = {}
+        self._placed: dict[int, _Placed] = {}
+        """Placed calls of a program without strays, by equation: their calls differ only in operands."""
         self._rows: dict[int, Repeated] = {}
         """Rows of equations that were alike in an iteration, by the first equation."""
         self._meshes: dict[SliceMesh, SliceMesh] = {}
@@ -108,6 +120,8 @@ class _Flattener:
             if id(eqn) in self._plain:  # an iteration like those before
                 outputs = self._loose(eqn, operands, scope)
                 again.append((at, eqn, outputs))
+            elif (placed := self._placed.get(id(eqn))) is not None:
+                outputs = self._add_call(placed, operands).outputs
             else:
                 outputs = self.equation(eqn, operands, scope)
             env.update(zip(eqn.outvars, outputs, strict=True))
@@ -251,12 +265,19 @@ class _Flattener:
         """Adds a placed call. Ignores the donation of an inner jit: liveness.py donates operands at their last use."""
         where = where_of_equation(eqn)
         consts: list[TracedValue] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
-        inputs = consts + [o if type(o) is TracedValue else self.as_value(o) for o in operands]
-        outputs = [TracedValue(v.aval) for v in eqn.outvars]
+        placed = _Placed(eqn, callee, self._same(mesh), consts, where)
+        call = self._add_call(placed, operands)
         if callee.key not in self._checked:
-            _check_shardings(callee, inputs[len(consts) :], outputs, where)
+            _check_shardings(callee, call.inputs[len(consts) :], call.outputs, where)
             self._checked.add(callee.key)
-        call = Call(callee, self._same(mesh), inputs, outputs, where)
+        if not self.finder.has_strays:
+            self._placed[id(eqn)] = placed
+        return call
+
+    def _add_call(self, placed: "_Placed", operands: Sequence[Operand]) -> Call:
+        inputs = placed.consts + [o if type(o) is TracedValue else self.as_value(o) for o in operands]
+        outputs = [TracedValue(v.aval) for v in placed.eqn.outvars]
+        call = Call(placed.callee, placed.mesh, inputs, outputs, placed.where)
         self.run.add(call)
         return call
 

@@ -9,7 +9,7 @@ placed descendants, which lengthens no lifetime. This joins all parameters of an
 all microbatches.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -165,7 +165,7 @@ def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, i
     loose: set[TracedValue] = set()
     nodes: list[GraphNode] = []
 
-    def settle(node: GraphNode, found: Sequence[int]) -> None:
+    def settle(node: GraphNode, found: Set[int]) -> None:
         mask = 0
         for before in found:
             mask |= before
@@ -178,16 +178,16 @@ def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, i
         nodes.append(node)
 
     for node in graph.nodes:
+        if not isinstance(node, Loose):
+            settle(node, {of_value.get(v, 0) for v in node.inputs})
+            continue
         found = {v: of_value.get(v, 0) for v in node.inputs}
-        ones: list[GraphNode] = [node]
-        if isinstance(node, Loose):
-            home = homes.nodes[node]
-            crossing = [(v, m) for v, m in found.items() if v in loose and homes.crosses(v, node)]
-            found |= {v: m | masks.crossing(homes.values[v], home, m) for v, m in crossing}
-            if len(node.each_takes([found[v] for v in node.inputs])) > 1:
-                ones = [*homes.apart(node)]
-        for one in ones:
-            settle(one, [found[v] for v in one.inputs])
+        home = homes.nodes[node]
+        crossing = [(v, m) for v, m in found.items() if v in loose and homes.crosses(v, node)]
+        found |= {v: m | masks.crossing(homes.values[v], home, m) for v, m in crossing}
+        are_alike = len(node.each_takes([found[v] for v in node.inputs])) == 1
+        for one in [node] if are_alike else homes.apart(node):
+            settle(one, {found[v] for v in one.inputs})
     graph.nodes = nodes
     return of_node
 
