@@ -46,6 +46,15 @@ def _is_int64(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
 
 
+def _are_int64(values: Any) -> bool:
+    if not isinstance(values, tuple):
+        return False
+    numbers = cast("tuple[Any, ...]", values)
+    if {int}.issuperset(map(type, numbers)):  # ten times quicker
+        return not numbers or (_is_int64(min(numbers)) and _is_int64(max(numbers)))
+    return all(map(_is_int64, numbers))
+
+
 def _write_int(value: int) -> Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
@@ -64,7 +73,7 @@ INTEGERS = Kind[tuple[int, ...]](
     lambda v: ir.DenseI64ArrayAttr.get(list(v)),
     remembered(lambda a: tuple(a)),
     _is("DenseI64ArrayAttr"),
-    lambda v: isinstance(v, tuple) and all(map(_is_int64, cast("tuple[Any, ...]", v))),
+    _are_int64,
 )
 
 

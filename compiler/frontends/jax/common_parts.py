@@ -25,15 +25,15 @@ def with_common_parts(units: Sequence[Unit], origins: Mapping[TracedValue, Origi
 
     `nodes` is the number of nodes in the graph.
     """
-    large = [u for u in units if isinstance(u, Group) and len(u.operations) >= LARGE]
+    large = [u for u in units if isinstance(u, Group) and u.size >= LARGE]
     cut = {group: _cut(group, origins, nodes) for group in large if _works_for_several(group, origins, nodes)}
-    sizes = [len(parts[-1].operations) for parts in cut.values() if len(parts) > 1]
+    sizes = [parts[-1].size for parts in cut.values() if len(parts) > 1]
     least = min((size for size in sizes if size >= LARGE), default=None)
     if least is None:
         return [*units]
-    others = [group for group in large if group not in cut and len(group.operations) >= least]
+    others = [group for group in large if group not in cut and group.size >= least]
     cut |= {group: _cut(group, origins, nodes) for group in others}
-    parts = {group: made[-1] for group, made in cut.items() if len(made[-1].operations) >= least}
+    parts = {group: made[-1] for group, made in cut.items() if made[-1].size >= least}
     structures = Structures()
     structure_of = {group: structures.of(part) for group, part in parts.items()}
     found = Counter(structure_of.values())
@@ -48,11 +48,12 @@ def _works_for_several(group: Group, origins: Mapping[TracedValue, Origin], node
 
 def _cut(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> list[Group]:
     """Splits a group into the rest, if any, and its largest part. Returns it whole if the rest reads that part."""
-    owners = _owners(group, origins, nodes)
+    operations = [one for joined in group.operations for one in joined.apart()]
+    owners = _owners(operations, origins, nodes)
     largest = Counter(owner for owner in owners if owner is not None).most_common(1)
     inside = [owner is not None and owner == largest[0][0] for owner in owners]
-    part = [o for o, is_inside in zip(group.operations, inside, strict=True) if is_inside]
-    rest = [o for o, is_inside in zip(group.operations, inside, strict=True) if not is_inside]
+    part = [o for o, is_inside in zip(operations, inside, strict=True) if is_inside]
+    rest = [o for o, is_inside in zip(operations, inside, strict=True) if not is_inside]
     made = {v for o in part for v in o.outputs}
     if not part or not rest or any(v in made for o in rest for v in o.inputs):
         return [group]
@@ -61,14 +62,14 @@ def _cut(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> lis
     return [_group_of(group, rest, given | taken), _group_of(group, part, given)]
 
 
-def _owners(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> list[int | None]:
+def _owners(operations: Sequence[Loose], origins: Mapping[TracedValue, Origin], nodes: int) -> list[int | None]:
     """Finds the placed node that each operation belongs to; None for scalars and for operations of several nodes.
 
     An operation on arguments alone belongs to the node of its consumers.
     """
     takers: dict[TracedValue, set[int | None]] = {}
     owners: list[int | None] = []
-    for operation in reversed(group.operations):
+    for operation in reversed(operations):
         known: set[int | None] = {origins[v][0] for v in operation.outputs if v.aval.shape}
         if known == {nodes}:
             known = {owner for v in operation.outputs for owner in takers.get(v, ())}

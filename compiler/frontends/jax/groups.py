@@ -25,6 +25,11 @@ class Group:
     """The numbers of the group's first and last operation in the program."""
 
     @property
+    def size(self) -> int:
+        """The number of its equations."""
+        return sum(len(o.eqns) for o in self.operations)
+
+    @property
     def where(self) -> Where | None:
         return next((o.where for o in self.operations if o.where is not None), None)
 

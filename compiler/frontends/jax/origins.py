@@ -64,13 +64,34 @@ class _Widths:
         return self._known[key]
 
 
+def _sorted(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> Loose:
+    """Joins equations in the order of their origins."""
+    first = members[0]
+    if len(members) == 1 and all(len(eqn.outvars) == 1 for eqn in first.eqns):  # often in order already
+        urgency = list(map(origins.__getitem__, first.outputs))
+        if urgency == sorted(urgency):
+            return first
+    parts = [(*part, member.where) for member in members for part in member.equations()]
+    urgency = [min([origins[v] for v in made], default=_BEFORE_ALL) for _, _, made, _ in parts]
+    order = sorted(range(len(parts)), key=urgency.__getitem__)
+    eqns, operands, outputs, lines = zip(*map(parts.__getitem__, order), strict=True)
+    where = next((line for line in lines if line is not None), None)
+    return Loose(eqns, [*chain.from_iterable(operands)], [*chain.from_iterable(outputs)], first.scope, where)
+
+
 def in_order_of_origins(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> list[Loose]:
-    """Splits the operations of a group into single equations, and sorts them by origin. The sort is stable."""
+    """Sorts the equations of a group by origin. The sort is stable.
+
+    They become one node if they are of one function and read no results of each other, otherwise one node each.
+    """
+    made = set(chain.from_iterable([m.outputs for m in members]))
+    is_flat = all(made.isdisjoint(m.inputs) for m in members)
+    if is_flat and len({m.scope for m in members}) == 1:
+        return [_sorted(members, origins)]
     single_nodes = [one for m in members for one in m.apart()]
     urgency = [min([origins[v] for v in one.outputs], default=_BEFORE_ALL) for one in single_nodes]
     order = sorted(range(len(single_nodes)), key=urgency.__getitem__)
-    made = set(chain.from_iterable([m.outputs for m in members]))
-    if all(made.isdisjoint(m.inputs) for m in members):
+    if is_flat:
         return list(map(single_nodes.__getitem__, order))
     maker = {v: i for i, one in enumerate(single_nodes) for v in one.outputs}
     found: dict[int, Loose] = {}

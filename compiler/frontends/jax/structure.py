@@ -39,7 +39,8 @@ class Structures:
     def _description(self, group: Group, numbers: dict[TracedValue, int]) -> tuple[Any, ...]:
         parts: list[Any] = [tuple(aval_text(v.aval) for v in group.inputs)]
         for loose in group.operations:
-            parts.append((tuple(map(self._describe, loose.eqns)), *(_operand(o, numbers) for o in loose.operands)))
+            for eqn, operands, _ in loose.equations():  # how they are joined makes no difference
+                parts.append((self._describe(eqn), *(_operand(o, numbers) for o in operands)))
         return ("group", *parts, tuple(numbers[v] for v in group.outputs))
 
 

@@ -10,9 +10,12 @@ import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from support.traced_graphs import loose, meshes, together, value
 
 import pathways as pw
+from pathways.compiler.frontends.jax.groups import Group
 from pathways.compiler.frontends.jax.lower import Lowering
+from pathways.compiler.frontends.jax.structure import Structures
 from pathways.dialect.ir.program import ProgramIR
 
 jit: Any = jax.jit
@@ -48,6 +51,17 @@ def test_groups_that_differ_in_one_detail_give_their_own_results(case: str, slic
     placed, plain = both(DIFFERENT[case], slices)
     for ours, theirs in zip(placed(X), plain(X), strict=True):
         np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-6)
+
+
+def test_joined_operations_have_the_structure_of_separate_ones() -> None:
+    (mesh,) = meshes(1)
+    a, b = value(3), value(3)
+    nodes = [loose(lax.add, a, b), loose(lax.sub, b, a)]
+    made = [v for node in nodes for v in node.outputs]
+    same, other = (
+        Structures().of(Group(mesh, operations, [a, b], made, True, (0, 1))) for operations in (nodes, nodes[::-1])
+    )
+    assert Structures().of(Group(mesh, [together(nodes)], [a, b], made, True, (0, 1))) == same != other
 
 
 @pytest.mark.parametrize("slices", [1, 2])
