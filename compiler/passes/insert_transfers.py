@@ -104,12 +104,10 @@ class _Inserter:
         if here == shardings and not self.renamed:
             return
         operands = [self.renamed.get(v, v) for v in node.operands] if self.renamed else list(node.operands)
-        for i, (number, place, target) in enumerate(zip(node.operands, here, shardings, strict=True)):
-            if place is target:
-                continue
-            held = self.held(number)
-            if not self.same_place(held, target):
-                operands[i] = self._at(held, target, node)
+        for i in [i for i, (place, target) in enumerate(zip(here, shardings, strict=True)) if place is not target]:
+            held = self.held(node.operands[i])
+            if not self.same_place(held, shardings[i]):
+                operands[i] = self._at(held, shardings[i], node)
         self.rewriting.instead[node.number] = Draft(node.op, node.callee, node.mesh, operands, node.results)
 
     def transfer(self, node: Node) -> None:

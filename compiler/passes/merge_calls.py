@@ -248,15 +248,16 @@ class _Writer:
 
     def _hoist(self, operands: Sequence[int], group: Sequence[Node]) -> None:
         """Moves transfers of arguments for later members of a group before its first member."""
-        for value in operands:
+        makers, first = self.flow.makers, group[0].number
+        for value in [v for v in operands if makers[v] > first]:
             path: list[Node] = []
-            maker = self.flow.makers[value]
-            while maker > group[0].number:
+            maker = makers[value]
+            while maker > first:
                 path.append(self.flow.nodes[maker])
-                maker = self.flow.makers[self.flow.nodes[maker].operands[0]]
+                maker = makers[self.flow.nodes[maker].operands[0]]
             for node in reversed(path):
                 self.rewriting.instead[node.number] = None
-                self.rewriting.before.setdefault(group[0].number, []).append(node)
+                self.rewriting.before.setdefault(first, []).append(node)
 
     def _whole(self, group: Sequence[Node], results: set[int]) -> tuple[Whole, tuple[int, ...]]:
         """Returns a description of the merged computation, and the positions of its operands (`_Form`)."""

@@ -121,10 +121,11 @@ class NodeRecord:
             value = own[name]
             if value is None or name in _OWN or (name in pw.SHARDING_FIELDS and (name, id(value)) in sound):
                 continue
-            if isinstance(value, list):
-                value = own[name] = tuple(cast("list[Any]", value))
-            elif isinstance(value, np.integer):
-                value = own[name] = int(cast("Any", value))
+            if type(value) not in _FINAL:
+                if isinstance(value, list):
+                    value = own[name] = tuple(cast("list[Any]", value))
+                elif isinstance(value, np.integer):
+                    value = own[name] = int(cast("Any", value))
             if not fields[name].kind.holds(value):
                 yield f"has {name} = {value!r}, which is not of kind {fields[name].kind.name}"
             elif name in pw.SHARDING_FIELDS:
@@ -134,6 +135,8 @@ class NodeRecord:
                 yield f"lacks the attribute {name} ({fields[name].doc})"
 
 
+_FINAL = frozenset({str, int, bool, tuple})
+"""Classes of values that a record holds as they are."""
 _set_class: Any = vars(object)["__class__"].__set__
 _OWN = frozenset({"location", "_owner", "_operation"})
 """Attributes of a record that are not fields of its op."""
