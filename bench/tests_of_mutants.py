@@ -55,8 +55,23 @@ def load_everything() -> None:
             importlib.import_module(module.name)
     for name in ("pytest", "hypothesis", "numpy.testing", "jax.numpy", "click.testing", "optax", "flax.linen"):
         importlib.import_module(name)
+    not_imported = _NotImported()
     with contextlib.redirect_stdout(io.StringIO()), _without_devices():
-        pytest.main([*_OPTIONS, "--collect-only", "--maxfail=0"])
+        pytest.main([*_OPTIONS, "--collect-only", "--maxfail=0"], plugins=[not_imported])
+    for name, module in list(sys.modules.items()):  # pytest keeps what it has imported of these files
+        if getattr(module, "__file__", None) in not_imported.files:
+            del sys.modules[name]
+
+
+class _NotImported:
+    """Notes the test files that pytest could not import."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.files.add(str(ROOT / report.nodeid))
 
 
 @contextlib.contextmanager
