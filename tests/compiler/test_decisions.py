@@ -32,6 +32,16 @@ def test_a_slice_says_its_island_and_its_devices(sizes: tuple[int, ...], chosen:
     assert [d.chosen for d in slices] == [f"{island} {devices}" for devices in chosen]
 
 
+def test_a_move_between_slices_says_why() -> None:
+    devices = pw.make_virtual_device_set()
+    first, second = (
+        jit(lambda x: x + 1, in_shardings=NamedSharding(devices.add_slice(devices=1).mesh("x"), P())) for _ in range(2)
+    )
+    plan = pw.program(lambda x: second(first(x))).lower(np.ones(4, np.float32)).compile().plan
+    (move,) = [d for d in plan.decisions if d.kind == "transfer"]
+    assert move.reason and move.bytes == 16
+
+
 def test_the_parts_of_a_merged_call_are_decisions_of_its_step_that_move_no_bytes() -> None:
     mesh = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
     first, second = (jit(function, in_shardings=NamedSharding(mesh, P())) for function in (jnp.sin, jnp.cos))

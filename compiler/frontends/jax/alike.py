@@ -5,6 +5,8 @@ build the graph add their nodes through it.
 A loop over microbatches adds hundreds of gradients in every iteration. Results of the same calls on the same mesh, in
 one run of equations, have the same home mesh (homes.py) and the same ancestors. If the equations of a node turn out to
 differ, the node is split again. For example, one equation is unused, or reads a value that the others do not wait for.
+
+The first two iterations of a loop add its equations one by one. Later iterations add each row of similar ones at once.
 """
 
 from collections.abc import Sequence

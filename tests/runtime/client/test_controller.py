@@ -247,6 +247,13 @@ def test_the_end_of_a_run_is_detected_at_once_if_anything_may_wait_for_it(why: s
     assert controller.eager == (why in ("a run waits", "a limit of memory"))
 
 
+def test_a_run_that_waits_makes_the_ends_of_others_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller, hurried = controller_of(("a", 0)), list[bool]()
+    monkeypatch.setattr(controller.flights, "hurry", lambda: hurried.append(True))
+    controller.patience(Ticket(Request(0, "main", "program", frozenset("a"))), ClientState("main"))
+    assert hurried == [True]
+
+
 class Part(RemoteRun):
     """A complete run on a host in another process. Records at each cancellation whether its client was closed."""
 

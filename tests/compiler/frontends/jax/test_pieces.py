@@ -79,6 +79,11 @@ def test_gradients_are_in_pieces() -> None:
     )
 
 
+def test_an_array_over_two_slices_is_cut() -> None:
+    found = cut(lambda w, x: run_stages(w, x, (0, 2, 6)), W, jnp.ones(4))
+    assert sizes(found.inputs) == [(2, 4), None] and not found.joined
+
+
 def one_slice(w: Any, x: Any) -> Any:
     return STAGES[0](w[2:], STAGES[0](w[:2], x))
 

@@ -3,9 +3,12 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pathways.runtime.client.remote.hosts import MAX_CARRIED_IN_LINE_BYTES, Hosts
 from pathways.runtime.client.remote.run_window import MAX_RUNS_PER_ISLAND, RESUME_AT_RUNS, RunWindow
 from pathways.runtime.monitor import Monitor
 
@@ -135,3 +138,12 @@ def test_a_call_stops_waiting_when_the_cluster_has_ended(islands: list[str]) -> 
     with changed.lock:
         changed.notify_all()
     assert waiting.goes_on()
+
+
+@pytest.mark.parametrize("islands", [1, 4])
+def test_the_arguments_of_all_runs_under_way_fit_in_the_line_of_a_client(islands: int) -> None:
+    hosts: Any = SimpleNamespace(carried_bytes=MAX_CARRIED_IN_LINE_BYTES, hosts=dict.fromkeys(range(islands)))
+    limit: Any = Hosts.max_carried_bytes.fget
+    assert limit(hosts) * MAX_RUNS_PER_ISLAND * islands == MAX_CARRIED_IN_LINE_BYTES
+    hosts.carried_bytes = 10
+    assert limit(hosts) == 10
