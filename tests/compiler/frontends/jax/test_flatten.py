@@ -37,6 +37,10 @@ def flat(function: Callable[..., Any], *arguments: Any) -> TracedGraph:
     return flatten(compat.traced_jaxpr(function, *arguments), "program", None)
 
 
+def test_operations_that_nothing_needs_are_left_out() -> None:
+    assert names(flat(lambda x: (jnp.sin(g(x)), f(x) + 1)[1], X)) == ["Call", "add"]
+
+
 def while_positive(body: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: any_lax.while_loop(lambda v: v[0] > 0, body, x)
 
