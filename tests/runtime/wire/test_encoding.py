@@ -24,7 +24,7 @@ from pathways.runtime.wire.encoding import (
     read_frames,
     read_parcels,
 )
-from pathways.runtime.wire.frames import HEADER
+from pathways.runtime.wire.frames import HEADER, JOINED_BYTES
 
 RUN = m.RunPlan(7, 8, 9, 10, (11, -1))
 PARCELS: list[list[tuple[int, int, list[m.Message]]]] = [
@@ -44,6 +44,15 @@ def packed(values: Any) -> bytes:
 
 def with_blob(values: Any, blob: bytes = b"") -> bytes:
     return struct.pack("<I", len(packed(values))) + packed(values) + blob
+
+
+@pytest.mark.parametrize(("size", "is_view"), [(JOINED_BYTES, False), (JOINED_BYTES + 1, True)])
+def test_only_large_values_of_arrays_stay_in_the_received_bytes(size: int, is_view: bool) -> None:
+    blob = bytes(size)
+    values = decode(kind_of(m.PutArray), with_blob((1, 2, 3), blob))
+    other = decode(kind_of(m.LoadPlan), with_blob((1, 2, "plan.bin", False, {}), blob))
+    assert isinstance(values, m.PutArray) and isinstance(values.blob, memoryview) == is_view and values.blob == blob
+    assert isinstance(other, m.LoadPlan) and isinstance(other.blob, bytes)
 
 
 @pytest.mark.parametrize("parcels", PARCELS)
