@@ -1,5 +1,6 @@
 """A plan that is made from the planned streams equals the one that is read from their ops in the module."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 import pytest
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from support.random_programs import INPUTS, SHAPE, draw, draw_irregular
 
 import pathways as pw
@@ -18,13 +22,15 @@ from pathways.compiler.pass_manager import Options, Timing, run_pass
 from pathways.compiler.passes.base import Pass, Session
 from pathways.compiler.stream_ops import PlannedStreams, peaks_of, planned_streams
 from pathways.compiler.verifier import verify_program
+from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.ir import pw as pw_ops
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.mlir import ir, text
+from pathways.dialect.mlir import ir, make_context, parse, text
 from pathways.dialect.phases import Phase
 from pathways.dialect.topology import parse_topology
 
 StringAttr: Any = ir.StringAttr
+jit: Any = jax.jit
 
 
 def compiled(draw_one: Callable[[int], tuple[Any, Any]], seed: int, **options: Any) -> Compilation:
@@ -141,3 +147,17 @@ def test_a_change_of_an_instruction_is_in_the_plan() -> None:
     assert compilation.program.phase is Phase.PLAN
     now = {stream.island: stream.peak_bytes for stream in compilation.plan().streams}
     assert now == {stream.island: stream.peak_bytes + 64 for stream in before.streams}
+
+
+@pytest.mark.parametrize("broken", range(4))
+def test_a_wrong_instruction_of_any_body_is_refused(broken: int) -> None:
+    made = pw.make_virtual_device_set()
+    here, there = (NamedSharding(made.add_slice(devices=1).mesh("x"), P()) for _ in range(2))
+    f, g = jit(lambda x: x + 1, in_shardings=here), jit(lambda x: x * 2, in_shardings=there)
+    branch = pw.program(lambda x: lax.cond(x[0] > 0, lambda v: g(f(v)), lambda v: f(g(v)), x))
+    dump = branch.lower(np.ones(4, np.float32)).as_text("plan")
+    runs = list(re.finditer(r'"pw.run".*inputs = array<i64: (\d)>', dump))
+    assert len(runs) == 5  # two in each body, and the condition
+    start, end = runs[broken].span(1)
+    with pytest.raises(PathwaysError, match=r"PWC0701[\s\S]*reads slot 9, which is empty"):
+        verify_program(ProgramIR(parse(dump[:start] + "9" + dump[end:], make_context())))
