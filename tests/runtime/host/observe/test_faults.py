@@ -144,7 +144,8 @@ def test_constant_results_are_there_again_when_their_device_is_back() -> None:
     table = np.arange(65536.0, dtype=np.float32)
     call = placed(lambda x, table: x + table[0], mesh(2))
     compiled = pw.program(lambda x: (call(x, table), table)).lower(X).compile("islands=1,devices=2")
-    (island,) = compiled._loaded._islands.values()  # pyright: ignore[reportPrivateUsage]
+    loaded: Any = compiled._loaded  # pyright: ignore[reportPrivateUsage]
+    (island,), old = loaded._islands.values(), [array for _, array in loaded._engine.constants]
     _, before = compiled(X)
     pw.testing.lose_device(island.key, 0)
     pw.testing.return_device(island.key, 0)
@@ -152,6 +153,8 @@ def test_constant_results_are_there_again_when_their_device_is_back() -> None:
         np.asarray(before)
     for _ in range(2):
         np.testing.assert_array_equal(np.asarray(compiled(X)[1]), table)
+    new = [array for _, array in loaded._engine.constants]
+    assert old and not any(one is other for one, other in zip(old, new, strict=True))
 
 
 def test_snapshots_restore_values_and_mismatches_are_refused(tmp_path: Path) -> None:
