@@ -48,7 +48,7 @@ class Meter:
         engine = self.loaded._engine
         prepared: Any = Preparer(plan, engine.sides, process().controller.executables)
         steps = [
-            prepared._run(i, at, (), last=False) if isinstance(i, Run) else prepared._other(at, i, is_last=False)
+            prepared._run(i, at, (), last=False) if isinstance(i, Run) else prepared._other(at, i, (), is_last=False)
             for at, i in order
         ]
         self.frame = Frame(prepared.size, engine.constants, base=0)
