@@ -87,12 +87,13 @@ def _without_devices() -> Generator[None]:
 
     make_devices, pjrt.make_devices = pjrt.make_devices, refuse
     config: Any = jax.config
+    platforms = config.jax_platforms
     config.update("jax_platforms", "none")
     try:
         yield
     finally:
         pjrt.make_devices = make_devices
-        config.update("jax_platforms", "cpu")
+        config.update("jax_platforms", platforms)
 
 
 @dataclass

@@ -55,7 +55,7 @@ class KnownShardings:
         """The shardings in which the user's own signatures take a value, on the mesh of the value."""
         self.branches: dict[int, Ends] = {}
         """The locations of operands and results of control flow, by node."""
-        self.count = 0
+        self.known_count = 0
         """The number of values whose sharding is known."""
         self._of_value = [0] * len(taken.types)
         self._empty = frozenset(i for i, t in enumerate(taken.types) if 0 in t.shape)
@@ -94,8 +94,8 @@ class KnownShardings:
     def _numbered(self, signature: SignatureShardings) -> Around:
         return tuple(map(self.number, signature.ins)), tuple(map(self.number, signature.outs))
 
-    def note_wishes(self, call: Node) -> None:
-        """Records the shardings in which the user's signature of a call takes its operands."""
+    def note_wants(self, call: Node) -> None:
+        """Records the shardings in which the user's signature wants the operands of a call."""
         ins, _ = self.user(call)
         for value, number in zip(self.taken.operands[call.number], ins, strict=True) if any(ins) else ():
             dims = self._dims[number]
@@ -106,7 +106,7 @@ class KnownShardings:
         """Records the sharding of a value if none is known."""
         if not self._of_value[value]:
             self._of_value[value] = self.number(dims)
-            self._wake((value,))
+            self._mark_due((value,))
 
     def learn_from(self, call: Node) -> None:
         """Infers the signature of a call, and records the shardings that it suggests for values without one."""
@@ -126,12 +126,12 @@ class KnownShardings:
                 number = self.number(cheapest(self, value, dims or (), made_so=made_so))
             of_value[value] = number
             new.append(value)
-        self._wake(new)
+        self._mark_due(new)
 
-    def _wake(self, values: Sequence[int]) -> None:
-        """Counts values as known, and makes the calls due that make or take them."""
+    def _mark_due(self, values: Sequence[int]) -> None:
+        """Counts values as known. The nodes that make or take them become due."""
         originals, makers, users, due = self.taken.originals, self.flow.makers, self.flow.users, self.due
-        self.count += len(values)
+        self.known_count += len(values)
         for value in values:
             original = originals[value]
             due.add(makers[original])
@@ -148,7 +148,7 @@ class KnownShardings:
             found = self._inferred[key] = Inferred(shardings, self._numbered(shardings))
         return found
 
-    def closed(self, call: Node, around: Around) -> SignatureShardings:
+    def closed_signature(self, call: Node, around: Around) -> SignatureShardings:
         """Infers the signature of a call, with open shardings replicated."""
         if call.callee not in self._ranks:
             self._ranks[call.callee] = ranks_of(self.program.computations[call.callee])

@@ -11,6 +11,7 @@ from pathways.compiler.passes.inbound_moves import find_taken
 from pathways.compiler.passes.known_shardings import KnownShardings, Numbers, cheapest
 from pathways.compiler.passes.shard_bodies import settle_bodies
 from pathways.compiler.passes.specialize import Originals, Special, specialize
+from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.records import ControlFlowRecord
@@ -129,7 +130,7 @@ def _start(state: KnownShardings) -> None:
             (result,) = node.results
             state.learn(result, _fit(node.op.sharding[0].dims, types[result].shape))
     for call in state.flow.calls():
-        state.note_wishes(call)
+        state.note_wants(call)
 
 
 def _fit(dims: Dims, shape: tuple[int, ...]) -> Dims:
@@ -141,12 +142,12 @@ def _fit(dims: Dims, shape: tuple[int, ...]) -> Dims:
 
 def _sweep(state: KnownShardings, calls: list[Node]) -> bool:
     """Makes one pass over the calls that are due. Returns whether it found a new sharding."""
-    before = state.count
+    before = state.known_count
     for call in calls:
         if call.number in state.due:
             state.due.remove(call.number)
             state.learn_from(call)
-    return state.count > before
+    return state.known_count > before
 
 
 def _learn_from_own_mesh(state: KnownShardings) -> bool:
@@ -154,12 +155,12 @@ def _learn_from_own_mesh(state: KnownShardings) -> bool:
 
     The result of a move that states no sharding gets the sharding of its operand.
     """
-    before = state.count
+    before = state.known_count
     for move in state.taken.moves:
         for given, open_ in ((move.made, move.source), (move.source, move.made)):
             if move.is_on_one_mesh and (dims := state[given]) is not None:
                 state.learn(open_, dims)
-    return state.count > before
+    return state.known_count > before
 
 
 def _arrive(state: KnownShardings, last: bool) -> bool:
@@ -167,22 +168,22 @@ def _arrive(state: KnownShardings, last: bool) -> bool:
 
     A value that only control flow takes waits until control flow is decided: the bodies determine it better.
     """
-    before = state.count
+    before = state.known_count
     for move in state.taken.moves:
         if (last or move.called) and move.made not in state and (dims := state[move.source]) is not None:
             state.learn(move.made, cheapest(state, move.made, dims, made_so=False))
     for value, dims in state.weak.items():
         state.learn(value, dims)
-    return state.count > before
+    return state.known_count > before
 
 
 def _go_back(state: KnownShardings) -> bool:
     """Gives a value that nothing determines the sharding in which the first mesh that it moves to takes it."""
-    before = state.count
+    before = state.known_count
     for move in state.taken.moves:
         if (dims := state[move.made]) is not None:
             state.learn(move.source, dims)
-    return state.count > before
+    return state.known_count > before
 
 
 def _drop_unused(program: ProgramIR) -> None:
@@ -211,7 +212,7 @@ def _write(state: KnownShardings) -> None:
         key = node.callee, node.mesh, ins, outs
         keys.append(key)
         if key not in signatures:
-            signatures[key] = state.closed(node, (ins, outs))
+            signatures[key] = state.closed_signature(node, (ins, outs))
     special: dict[_Key, Special] = {}
     originals = Originals()
     for node, key in zip(state.flow.nodes, keys, strict=True):
@@ -243,5 +244,8 @@ def _write_node(state: KnownShardings, node: Node) -> None:
 
 
 def _placed(state: KnownShardings, value: int) -> Placed:
-    """Returns the mesh and the sharding of a value. The sharding of every value that is in use is decided."""
-    return shared_sharding(state.taken.lives[value] or "", state[value] or ())
+    """Returns the mesh and the sharding of a value."""
+    mesh, dims = state.taken.lives[value], state[value]
+    if mesh is None or dims is None:
+        raise InternalError(f"nothing decides the sharding of value {value}")
+    return shared_sharding(mesh, dims)

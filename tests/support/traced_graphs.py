@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 import pathways as pw
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.alike import Single, joined
+from pathways.compiler.frontends.jax.alike import HeldBack, joined
 from pathways.compiler.frontends.jax.graph import Call, Callee, Constant, ExplicitMove, GraphNode, Loose, TracedGraph
 from pathways.compiler.frontends.jax.graph import TracedValue as Value
 from pathways.compiler.frontends.jax.meshes import SliceMesh, default_mesh
@@ -69,4 +69,4 @@ def names(made: TracedGraph) -> list[str]:
 
 def together(nodes: list[Loose]) -> Loose:
     """Joins nodes of one equation each into one node."""
-    return joined([Single(node.eqns, node.operands, node.outputs, node.scope, node.where) for node in nodes])
+    return joined([HeldBack(node.eqns, node.operands, node.outputs, node.scope, node.where) for node in nodes])

@@ -6,7 +6,7 @@ A loop over microbatches adds hundreds of gradients in every iteration. Results 
 one run of equations, have the same home mesh (homes.py) and the same ancestors. If the equations of a node turn out to
 differ, the node is split again. For example, one equation is unused, or reads a value that the others do not wait for.
 
-The first two iterations of a loop add its equations one by one. Later iterations add each row of similar ones at once.
+The first two iterations of a loop add its equations one by one. Later iterations add each row of them at once.
 """
 
 from collections.abc import Sequence
@@ -38,11 +38,11 @@ class _Origin:
 
     mesh: SliceMesh | None
     """The mesh of the values; None if more than one mesh is possible."""
-    members: "list[Single]" = field(default_factory=list["Single"])
+    members: "list[HeldBack]" = field(default_factory=list["HeldBack"])
 
 
-class Single(NamedTuple):
-    """One unplaced equation, or several with the same origins: the parts of a node."""
+class HeldBack(NamedTuple):
+    """One unplaced equation, or a row of them: the parts of a node."""
 
     eqns: tuple[Eqn, ...]
     operands: list[Operand]
@@ -55,7 +55,7 @@ class Single(NamedTuple):
         return Loose(*self).apart()
 
 
-class Repeated(NamedTuple):
+class RowOfEquations(NamedTuple):
     """Consecutive equations of a loop's body that had the same origins in an iteration. Each has one result."""
 
     eqns: tuple[Eqn, ...]
@@ -72,8 +72,8 @@ class RunOfEquations:
         self._graph = graph
         self._join = join
         self._origins: dict[TracedValue, _Origin] = {}
-        self._pending: list[Single] = []
-        self._unplaced: list[Single] = []
+        self._pending: list[HeldBack] = []
+        self._unplaced: list[HeldBack] = []
         self._open: dict[Any, _Origin] = {}
 
     def add(self, node: Call | ExplicitMove | ControlFlow) -> None:
@@ -88,7 +88,7 @@ class RunOfEquations:
         self, eqn: Eqn, operands: list[Operand], outputs: list[TracedValue], scope: str, where: Where | None
     ) -> None:
         """Adds an equation to the run."""
-        single = Single((eqn,), operands, outputs, scope, where)
+        single = HeldBack((eqn,), operands, outputs, scope, where)
         if not self._join:
             self._graph.nodes += single.nodes()
             return
@@ -96,24 +96,24 @@ class RunOfEquations:
         found = frozenset([known[v] for v in operands if isinstance(v, TracedValue) and v in known])
         self._hold_back(single, found, has_effects=bool(eqn.effects))
 
-    def repeat(
-        self, equations: Repeated, operands: list[Operand], scope: str, where: Where | None
+    def add_row(
+        self, row: RowOfEquations, operands: list[Operand], scope: str, where: Where | None
     ) -> list[TracedValue] | None:
-        """Adds equations of a further iteration, and returns their results.
+        """Adds a row of equations of a later iteration, and returns their results.
 
-        Returns None, and adds nothing, if their origins are not the same in this iteration.
+        Returns None, and adds nothing, if the equations have different origins in this iteration, or none.
         """
         if not _VALUES.issuperset(map(type, operands)):
             return None
-        columns = [set(map(self._origins.get, operands[i :: equations.width])) for i in range(equations.width)]
+        columns = [set(map(self._origins.get, operands[i :: row.width])) for i in range(row.width)]
         found = frozenset([origin for column in columns for origin in column if origin is not None])
         if not found or any(len(column) > 1 for column in columns):
             return None
-        outputs = [TracedValue(var.aval) for var in equations.outvars]
-        self._hold_back(Single(equations.eqns, operands, outputs, scope, where), found, has_effects=False)
+        outputs = [TracedValue(var.aval) for var in row.outvars]
+        self._hold_back(HeldBack(row.eqns, operands, outputs, scope, where), found, has_effects=False)
         return outputs
 
-    def _hold_back(self, single: Single, found: frozenset[_Origin], *, has_effects: bool) -> None:
+    def _hold_back(self, single: HeldBack, found: frozenset[_Origin], *, has_effects: bool) -> None:
         """Adds equations with these origins to the run."""
         self._pending.append(single)
         if not found:
@@ -127,7 +127,7 @@ class RunOfEquations:
         origin.members.append(single)
         self._origins.update(dict.fromkeys(single.outputs, origin))
 
-    def repeated(self, walked: Sequence[tuple[int, Eqn, list[TracedValue]]]) -> list[Repeated]:
+    def find_rows(self, walked: Sequence[tuple[int, Eqn, list[TracedValue]]]) -> list[RowOfEquations]:
         """Finds the rows of equations that had the same origins in this iteration.
 
         `walked` gives the number of each equation in its body, and its results.
@@ -138,14 +138,14 @@ class RunOfEquations:
             rank, (number, eqn, made) = one
             return number - rank, id(self._origins.get(made)), len(eqn.invars)
 
-        found: list[Repeated] = []
+        found: list[RowOfEquations] = []
         for (_, _, width), row in groupby(enumerate(simple), row_of):
             members = list(row)
             _, (_, _, made) = members[0]
             if len(members) >= FEWEST and made in self._origins:
                 eqns = tuple(eqn for _, (_, eqn, _) in members)
                 invars = [var for eqn in eqns for var in eqn.invars]
-                found.append(Repeated(eqns, invars, [eqn.outvars[0] for eqn in eqns], width))
+                found.append(RowOfEquations(eqns, invars, [eqn.outvars[0] for eqn in eqns], width))
         return found
 
     def end(self) -> None:
@@ -175,12 +175,12 @@ def _is_worth_it(origin: _Origin) -> bool:
     return origin.mesh is not None and sum(len(member.eqns) for member in origin.members) >= FEWEST
 
 
-def _nodes(members: list[Single]) -> list[Loose]:
+def _nodes(members: list[HeldBack]) -> list[Loose]:
     """Returns one node per equation."""
     return [node for member in members for node in member.nodes()]
 
 
-def joined(members: list[Single]) -> Loose:
+def joined(members: list[HeldBack]) -> Loose:
     """Joins several equations into one node. No equation may read a result of another."""
     eqns, operands, outputs, scopes, lines = zip(*members, strict=True)
     values = [*chain.from_iterable(operands)], [*chain.from_iterable(outputs)]

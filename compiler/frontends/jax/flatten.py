@@ -18,7 +18,7 @@ import numpy as np
 
 from pathways.compiler.errors import NotTraceable, SeveralSlices, Unsupported
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.alike import Repeated, RunOfEquations
+from pathways.compiler.frontends.jax.alike import RowOfEquations, RunOfEquations
 from pathways.compiler.frontends.jax.branches import branch, fenced
 from pathways.compiler.frontends.jax.compat import Eqn, JaxBody, body_of, where_of_equation
 from pathways.compiler.frontends.jax.graph import (
@@ -91,12 +91,12 @@ class _Flattener:
         self._traced: dict[Any, Any] = {}
         self._wholes: dict[Any, Any] = {}
         self._hoisted: dict[int, tuple[Any, list[Any]]] = {}
-        self._checked: set[tuple[Any, ...]] = set()
+        self._callees: dict[tuple[Any, ...], Callee] = {}
         self._plain: dict[int, tuple[Eqn, Where | None]] = {}
         self._placed: dict[int, _Placed] = {}
         """Placed calls of a program without strays, by equation: their calls differ only in operands."""
-        self._rows: dict[int, Repeated] = {}
-        """Rows of equations that were alike in an iteration, by the first equation."""
+        self._rows: dict[int, RowOfEquations] = {}
+        """Rows of equations, by the first equation."""
         self._meshes: dict[SliceMesh, SliceMesh] = {}
         self._lines: dict[Where | None, Where | None] = {}
         self._called_back: TracedValue | None = None
@@ -113,7 +113,7 @@ class _Flattener:
         again: list[tuple[int, Eqn, list[TracedValue]]] = []
         while at < len(eqns):
             eqn = eqns[at]
-            if (row := self._rows.get(id(eqn))) is not None and self._repeat(row, env, scope):
+            if (row := self._rows.get(id(eqn))) is not None and self._add_row(row, env, scope):
                 at += len(row.eqns)
                 continue
             operands = [a if isinstance(a, literal) else env[a] for a in eqn.invars]
@@ -126,13 +126,13 @@ class _Flattener:
                 outputs = self.equation(eqn, operands, scope)
             env.update(zip(eqn.outvars, outputs, strict=True))
             at += 1
-        self._rows.update((id(row.eqns[0]), row) for row in self.run.repeated(again))
+        self._rows.update((id(row.eqns[0]), row) for row in self.run.find_rows(again))
         return [a if isinstance(a, literal) else env[a] for a in body.outvars]
 
-    def _repeat(self, row: Repeated, env: dict[Any, Operand], scope: str) -> bool:
-        """Adds a row of equations at once, if it is like in the iteration before."""
+    def _add_row(self, row: RowOfEquations, env: dict[Any, Operand], scope: str) -> bool:
+        """Adds a row of equations at once. Returns whether that is possible in this iteration, too."""
         where = self._plain[id(row.eqns[0])][1]
-        outputs = self.run.repeat(row, [env[a] for a in row.invars], scope, where)
+        outputs = self.run.add_row(row, [env[a] for a in row.invars], scope, where)
         if outputs is not None:
             env.update(zip(row.outvars, outputs, strict=True))
         return outputs is not None
@@ -265,11 +265,11 @@ class _Flattener:
         """Adds a placed call. Ignores the donation of an inner jit: liveness.py donates operands at their last use."""
         where = where_of_equation(eqn)
         consts: list[TracedValue] = [self.constant(c) for c in self._consts_of(callee.jaxpr)]
-        placed = _Placed(eqn, callee, self._same(mesh), consts, where)
+        known = self._callees.setdefault(callee.key, callee)
+        placed = _Placed(eqn, known, self._same(mesh), consts, where)
         call = self._add_call(placed, operands)
-        if callee.key not in self._checked:
+        if known is callee:  # the first of these calls
             _check_shardings(callee, call.inputs[len(consts) :], call.outputs, where)
-            self._checked.add(callee.key)
         if not self.finder.has_strays:
             self._placed[id(eqn)] = placed
         return call

@@ -49,7 +49,7 @@ class Lowering:
 
     def _call(self, call: Call) -> CalledComputation:
         callee = call.callee
-        key = (call.mesh.spec, callee)  # the jaxpr determines the types; calls in a loop share the callee
+        key = (call.mesh.spec, callee)  # the jaxpr determines the types; equal callees are one object
         if key not in self._by_key:
             self._alive.append(callee.jaxpr)
             sides = (tuple(map(_on_its_slice, s)) for s in (callee.in_shardings, callee.out_shardings))

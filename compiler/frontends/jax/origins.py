@@ -64,7 +64,7 @@ class _Widths:
         return self._known[key]
 
 
-def _sorted(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> Loose:
+def _joined_in_order(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> Loose:
     """Joins equations in the order of their origins."""
     first = members[0]
     if len(members) == 1 and all(len(eqn.outvars) == 1 for eqn in first.eqns):  # often in order already
@@ -82,12 +82,12 @@ def _sorted(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> Loo
 def in_order_of_origins(members: Sequence[Loose], origins: dict[TracedValue, Origin]) -> list[Loose]:
     """Sorts the equations of a group by origin. The sort is stable.
 
-    They become one node if they are of one function and read no results of each other, otherwise one node each.
+    Returns one node if they are of one function and read no results of each other. Otherwise returns one node for each.
     """
     made = set(chain.from_iterable([m.outputs for m in members]))
     is_flat = all(made.isdisjoint(m.inputs) for m in members)
     if is_flat and len({m.scope for m in members}) == 1:
-        return [_sorted(members, origins)]
+        return [_joined_in_order(members, origins)]
     single_nodes = [one for m in members for one in m.apart()]
     urgency = [min([origins[v] for v in one.outputs], default=_BEFORE_ALL) for one in single_nodes]
     order = sorted(range(len(single_nodes)), key=urgency.__getitem__)

@@ -10,8 +10,8 @@ is 10-20 % slower and does not accept a plan's modules. Several of these calls k
 * `compile_and_load(module, DeviceList, CompileOptions)`: the device list wins over the assignment; Shardy stays on.
 * `execute_sharded`, `consume_with_handlers`, `global_aval_to_result_handler`: dispatch and its results.
 * `batched_device_put`, `batched_copy_array_to_devices_with_sharding`: the only copies; never with donation.
-* Iterating a `DeviceList`: jaxlib creates the iterator's class at the first use. Another thread that iterates one then
-  gets an object without `__next__`. So new devices are iterated once, here and in group.py, before threads have them.
+* Iterating a `DeviceList`: jaxlib creates the iterator's class at the first use. Threads that iterate one meanwhile get
+  objects without `__next__`. So new devices are iterated once, here and in group.py, before any thread has them.
 * `TracebackScope`: limits the stack that jaxlib records for each array that a thread creates.
 * `_profiler.ProfilerSession`: when a device worked on which launch; jax.profiler only writes this to files.
 * `serialize`, `deserialize_executable`: load code on other devices, 20 times cheaper than compiling again. They need
@@ -100,8 +100,7 @@ def _listed(devices: Sequence[Device]) -> list[Device]:
 
 def default_platform() -> str:
     """Returns the platform of JAX's default backend: cpu, gpu (of any vendor) or tpu."""
-    name: str = jax.default_backend()
-    return name
+    return str(jax.default_backend())
 
 
 def lowering_platform(platform: str) -> str:
@@ -348,8 +347,9 @@ def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
         raise RuntimeError("the array has been deleted") from None
 
 
-def replica(array: DeviceArray) -> "np.ndarray[Any, Any]":
-    """Reads an array that is ready, and whole on each device; no copy on CPU. Raises one of FAILURES if it failed."""
+def read_replica(array: DeviceArray) -> "np.ndarray[Any, Any]":
+    """Reads an array that is whole on each device, without a copy on CPU. Waits for it and raises as `to_host` does."""
+    array.block_until_ready()
     return np.asarray(array if array.is_fully_addressable else shard(array, 0))
 
 

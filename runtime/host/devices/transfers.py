@@ -84,7 +84,7 @@ def _whole(type_: ArrayType, target: Side, may_use_host: bool) -> Mover:
     def move_ready(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
         if not array.is_deleted() and array.is_ready():  # to ask a deleted array whether it is ready ends the process
             try:
-                return place([pjrt.replica(array)])
+                return place([pjrt.read_replica(array)])
             except pjrt.FAILURES:  # the copy below carries the error
                 pass
         return move(array)

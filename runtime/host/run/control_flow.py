@@ -67,7 +67,7 @@ class LoadedBody:
     def run_at_once(
         self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0
     ) -> Values:
-        """Enqueues a simple body."""
+        """Enqueues a simple body, and returns its results. Empties `operands`."""
         frame = self._frame(operands, dispatch, around, transfers)
         whole = False
         try:
@@ -157,12 +157,12 @@ class Choice:
         fixed, carried = operands[:count], operands[count:]
         operands.clear()
         overwritten = {i - count for i in body.overwritten}
-        quick_test, quick_body = (shared is None and one.is_simple for one in self.bodies)
+        tests_at_once, runs_at_once = (shared is None and one.is_simple for one in self.bodies)
         turn = 0
         while True:
             turn += 1
             taken = [*fixed, *carried]
-            (still,) = test.run_at_once(taken, run) if quick_test else (yield from _run(test, taken, run, shared))
+            (still,) = test.run_at_once(taken, run) if tests_at_once else (yield from _run(test, taken, run, shared))
             goes_on = self._known(still, run) if shared is None and turn % MAX_TURNS_AT_ONCE else None
             if goes_on is None:
                 goes_on = yield from self._decided(still, shared)
@@ -172,7 +172,7 @@ class Choice:
                 return carried
             given = [*fixed, *self._own(carried, overwritten, others)]
             carried.clear()
-            carried = body.run_at_once(given, run) if quick_body else (yield from _run(body, given, run, shared))
+            carried = body.run_at_once(given, run) if runs_at_once else (yield from _run(body, given, run, shared))
 
     def _known(self, array: Any, run: Enqueuer) -> int | Poison | None:
         """Returns the deciding value if it is known and nothing waits for this run; else None."""
@@ -203,7 +203,7 @@ class Choice:
 
     def _number(self, array: Any) -> int | Poison:
         try:
-            return min(max(int(pjrt.replica(array)), 0), len(self.bodies) - 1)
+            return min(max(int(pjrt.read_replica(array)), 0), len(self.bodies) - 1)
         except pjrt.FAILURES as error:
             branch = self.branch
             failed = failed_because(
@@ -212,18 +212,20 @@ class Choice:
             return self.cause(hang_of(error) or failed)
 
     def _own(self, values: Values, which: Set[int], others: set[int]) -> Values:
-        """Copies each value of `which` that shares a buffer with `others` or another value; returns all values."""
+        """Copies each value of `which` that shares a buffer with `others` or another value.
+
+        Returns all values: the same list if nothing is copied.
+        """
         if not which:
             return values
-        known = list(map(id, values))
-        if others.isdisjoint(known) and len(set(known)) == len(known):
+        ids = list(map(id, values))
+        if others.isdisjoint(ids) and len(set(ids)) == len(ids):
             return values
-        own = list(values)
-        left = Counter(known)
+        own, counts = list(values), Counter(ids)
         for i in which:
             value = own[i]
-            if (id(value) in others or left[id(value)] > 1) and pjrt.is_array(value):
-                left[id(value)] -= 1
+            if (id(value) in others or counts[id(value)] > 1) and pjrt.is_array(value):
+                counts[id(value)] -= 1
                 own[i] = pjrt.copy_again(value)
         return own
 

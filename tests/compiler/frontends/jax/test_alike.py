@@ -85,7 +85,7 @@ def test_joining_operations_does_not_change_the_program(
     counts: list[int] = []
     join = alike.joined
 
-    def counted(members: list[alike.Single]) -> Loose:
+    def counted(members: list[alike.HeldBack]) -> Loose:
         counts.append(sum(len(member.eqns) for member in members))
         return join(members)
 
@@ -102,7 +102,7 @@ def test_joining_operations_does_not_change_the_program(
 def delayed_totals() -> str:
     """Returns the IR of a loop that adds gradients to totals of two iterations before, or of three for the later ones.
 
-    So the totals come from the start of the loop for different times.
+    So some totals are the zeros from before the loop for one more iteration than others.
     """
     here = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
     f = jit(stage, in_shardings=here)
@@ -132,16 +132,16 @@ def test_rows_of_operations_of_later_iterations_do_not_change_the_program(
     lowered: Callable[[], str], answers: set[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: set[bool] = set()
-    repeat = alike.RunOfEquations.repeat
+    add_row = alike.RunOfEquations.add_row
 
     def noted(*args: Any) -> Any:
-        outputs = repeat(*args)
+        outputs = add_row(*args)
         found.add(outputs is not None)
         return outputs
 
     texts: list[str] = []
     for one in (noted, lambda *_: None):
-        monkeypatch.setattr(alike.RunOfEquations, "repeat", one)
+        monkeypatch.setattr(alike.RunOfEquations, "add_row", one)
         texts.append(lowered())
     assert texts[0] == texts[1] and found == answers
 

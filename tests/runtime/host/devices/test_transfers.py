@@ -29,15 +29,15 @@ def test_only_loops_copy_small_values_through_the_host(monkeypatch: pytest.Monke
     straight = pw.program(lambda x: second(first(x)))
     loop = pw.program(lambda x: lax.while_loop(lambda v: v.sum() < 100, lambda v: second(first(v)), x))
     copied: list[tuple[int, ...]] = []
-    real = pjrt.replica
+    real = pjrt.read_replica
 
-    def replica(array: Any) -> Any:
+    def read_replica(array: Any) -> Any:
         copied.append(array.shape)
         return real(array)
 
     for program, want in ((straight, X + 2), (loop, X + 10)):
         program(X).block_until_ready()
-        monkeypatch.setattr(pjrt, "replica", replica)
+        monkeypatch.setattr(pjrt, "read_replica", read_replica)
         result = program(X).block_until_ready()
         monkeypatch.undo()
         np.testing.assert_array_equal(np.asarray(result), want)

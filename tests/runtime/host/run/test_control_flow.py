@@ -161,10 +161,11 @@ def test_a_number_that_cannot_be_read_fails_the_branch() -> None:
         def is_ready(self) -> bool:
             return True
 
-        def block_until_ready(self, *_: Any, **__: Any) -> Any:
+        def block_until_ready(self) -> None:
             raise RuntimeError("XLA says no")
 
-        __array__ = block_until_ready
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError("a read before the wait hangs if an earlier execution is stuck")
 
     values: list[Any] = [Bad(), None]
     run_branch(choice(cond(1, (0,), (1,), "choose"), [passing(0)]), values)
