@@ -299,4 +299,21 @@ def test_a_refused_call_donates_nothing() -> None:
     np.testing.assert_array_equal(np.asarray(step(params, X)), 2 * X + 1)
 
 
+def test_a_loop_with_a_host_callback_runs_its_only_placed_call() -> None:
+    """JAX adds a mesh without axes for the callback. It was taken for the mesh of the loop."""
+
+    def counted(x: Any, f: Any) -> Any:
+        def body(state: Any) -> Any:
+            jax.debug.callback(lambda _: None, state[0])
+            return state[0] + 1, f(state[1])
+
+        return lax.while_loop(lambda state: state[0] < 3, body, (0, x))
+
+    one = NamedSharding(pw.make_virtual_device_set().add_slice(devices=1).mesh("x"), P())
+    placed: Any = jit(lambda x: x * 2, in_shardings=one)
+    times, value = pw.program(lambda x: counted(x, placed))(X)
+    assert int(times) == 3
+    np.testing.assert_array_equal(np.asarray(value), X * 8)
+
+
 plus = pw.program(lambda x: plus_one(x))

@@ -29,9 +29,14 @@ def signature_of(computation: Operation) -> ComputationSignature:
     """Returns the signature of a computation, from phase `shard` on."""
     main = main_of(computation)
     ins, outs = tuple(map(from_mlir, main.type.inputs)), tuple(map(from_mlir, main.type.results))
+    layouts = _layouts(main, "arg_attrs", ins), _layouts(main, "res_attrs", outs)
+    return ComputationSignature(ins, layouts[0], outs, layouts[1], _axes_of(computation))
+
+
+def _axes_of(computation: Operation) -> Axes:
+    """Returns the axes of a computation's mesh. A host callback adds a second mesh, of one device and without axes."""
     size = computation.attributes["mhlo.num_partitions"].value
-    axes = next((a for a in meshes_of(computation).values() if size_of_axes(a) == size), ())
-    return ComputationSignature(ins, _layouts(main, "arg_attrs", ins), outs, _layouts(main, "res_attrs", outs), axes)
+    return next((axes for axes in meshes_of(computation).values() if axes and size_of_axes(axes) == size), ())
 
 
 def _layouts(main: Any, key: str, types: tuple[ArrayType, ...]) -> tuple[Dims, ...]:
