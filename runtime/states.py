@@ -7,6 +7,7 @@ package, and the state does not change.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pathways.dialect.diagnostics import InternalError
 
@@ -21,6 +22,13 @@ class States:
 
     def is_end(self, state: str) -> bool:
         return not self.table[state]
+
+    def begun(self, *events: str) -> "Begun":
+        """Returns the beginning of objects to which these events happen when they are made."""
+        state, last = self.first, _NO_EVENTS
+        for event in events:
+            state, last = self.table[state][event], last[event]
+        return self, state, last
 
 
 MAX_EVENTS_KEPT = 8
@@ -49,6 +57,10 @@ MAX_KNOWN_EVENTS = 1 << 12
 """Maximum number of different last events that are kept for objects to share."""
 _NO_EVENTS = _Events(())
 _KNOWN: dict[tuple[str, ...], _Events] = {}
+
+
+Begun: TypeAlias = tuple[States, str, _Events]
+"""The states of a new object, its state, and its last events."""
 
 
 class Life:

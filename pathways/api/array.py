@@ -27,8 +27,8 @@ from pathways.dialect.plan.nouns import Port
 from pathways.dialect.topology import readable
 from pathways.dialect.user_line import caller
 from pathways.runtime.client import arrays
+from pathways.runtime.client.handles import DELETED, Handle
 from pathways.runtime.client.remote_array import RemoteArray
-from pathways.runtime.client.store import DELETED, Handle
 from pathways.runtime.errors import ComputationFailed, NotAnArray, StillRunning, TooMuchToFetch, failed_because
 from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.background import Promise

@@ -17,7 +17,7 @@ from pathways.api.process import process
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadArguments
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.store import closed
+from pathways.runtime.client.handles import closed
 from pathways.runtime.client.suspend import resume, suspend
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.threads import ThreadPool

@@ -6,17 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from pathways.api.array import Array
 from pathways.api.process import process
 from pathways.compiler.frontends.jax import compat
 from pathways.dialect.jax_api import tree_util
-from pathways.dialect.plan.nouns import Plan, Port
+from pathways.dialect.plan.nouns import Port
 from pathways.runtime.client import debugging
 from pathways.runtime.client.direct_call import DirectCall
 from pathways.runtime.client_state import current_client
-from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.run.background import Promise
 
 MISS = object()
@@ -30,19 +27,11 @@ def await_callbacks_at_barrier() -> None:
     compat.add_to_effects_barrier(("pathways", client.label), wait)
 
 
-def _has_host_values(leaf: Any, weak: bool) -> bool:
-    """Whether a leaf is an array of JAX with values in this process, of a NumPy type (no PRNG key) and a weak type."""
-    if not pjrt.is_array(leaf) or leaf.weak_type != weak:
-        return False
-    return isinstance(leaf.dtype, np.dtype) and leaf.is_fully_addressable and not leaf.is_deleted()
-
-
 class DirectCalls:
     """Calls one plan directly. `ends` are the port and the sharding of each result."""
 
     def __init__(
         self,
-        plan: Plan,
         direct: DirectCall,
         in_tree: Any,
         ends: Sequence[tuple[Port, Any]],
@@ -52,37 +41,23 @@ class DirectCalls:
     ) -> None:
         """`is_leaf`: the program returns one array, and no structure."""
         self._direct, self._in_tree, self._unflatten, self._ends = direct, in_tree, unflatten, ends
-        self._weak = [port.weak for port in plan.inputs]
-        self._count = len(self._weak)
-        self._is_flat = in_tree == tree_util.tree_structure((0,) * self._count)
+        self._count = in_tree.num_leaves
+        is_flat = in_tree == tree_util.tree_structure((0,) * self._count)
+        self.of_arguments: Callable[[tuple[Any, ...]], Any] = self.of_leaves if is_flat else self._of_trees
+        """Runs the plan on arguments by position; returns its results, or MISS."""
         self._only = ends[0] if is_leaf else None
         self.checks_types = direct.reads_all
         """Whether a direct call compares the types of all arguments with those of the plan."""
 
-    def __call__(self, args: tuple[Any, ...]) -> Any:
-        """Runs the plan on arguments by position; returns its results, or MISS."""
-        if self._is_flat:
-            return self.of_leaves(args) if len(args) == self._count else MISS
+    def _of_trees(self, args: tuple[Any, ...]) -> Any:
         leaves, tree = tree_util.tree_flatten(args)
         return self.of_leaves(leaves) if tree == self._in_tree else MISS
 
     def of_leaves(self, leaves: Sequence[Any]) -> Any:
         """Runs the plan on one value for each input; returns its results, or MISS."""
-        if debugging.is_requested():
+        if len(leaves) != self._count or debugging.is_requested():
             return MISS
-        given: list[Any] = []
-        for leaf, weak in zip(leaves, self._weak, strict=True):
-            if type(leaf) is Array:
-                if leaf.weak_type != weak:
-                    return MISS
-                given.append(leaf.handle)
-            elif type(leaf) is np.ndarray and not weak:
-                given.append(leaf)
-            elif _has_host_values(leaf, weak):
-                given.append(np.asarray(leaf))
-            else:
-                return MISS
-        handles = self._direct(given)
+        handles = self._direct(leaves)
         if handles is None:
             return MISS
         if self._direct.callbacks is not None and isinstance(handles[0].buffer.array, Promise):

@@ -24,7 +24,7 @@ from pathways.api.warn import warn
 from pathways.compiler.errors import EndlessCalls
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import VirtualSlice
-from pathways.compiler.frontends.jax.meshes import ambient, is_plain
+from pathways.compiler.frontends.jax.meshes import ambient
 from pathways.compiler.frontends.jax.own_devices import check_meshes
 from pathways.compiler.frontends.jax.staged import stage
 from pathways.compiler.frontends.jax.tracing_stack import around, meshes_named, tracing
@@ -124,12 +124,9 @@ class Program:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         hot = self._code.hot
         if hot is not None and not kwargs and not around.get():
-            calls, known_settings = hot
-            if (
-                (compat.trace_context(), here()) == known_settings
-                and is_plain()
-                and (result := calls(args)) is not MISS
-            ):
+            call, known_settings = hot
+            is_known = (compat.trace_context(), here()) == known_settings and compat.is_plain()
+            if is_known and (result := call(args)) is not MISS:
                 return result
         bound, dynamic = self._plain, args
         if bound is None or kwargs or len(args) != len(bound.names):
@@ -166,7 +163,7 @@ class Program:
         calls = compiled.direct
         if calls is not None:
             if mesh is None and not kwargs and not self._static and calls.checks_types:
-                self._code.hot = calls, now
+                self._code.hot = calls.of_arguments, now
             if (result := calls.of_leaves(leaves)) is not MISS:
                 return result
         return compiled.unflatten(compiled.run_flat(leaves))

@@ -20,8 +20,8 @@ class Code:
         """Each `Compiled`, by JAX settings and number of the machine, then by signature."""
         self.latest: tuple[Any, dict[Any, Any]] = None, {}
         """The latest entry of `compiled`."""
-        self.hot: tuple[Any, Any] | None = None
-        """The latest direct calls without a mesh around them, and their JAX settings and machine."""
+        self.hot: tuple[Callable[[tuple[Any, ...]], Any], Any] | None = None
+        """The latest `DirectCalls.of_arguments` without a mesh around them, and their JAX settings and machine."""
         self.of_values: dict[Any, Any] = {}
         """The programs on the values of mutable arrays, by signature."""
 

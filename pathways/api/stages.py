@@ -226,7 +226,7 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
         """
         if kwargs or len(args) != self._positional:
             args = self._in_order(args, kwargs)
-        if self.direct is not None and (result := self.direct(args)) is not MISS:
+        if self.direct is not None and (result := self.direct.of_arguments(args)) is not MISS:
             return result
         leaves, tree = tree_util.tree_flatten(args)
         if self._in_tree is None or tree != self._in_tree:
@@ -267,7 +267,7 @@ class Compiled(PicturedPlan, SimulatedPlan, CompiledAsInJax):
         if direct is None or self._in_tree is None or self._takes_pieces or self._makes_pieces:
             return None
         is_leaf = self._out_tree is not None and tree_util.treedef_is_leaf(self._out_tree)
-        return DirectCalls(self.plan, direct, self._in_tree, self._ends, self.unflatten, is_leaf=is_leaf)
+        return DirectCalls(direct, self._in_tree, self._ends, self.unflatten, is_leaf=is_leaf)
 
     def _place_anew(self) -> None:
         """Places the plan on other devices after a loss. Raises PWC0513 if it fits nowhere."""

@@ -15,8 +15,8 @@ from pathways.dialect.sharding import Box
 from pathways.ifrt_proxy.devices import ServedDevices
 from pathways.ifrt_proxy.shardings import Location, on_one_device
 from pathways.runtime.client import arrays
+from pathways.runtime.client.handles import DELETED, Handle
 from pathways.runtime.client.new_buffers import NewBuffer, copy_buffer_shard, move_buffer, put_buffer
-from pathways.runtime.client.store import DELETED, Handle
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.poison import Poison

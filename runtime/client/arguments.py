@@ -11,9 +11,10 @@ from typing import Any
 from pathways.dialect.activities import BYTES, Activity
 from pathways.runtime.client.arrays import copied, is_any_array
 from pathways.runtime.client.buffers import StoredBuffer
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.inputs import as_host
 from pathways.runtime.client.ports import Input
-from pathways.runtime.client.store import Handle, Store
+from pathways.runtime.client.store import Store
 from pathways.runtime.client_state import current_client
 
 

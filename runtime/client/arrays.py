@@ -17,16 +17,13 @@ Array: TypeAlias = Any
 """A future: a `jax.Array` on devices of this process, or a `RemoteArray`."""
 
 
-_ARRAYS = (pjrt.LocalArray, RemoteArray)
+LOCAL_ARRAY: type[Any] = pjrt.LocalArray
+"""The class of arrays on devices of this process."""
+_ARRAYS = (LOCAL_ARRAY, RemoteArray)
 
 
 def is_any_array(value: Any) -> bool:
     return isinstance(value, _ARRAYS)
-
-
-def is_local_array(value: Any) -> bool:
-    """Whether a value is an array on devices of this process."""
-    return pjrt.is_array(value)
 
 
 def fetched(array: Array) -> "np.ndarray[Any, Any]":

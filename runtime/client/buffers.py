@@ -12,7 +12,7 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import Sharding
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.run.poison import Origin
-from pathways.runtime.states import BUFFER, Life
+from pathways.runtime.states import BUFFER, Begun, Life
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,8 @@ class KindOfBuffer:
     """Bytes on each of its devices."""
 
 
+NEW, MADE = BUFFER.begun(), BUFFER.begun("hold")
+"""The beginnings of a buffer, and of a buffer whose array a run has just made."""
 _KINDS: "weakref.WeakValueDictionary[tuple[Any, ...], KindOfBuffer]" = weakref.WeakValueDictionary()
 
 
@@ -53,7 +55,7 @@ class StoredBuffer(Life):
     state (runtime/states.py).
     """
 
-    __slots__ = ("array", "client", "counted", "holders", "kind", "name", "origin", "pinned", "run")
+    __slots__ = ("array", "client", "counted", "holders", "kind", "name", "origin", "pinned", "plain", "run")
 
     def __init__(  # by hand: each call makes one, and a generated method takes longer
         self,
@@ -64,8 +66,9 @@ class StoredBuffer(Life):
         client: ClientState,
         run: int = -1,
         pinned: bool = False,
+        begun: Begun = NEW,
     ) -> None:
-        super().__init__(BUFFER)
+        self._states, self.state, self._events = begun
         self.array = array
         self.kind = kind
         self.name = name
@@ -76,6 +79,8 @@ class StoredBuffer(Life):
         self.holders = 0
         self.counted = False
         """Whether its bytes are counted as held on its devices."""
+        self.plain: weakref.ref[Any] | None = None
+        """Its only handle, if the store does not count that (store.py)."""
 
     @property
     def type(self) -> ArrayType:

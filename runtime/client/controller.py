@@ -19,8 +19,9 @@ from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.topology import parse_bytes, readable
 from pathways.dialect.user_line import caller
 from pathways.runtime import interrupts
+from pathways.runtime.client.handles import Handle, closed
 from pathways.runtime.client.remote_array import RemoteRun
-from pathways.runtime.client.store import Handle, Store, closed
+from pathways.runtime.client.store import Store
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.admission import PassThroughQueue, RunQueue, Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, STRIDE, Request, SchedulingPolicy

@@ -19,9 +19,9 @@ from pathways.dialect.jax_api import (
     transfer_guard_host_to_device,
 )
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.inputs import handle_of
 from pathways.runtime.client.loaded_plan import LoadedPlan
-from pathways.runtime.client.store import Handle
 from pathways.runtime.errors import GuardedTransfer
 from pathways.runtime.host.observe.numbers import INFS, NANS, Numbers
 

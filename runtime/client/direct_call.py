@@ -1,10 +1,13 @@
 """Calls a plan of one launch directly: without a slot of the queue, and without the objects that describe a run to
 others. `LoadedPlan` prepares a direct call when it loads the plan, and the API calls it.
 
-A small run is complete when its launch returns, so its ticket, its flight and its request would never be read. A run
-gets them only if its results are not ready then. A call that is not possible here returns None and has no effect; then
-`LoadedPlan.run` executes it. It is not possible if another client uses the islands, if an argument must be moved, if
-runs are observed, or if a device is lost. It is also not possible after a run whose host callbacks were slow.
+A client owns the islands that only it uses (`scheduling/ownership.py`), and its launches there do not ask the
+scheduler. A small run is complete when its launch returns, so its ticket, its flight and its request would never be
+read. A run gets them only if its results are not ready then.
+
+A call that is not possible here returns None and has no effect; then `LoadedPlan.run` executes it. It is not possible
+if another client uses the islands, if an argument must be moved, if runs are observed, or if a device is lost. It is
+also not possible after a run whose host callbacks were slow.
 """
 
 import itertools
@@ -18,11 +21,12 @@ from pathways.dialect.dtypes import numpy_dtype
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.user_line import caller
 from pathways.runtime.client import arguments as binding
-from pathways.runtime.client.arrays import is_local_array
+from pathways.runtime.client.arrays import LOCAL_ARRAY
+from pathways.runtime.client.buffers import MADE, NEW, StoredBuffer
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import Engine
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.ports import Input, Result
-from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.scheduling import Cost
 from pathways.runtime.host.devices import callbacks
@@ -83,14 +87,17 @@ class DirectCall:
         controller: Controller,
     ) -> None:
         inputs, results = ports
-        self._islands, queues, self._cost = scheduled
+        islands, queues, self._cost = scheduled
         self._launches = LaunchesOfPlan(owner.plan, queues, engine.launches)
         self._plan, self._start, self._at_once, self._controller = owner, start, at_once, controller
+        self._launch_ids = iter(range(0))
+        """Launch ids that are reserved for the next calls."""
         constants = dict(engine.constants)
         self._row = [constants.get(slot) for slot in start.inputs]
         """The operands of the launch before the arguments are bound."""
         size = binding.LARGE_ARGUMENT_BYTES // max(1, len(inputs))
         self._checks = [_Check(wanted, start.inputs, size) for wanted in inputs]
+        self._donates = any(check.donated for check in self._checks)
         self.reads_all = all(wanted is not None for wanted in inputs)
         """Whether the plan reads all arguments. The others are not checked."""
         self._results = [(result, start.outputs.index(result.index)) for result in results]
@@ -101,9 +108,12 @@ class DirectCall:
         """The host callbacks of the launch; None if it has none."""
         self._gang, self._name, self._enqueuing = start.gang, owner.plan.name, controller.flights.enqueuing
         self._store, self._queue, self._machine = controller.store, controller.run_queue, controller.machine
+        self._owned = controller.run_queue.ownership(islands)
+        self._seen = -1
+        """The changes of the machine after which the plan had all of its devices."""
 
     def __call__(self, arguments: Sequence[Any]) -> list[Handle] | None:
-        """Runs the plan on handles and host arrays, one for each input. Returns a handle for each result, or None."""
+        """Runs the plan on one value for each input. Returns a handle for each result, or None."""
         controller, client, changes = self._controller, current_client.get(), self._machine.changes
         if controller.observers or controller.ending or controller.forked or callbacks.running_here() is not None:
             return None
@@ -132,7 +142,10 @@ class DirectCall:
                     return self._plan.promised([awaited], values, binding.Bound(), client, number)
                 awaited.wait(values)
                 shown = [values[slot] for slot in self._start.outputs]  # `_end` needs the arrays, not their poison
-            buffers = [result.stored(shown[place], client, number) for result, place in self._results]
+            begun = NEW if failed else MADE
+            buffers: list[StoredBuffer] = []
+            for result, place in self._results:
+                buffers.append(result.stored(shown[place], client, number, begun))
             handles = self._store.hold_results(buffers)
             if self._machine.changes != changes:
                 controller.poison_lost(handles)
@@ -143,77 +156,99 @@ class DirectCall:
 
     @uninterrupted
     def _begin(self, going: Launching, client: ClientState) -> bool:
-        """Takes the slots of the islands; returns False if the run must enter the queue."""
-        number = next(self._controller.numbers)
-        if not self._queue.take(self._islands, number, client.label):
+        """Takes the islands; returns False if the run must enter the queue."""
+        owned = self._owned
+        if not owned.lock.acquire(False):
             return False
-        going.number, going.base = number, self._machine.take_launches(1)
+        going.number = number = next(self._controller.numbers)
         self._enqueuing[number] = going  # from now on, suspending the client waits for this run
-        if client.closed or client.suspended or self._controller.closing or self._plan.lost is not None:
+        going.base = next(self._launch_ids, -1)
+        if going.base < 0:
+            going.base = first = self._machine.take_launches(LAUNCH_IDS_AT_ONCE)
+            self._launch_ids = iter(range(first + 1, first + LAUNCH_IDS_AT_ONCE))
+        if owned.client != client.label and not self._queue.own(owned, client.label):
+            return False
+        if self._seen != self._machine.changes:
+            seen = self._machine.changes
+            if self._plan.lost is not None:
+                return False
+            self._seen = seen
+        if client.closed or client.suspended or self._controller.closing:
             return False
         if self.callbacks is not None and not self.callbacks.launcher.is_quick:
             return False
-        going.due = self._gang.try_admit()
+        going.due = self._gang.next_is_due()
         return going.due is not None
 
     def _bind(self, row: list[Any], going: Launching, arguments: Sequence[Any], client: ClientState) -> bool:
         """Fills the row of operands, and claims donated arguments; returns False if an argument needs more than that.
 
-        The run has its slots: no other run overwrites an argument that is on its islands.
+        The run has its islands: no other run overwrites an argument there.
         """
-        donated: list[Handle] = []
-        read: list[Handle] = []
+        given: list[tuple[Handle, bool]] = []
         for value, check in zip(arguments, self._checks, strict=True):
             wanted = check.input
             if wanted is None:
                 continue
-            if type(value) is Handle:
-                buffer = value.buffer
+            handle = getattr(value, "handle", None)
+            if isinstance(handle, Handle):
+                buffer = handle.buffer
                 array = buffer.array
-                if buffer.kind is not wanted.placed or buffer.client is not client or value.taken_by is not None:
+                if buffer.kind is not wanted.placed or buffer.client is not client or handle.taken_by is not None:
                     return False
-                if not is_local_array(array):
+                if value.weak_type != check.weak or not isinstance(array, LOCAL_ARRAY):
                     return False
-                (donated if check.donated else read).append(value)
-            elif type(value) is np.ndarray and value.dtype == check.dtype and value.shape == check.shape:
-                array = wanted.put(value)
+                if self._donates:
+                    given.append((handle, check.donated))
+            elif (host := check.host_array(value)) is not None:
+                array = wanted.put(host)
             else:
                 return False
             for place in check.places:
                 row[place] = array
-        if not donated:
+        if not given:
             return True
-        return not self._store.claim(donated, self._name, going.claims) and all([h.taken_by is None for h in read])
+        going.claims = []
+        if self._store.claim([handle for handle, is_donated in given if is_donated], self._name, going.claims):
+            return False
+        return all([is_donated or handle.taken_by is None for handle, is_donated in given])
 
     @uninterrupted
     def _end(self, going: Launching, client: ClientState, tokens: Sequence[Any], made: Sequence[Any] | None) -> None:
         """Ends a run that is complete, or makes it a run like all others. `made`: None if the launch has failed, or was
         not made.
         """
-        if going.claims:
-            self._hand_over(going)
-        is_ready = bool(made) and made[0].is_ready()  # then the launch is done, and so are all its results
-        if is_ready and next(self._calls) % CALLS_PER_MEASUREMENT == 0:
-            self._cost.measured(time.monotonic() - going.since)
-        if (is_ready or made is None) and going.due is not None:
-            self._gang.withdraw()
-        elif going.due and tokens and made:
-            self._at_once.keep(tokens, made)
-        if going.flight is None and (is_ready or not tokens):
-            del self._enqueuing[going.number]
-            self._queue.give_back(self._islands, going.number)
-        else:
-            self._plan.continue_as_run(going, client, tokens, made or ())
+        owned = self._owned
+        try:
+            if going.claims:
+                self._hand_over(going.claims, going.is_launched)
+            is_ready = bool(made) and made[0].is_ready()  # then the launch is done, and so are all its results
+            if is_ready and next(self._calls) % CALLS_PER_MEASUREMENT == 0:
+                self._cost.measured(time.monotonic() - going.since)
+            if made is not None and going.is_launched and not is_ready:
+                self._gang.count()
+                if going.due and tokens and made:
+                    self._at_once.keep(tokens, made)
+            if going.flight is None and (is_ready or not tokens):
+                del self._enqueuing[going.number]
+            else:
+                self._plan.continue_as_run(going, client, tokens, made or ())
+        finally:
+            owned.lock.release()
+            if owned.client != client.label:  # a rival has come
+                self._queue.settle(owned)
 
-    def _hand_over(self, going: Launching) -> None:
+    def _hand_over(self, claims: Sequence[Handle], is_launched: bool) -> None:
         """Gives up the arguments that the launch has overwritten; without a launch, they are valid again."""
-        if going.is_launched:
-            self._store.give_up(going.claims, self._name, caller())
+        if is_launched:
+            self._store.give_up(claims, self._name, caller())
             return
-        for handle in going.claims:
+        for handle in claims:
             handle.unclaim()
 
 
+LAUNCH_IDS_AT_ONCE = 16
+"""Number of launch ids that a plan reserves together."""
 CALLS_PER_MEASUREMENT = 16
 """Of this many calls, one measures the cost of a plan, which the scheduler charges when there are rivals."""
 
@@ -221,7 +256,7 @@ CALLS_PER_MEASUREMENT = 16
 class _Check:
     """Holds what a direct call checks of an argument."""
 
-    __slots__ = ("donated", "dtype", "input", "places", "shape")
+    __slots__ = ("donated", "dtype", "input", "places", "shape", "weak")
 
     def __init__(self, wanted: Input | None, operands: Sequence[int], size: int) -> None:
         """`size`: host arrays of at least this many bytes are not taken, since their copy is reported as progress."""
@@ -232,5 +267,19 @@ class _Check:
         """The shape of a host array that is stored as it is; None: none is taken."""
         self.dtype: Any = None
         self.donated = wanted is not None and wanted.port.donated
+        self.weak = wanted is not None and wanted.port.weak
         if wanted is not None and wanted.type.bytes < size and wanted.port.dtype == wanted.type.dtype:
             self.shape, self.dtype = wanted.type.shape, numpy_dtype(wanted.type.dtype)
+
+    def host_array(self, value: Any) -> "np.ndarray[Any, Any] | None":
+        """Returns the values of a host array, or of an array of JAX that is ready; None if they need a conversion."""
+        weak, is_jax = False, type(value) is not np.ndarray
+        if is_jax:
+            if not isinstance(value, LOCAL_ARRAY) or value.is_deleted() or not value.is_fully_addressable:
+                return None
+            weak = value.weak_type
+        if weak != self.weak or value.dtype != self.dtype or value.shape != self.shape:
+            return None
+        if is_jax:
+            return np.asarray(value) if value.is_ready() else None
+        return value

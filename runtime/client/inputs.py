@@ -12,7 +12,7 @@ from pathways.dialect.dtypes import native, numpy_dtype
 from pathways.dialect.jax_api import dtypes, key_data
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.user_line import caller
-from pathways.runtime.client.store import Handle
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.errors import WrongInput
 
 

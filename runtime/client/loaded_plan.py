@@ -22,10 +22,10 @@ from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.direct_call import prepare_direct_call
 from pathways.runtime.client.engine import load_engine
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.inputs import as_host, handle_of
 from pathways.runtime.client.pending_results import PromisedResults, passed_on
 from pathways.runtime.client.ports import Input, Result
-from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import Cost, Request

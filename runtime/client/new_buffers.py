@@ -15,9 +15,9 @@ from pathways.runtime.client.arrays import copied_shard
 from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer, interned
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import prepare_move
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.remote.hosts import Hosts
 from pathways.runtime.client.remote.remote_moves import put_values
-from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.host.devices.islands import Keeper, Machine

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from pathways.runtime.client.arrays import is_any_array
 from pathways.runtime.client.buffers import StoredBuffer
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.ports import Input, Result
-from pathways.runtime.client.store import Handle, Store
+from pathways.runtime.client.store import Store
 from pathways.runtime.host.run.background import Promise
 
 

@@ -14,14 +14,15 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.user_line import caller
 from pathways.runtime.client.arrays import sharding_of
-from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer, interned
+from pathways.runtime.client.buffers import NEW, KindOfBuffer, StoredBuffer, interned
 from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.engine import Engine, prepare_move
-from pathways.runtime.client.store import Handle
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import WrongInput
 from pathways.runtime.host.devices.layouts import Side
 from pathways.runtime.host.run.poison import Origin, Poison
+from pathways.runtime.states import Begun
 
 
 @dataclass(eq=False)
@@ -100,8 +101,8 @@ class Result:
     def kind(self) -> KindOfBuffer:
         return _kind(self.type, self.port, self.side)
 
-    def stored(self, array: Any, client: ClientState, run: int) -> StoredBuffer:
-        return StoredBuffer(array, self.kind, self.port.name, self.origin, client, run, self.pinned)
+    def stored(self, array: Any, client: ClientState, run: int, begun: Begun = NEW) -> StoredBuffer:
+        return StoredBuffer(array, self.kind, self.port.name, self.origin, client, run, self.pinned, begun)
 
 
 def _kind(type_: ArrayType, port: Port, side: Side) -> KindOfBuffer:

@@ -13,12 +13,12 @@ from pathways.dialect.array_files import ArrayFile
 from pathways.dialect.sharding import Sharding
 from pathways.runtime.client.buffers import StoredBuffer
 from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.new_buffers import BufferPlace, NewBuffer, make_buffer, side_of
 from pathways.runtime.client.remote.hosts import Hosts
 from pathways.runtime.client.remote.remote_island import RemoteIsland
 from pathways.runtime.client.remote.remote_moves import move_engine
 from pathways.runtime.client.remote_array import RemoteArray
-from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.devices.saved_arrays import read_shards, write_shards

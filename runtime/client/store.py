@@ -3,45 +3,42 @@ frees the memory with the last one. Loaded plans and the API use it.
 
 Several handles may share a buffer: a value returned twice, an argument returned unchanged, or a constant. A shared
 buffer is never overwritten: donating it donates a copy.
+
+Most arrays are results of small calls that are dropped soon. Such an array has one plain `Handle`, which ends without a
+destructor. Before the store lists all buffers, or shares one, the plain handle becomes a `CountedHandle`.
 """
 
-import _thread
-import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.user_line import caller
+from pathways.dialect.diagnostics import Where
 from pathways.runtime.client.buffers import StoredBuffer, Suspended
-from pathways.runtime.client_state import ClientState, current_client
-from pathways.runtime.errors import (
-    ClientClosed,
-    ClientSuspended,
-    Forked,
-    NotYours,
-    UsedAfterDeletion,
-    UsedAfterDonation,
-)
+from pathways.runtime.client.handles import CountedHandle, Handle
+from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.interrupts import uninterrupted
 
-DELETED = "delete()"
-"""The `taken_by` value of an array that its owner deleted. No program has this name."""
+MAX_PLAIN_RESULTS = 16
+"""Maximum number of results of a run whose handles are plain."""
 
 
 @dataclass(eq=False)
 class Store:
     """The buffers that clients of this process hold."""
 
-    buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
     changed: Callable[[tuple[Hashable, ...], int, str, int], None] = lambda _devices, _size, _client, _run: None
     """Notifies the scheduler that a client holds more bytes on each device (negative: fewer), in an array of a run."""
     limits: Mapping[Hashable, int] | None = None
     forked: bool = False
+    _buffers: dict[int, StoredBuffer] = field(default_factory=dict[int, StoredBuffer])
+    """The buffers of counted handles, by id."""
+    _plain: "set[weakref.ref[Handle]]" = field(default_factory=set["weakref.ref[Handle]"])
+    """The plain handles that exist."""
     # Reentrant: garbage collection may delete and release a handle at any allocation under the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -53,39 +50,59 @@ class Store:
     def hold(self, buffer: StoredBuffer, array: Any = None) -> "Handle":
         """Creates a handle on a buffer. Restores the run's own `array` if the last handle was dropped meanwhile."""
         with self._lock:
+            self._count_handle_of(buffer)
             if buffer.array is None:
                 buffer.array = array
             if buffer.state in ("new", "freed"):
                 buffer.transition(_event_of(buffer.array))
             buffer.holders += 1
             fresh = buffer.holders == 1
-            self.buffers[id(buffer)] = buffer
+            self._buffers[id(buffer)] = buffer
             if buffer.client.closed:  # the client was closed during enqueuing, so the buffer cannot be read
                 self._forget(buffer)
                 fresh = False
         if fresh and not buffer.pinned and not isinstance(buffer.array, Promise):
             self.count(buffer, True)
-        return Handle(self, buffer)
+        return CountedHandle(self, buffer)
 
     @uninterrupted
     def hold_results(self, buffers: Sequence[StoredBuffer]) -> "list[Handle]":
         """Creates the first handle on each buffer of one client, with the array, or poison, that a run has just made.
 
-        Takes the lock once: a training step returns an array for each parameter.
+        Few arrays get plain handles, without a lock. Of many, each would be one object more for the garbage collector.
         """
-        with self._lock:
-            are_counted = self.counts_bytes
-            for buffer in buffers:
+        for buffer in buffers:
+            if buffer.state == "new":
                 buffer.transition("fail" if type(buffer.array) is Poison else "hold")
-                buffer.holders, buffer.counted = 1, True
-                self.buffers[id(buffer)] = buffer
-            if buffers and buffers[0].client.closed:  # as in `hold`
-                are_counted = False
-                for buffer in buffers:
+            buffer.holders, buffer.counted = 1, True
+        if self.counts_bytes or len(buffers) > MAX_PLAIN_RESULTS:
+            handles: list[Handle] = [CountedHandle(self, buffer) for buffer in buffers]
+        else:
+            handles, plain = [], self._plain
+            for buffer in buffers:
+                handle = Handle(self, buffer)
+                buffer.plain = ref = weakref.ref(handle, plain.discard)
+                plain.add(ref)
+                handles.append(handle)
+            if not self.limits and not (buffers and buffers[0].client.closed):
+                return handles
+        self._count_results(buffers)
+        return handles
+
+    def _count_results(self, buffers: Sequence[StoredBuffer]) -> None:
+        """Counts results whose handles are new, and tells the scheduler; or frees them, as in `hold`."""
+        with self._lock:
+            counts_bytes = self.counts_bytes
+            new = [buffer for buffer in buffers if id(buffer) not in self._buffers]  # a sweep has counted the others
+            for buffer in new:
+                self._count_handle_of(buffer)
+                self._buffers[id(buffer)] = buffer
+            if buffers and buffers[0].client.closed:
+                counts_bytes = False
+                for buffer in new:
                     self._forget(buffer)
-        for buffer in buffers if are_counted else ():
+        for buffer in new if counts_bytes else ():
             self._tell(buffer, buffer.bytes)
-        return [Handle(self, buffer) for buffer in buffers]
 
     @uninterrupted
     def count(self, buffer: StoredBuffer, held: bool) -> None:
@@ -186,7 +203,10 @@ class Store:
 
     def _forget(self, buffer: StoredBuffer) -> bool:
         """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""
-        is_freed = self.buffers.pop(id(buffer), None) is not None
+        is_freed = self._buffers.pop(id(buffer), None) is not None
+        if buffer.plain is not None:
+            self._plain.discard(buffer.plain)
+            buffer.plain, is_freed = None, True
         if is_freed:
             buffer.transition("free")
         if is_freed and not buffer.pinned:
@@ -203,9 +223,27 @@ class Store:
         if self.counts_bytes:
             self.changed(buffer.devices, size, buffer.client.label, buffer.run)
 
-    def _all(self) -> list[StoredBuffer]:
-        """Returns a copy of all buffers: garbage collection may drop handles at any time. The caller has the lock."""
-        return list(self.buffers.values())
+    @property
+    def buffers(self) -> list[StoredBuffer]:
+        """Returns a copy of all buffers: garbage collection may drop handles at any time."""
+        with self._lock:
+            for ref in list(self._plain):
+                if (handle := ref()) is not None:
+                    self._count_handle_of(handle.buffer)
+            return list(self._buffers.values())
+
+    def _count_handle_of(self, buffer: StoredBuffer) -> None:
+        """Counts the plain handle of a buffer from now on, if it has one. The caller has the lock."""
+        if (ref := buffer.plain) is None:
+            return
+        self._plain.discard(ref)
+        buffer.plain = None
+        if (handle := ref()) is not None:
+            handle.__class__ = CountedHandle
+            self._buffers[id(buffer)] = buffer
+        else:  # it has ended, and runs hold the buffer
+            buffer.holders -= 1
+            buffer.counted = False
 
     def in_child(self) -> None:
         """Marks the store of a forked process as unreadable, and replaces a lock that a missing thread may hold."""
@@ -214,7 +252,7 @@ class Store:
 
     def of(self, client: ClientState) -> list[StoredBuffer]:
         with self._lock:
-            return [b for b in self._all() if b.client is client]
+            return [b for b in self.buffers if b.client is client]
 
     def drop(self, client: ClientState) -> None:
         """Frees all buffers of a client. Its handles remain, but hold nothing."""
@@ -232,7 +270,7 @@ class Store:
         process (seen with jaxlib 0.10).
         """
         with self._lock:
-            for buffer in self._all():
+            for buffer in self.buffers:
                 if device in buffer.devices:
                     buffer.transition("fail")
                     buffer.array = cause
@@ -240,7 +278,7 @@ class Store:
     def resolve(self, promise: Promise, cause: Poison) -> None:
         """Replaces a promise by poison in every buffer that still holds it, and wakes the threads that wait for it."""
         with self._lock:
-            for buffer in self._all():
+            for buffer in self.buffers:
                 if buffer.array is promise:
                     buffer.transition("fail")
                     buffer.array = cause
@@ -250,7 +288,7 @@ class Store:
         """Returns the bytes on a device, by client."""
         with self._lock:
             owners: Counter[str] = Counter()
-            for buffer in self._all():
+            for buffer in self.buffers:
                 if buffer.counted and device in buffer.devices:
                     owners[buffer.client.label] += buffer.bytes
             return dict(owners)
@@ -258,100 +296,13 @@ class Store:
     def devices_in_use(self) -> set[Hashable]:
         """Returns the devices of all buffers, including those of suspended clients."""
         with self._lock:
-            return {device for buffer in self._all() for device in buffer.devices}
+            return {device for buffer in self.buffers for device in buffer.devices}
 
     @property
     def bytes(self) -> int:
         """Returns the bytes of all logical buffers; replicas count once."""
         with self._lock:
-            return sum(b.type.bytes for b in self._all())
-
-
-class Handle:
-    """A client's reference to a buffer. Dropping or giving up the last handle frees the buffer."""
-
-    __slots__ = ("__weakref__", "_store", "buffer", "holds", "taken_at", "taken_by")
-
-    def __init__(self, store: Store, buffer: StoredBuffer) -> None:
-        self._store = store
-        self.holds = True
-        """Whether the handle counts as a holder of its buffer."""
-        self.buffer = buffer
-        self.taken_by: str | None = None
-        """The program to which the buffer was or is being donated; `DELETED` if its owner deleted it."""
-        self.taken_at: Where | None = None
-
-    @uninterrupted
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not self.holds or is_finalizing():  # at shutdown, modules are incomplete and counts unused
-            return
-        try:
-            self._store.release(self.buffer)
-        except KeyboardInterrupt:  # Python would print it here and continue
-            _thread.interrupt_main()
-
-    @uninterrupted
-    def drop(self) -> None:
-        """Releases the handle. A second call has no effect."""
-        if self.holds:
-            self.holds = False
-            self._store.release(self.buffer)
-
-    def give_up(self, taker: str, where: Where | None = None) -> None:
-        """Releases the handle as `Store.give_up` does."""
-        self._store.give_up((self,), taker, where)
-
-    def unclaim(self) -> None:
-        """Cancels a claim because the run that made it was not enqueued. The handle is valid again."""
-        if self.holds:
-            self._store.unclaim(self)
-
-    def share(self) -> "tuple[Handle, Any]":
-        """Returns a second handle on the buffer, and its array. While it exists, no run overwrites the buffer."""
-        return self._store.share(self)
-
-    def array(self) -> Any:
-        """Returns the array or its poison.
-
-        Raises PWC0207 after donation, PWC0217 after deletion, PWC0508 for another client, PWC0509 if the owner is
-        closed.
-        """
-        if self._store.forked:
-            raise PathwaysError(Forked(where=caller()))
-        array = self.buffer.array  # read before the checks: another thread may donate or delete the array meanwhile
-        self.check_owner()
-        if self.taken_by is not None:
-            raise self._taken(self.taken_by)
-        if isinstance(array, Suspended):
-            raise PathwaysError(ClientSuspended(client=self.buffer.client.label, where=caller()))
-        return array
-
-    def _taken(self, taker: str) -> PathwaysError:
-        at = "" if self.taken_at is None else f" at {self.taken_at.file}:{self.taken_at.line}"
-        if taker == DELETED:
-            return PathwaysError(UsedAfterDeletion(name=self.buffer.name, deleted_at=at, where=caller()))
-        return PathwaysError(UsedAfterDonation(name=self.buffer.name, taker=taker, taken_at=at, where=caller()))
-
-    def known(self, timeout: float | None = None) -> Any:
-        """Waits for the run to make the array, then acts like `array`. Returns the promise after `timeout` seconds."""
-        array = self.array()
-        if isinstance(array, Promise) and array.wait(timeout):
-            return self.array()
-        return array
-
-    @property
-    def is_mine(self) -> bool:
-        """Whether the client of the current context may read the buffer."""
-        client = self.buffer.client
-        return not client.closed and not client.suspended and client is current_client.get()
-
-    def check_owner(self) -> None:
-        owner, client = self.buffer.client, current_client.get()
-        if owner.closed:
-            raise closed(owner, f"an array that it made, {self.buffer.name}")
-        if owner is not client:
-            name = self.buffer.name
-            raise PathwaysError(NotYours(name=name, owner=owner.label, client=client.label, where=caller()))
+            return sum(b.type.bytes for b in self.buffers)
 
 
 def _event_of(array: Any) -> str:
@@ -361,7 +312,3 @@ def _event_of(array: Any) -> str:
     if isinstance(array, Poison):
         return "fail"
     return "suspend" if isinstance(array, Suspended) else "hold"
-
-
-def closed(client: ClientState, what: str) -> PathwaysError:
-    return PathwaysError(ClientClosed(client=client.label, have_=what, where=caller()))

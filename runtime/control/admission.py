@@ -8,12 +8,13 @@ events, unless another thread is already doing so. No thread waits for a lock, s
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from pathways.dialect.activities import Activity, clock
 from pathways.runtime.control.scheduling import Request
+from pathways.runtime.control.scheduling.ownership import Ownership
 from pathways.runtime.control.scheduling.scheduler import Scheduler
 from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.journal import note
@@ -58,6 +59,7 @@ class RunQueue:
         self.contended = False
         """Whether any run waits. Long runs check it between their pieces."""
         self._tickets: dict[int, Ticket] = {}
+        self._ownerships: dict[frozenset[str], Ownership] = {}
         self._events: deque[tuple[Event, Ticket | None]] = deque()
         self._lock = threading.Lock()
 
@@ -77,36 +79,28 @@ class RunQueue:
             raise
         return ticket
 
+    def ownership(self, islands: frozenset[str]) -> Ownership:
+        """Returns the ownership of islands, one for all plans that use just these islands."""
+        return self._ownerships.setdefault(islands, Ownership(islands, -1 - len(self._ownerships)))
+
     @uninterrupted
-    def take(self, islands: Collection[str], number: int, client: str) -> bool:
-        """Gives a run its slots at once if it has no rival; it needs no ticket. `give_back` or `adopt` must follow."""
+    def own(self, owned: Ownership, client: str) -> bool:
+        """Makes a client the owner of islands if it has no rival. The caller has the lock of the ownership."""
         if self._events or not self._lock.acquire(False):
             return False
         try:
-            return self.scheduler.take(islands, number, client)
+            return self.scheduler.own(owned, client)
         finally:
             self._lock.release()
             if self._events:
                 self.post(_nothing)
 
-    @uninterrupted
-    def give_back(self, islands: Collection[str], number: int) -> None:
-        """Releases the slots of a run without a ticket, which is complete."""
-        is_released = False
-        if not self._events and self._lock.acquire(False):
-            try:
-                if not self.contended:  # no run waits, so none starts
-                    self.scheduler.give_back(islands, number)
-                    is_released = True
-            finally:
-                self._lock.release()
-        if not is_released:
-            self.post(lambda scheduler: scheduler.give_back(islands, number))
-        elif self._events:
-            self.post(_nothing)
+    def settle(self, owned: Ownership) -> None:
+        """Releases islands after a launch whose ownership has ended meanwhile. The caller has released the lock."""
+        self.post(lambda scheduler: scheduler.settle(owned))
 
     def adopt(self, ticket: Ticket) -> None:
-        """Gives a ticket to a run that has taken its slots and is not complete."""
+        """Gives a ticket to a run that an owner has launched and that is not complete."""
         self._tickets[ticket.request.number] = ticket
         note("run", ticket.request.number, "was launched")
         self.post(lambda scheduler: scheduler.adopt(ticket.request), ticket)

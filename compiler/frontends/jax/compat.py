@@ -15,6 +15,7 @@ The front end uses JAX internals only through this module. The reason for each n
 * `jax.extend.source_info_util.user_context` binds an equation again under its own source line.
 * `jax._src.config.trace_context`: all settings that affect the result of a trace; `jax.jit` keys its traces by it.
   The replacement is `jax_enable_x64` alone, which decides every element type.
+* `jax._src.core.trace_state_clean`: whether JAX is tracing. `jax.sharding.get_mesh` raises an error then, but is slow.
 * `jax._src.interpreters.pxla._discharge_internal_refs` is how `jax.jit` turns mutable arrays that a function makes into
   values. Without it they stay as they are, in one computation.
 * `jax._src.dispatch.runtime_tokens` is what `jax.effects_barrier` waits for. Without it, the barrier does not wait for
@@ -64,6 +65,18 @@ def _trace_context() -> Any:
 
 trace_context: Callable[[], Any] = getattr(_config, "trace_context", _trace_context)
 """Returns the settings of JAX in this thread that affect the result of a trace; hashable."""
+
+
+def _is_plain() -> bool:
+    try:
+        return jax_api.get_mesh().empty
+    except ValueError:
+        return False
+
+
+_has_settings = trace_context is not _trace_context
+is_plain: Callable[[], bool] = getattr(_core, "trace_state_clean", _is_plain) if _has_settings else _is_plain
+"""Whether JAX is not tracing, and no `jax.set_mesh` is around a call whose settings equal those of a call without."""
 Literal: Any = jex_core.Literal
 DropVar: Any = jex_core.DropVar
 

@@ -39,15 +39,6 @@ def ambient() -> Mesh | None:
     return mesh if isinstance(mesh, Mesh) and not mesh.empty else None
 
 
-def is_plain() -> bool:
-    """Whether no `jax.set_mesh` is around a call, and JAX is not tracing."""
-    try:
-        mesh = jax_api.get_mesh()
-    except ValueError:
-        return False
-    return mesh.empty
-
-
 def ambient_mesh() -> SliceMesh | None:
     """Returns the ambient mesh, if its devices are virtual."""
     mesh: Any = ambient()

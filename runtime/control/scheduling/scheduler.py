@@ -16,6 +16,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
+from pathways.runtime.control.scheduling.ownership import Ownership
 from pathways.runtime.control.scheduling.request import Request, SchedulingPolicy
 from pathways.runtime.control.scheduling.waiting_lines import Place, WaitingLines, Wanted
 from pathways.runtime.states import QUEUE_ENTRY, Life
@@ -42,7 +43,9 @@ class Scheduler:
         self.running: dict[int, Request] = {}
         """Runs that have started and are not complete. Their `bytes` are the memory that they have reserved."""
         self.active: dict[str, int] = {}
-        """The run that is enqueuing on each island."""
+        """The run that is enqueuing on each island, or the number of an ownership whose launch goes on."""
+        self.owned: dict[str, Ownership] = {}
+        """The last ownership of each island."""
         self.in_flight: dict[str, Counter[str]] = {}
         """Number of started, incomplete runs on each island, by client."""
 
@@ -72,30 +75,45 @@ class Scheduler:
         changed = self._rank_again(request.client)
         return self._line_up(request, self._fresh, changed)
 
-    def take(self, islands: Collection[str], number: int, client: str) -> bool:
-        """Gives a run the slots of its islands at once if it has no rival: no run waits, and no other client uses them.
+    def own(self, owned: Ownership, client: str) -> bool:
+        """Makes a client the owner of islands if it has no rival: no run waits, and no other run or client uses them.
 
-        The policy does not see the run. `give_back` ends it, and `adopt` makes it a run like all others.
+        The caller has the lock of the ownership, which ends when any run asks for one of its islands. The policy does
+        not see launches of the owner, unless `adopt` makes them runs like all others.
         """
         if self._fresh.requests or self._paused.requests:
             return False
-        for island in islands:
+        for island in owned.islands:
             users = self.in_flight.get(island, _NONE)
             if island in self.active or len(users) > (client in users):
                 return False
-        for island in islands:
-            self.active[island] = number
+            other = self.owned.get(island, owned)
+            if other is not owned:
+                other.client = ""
+                if other.lock.locked():
+                    return False
+        for island in owned.islands:
+            self.owned[island] = owned
+        owned.client = client
         return True
 
-    def give_back(self, islands: Collection[str], number: int) -> list[int]:
-        """Releases the slots of a run that `take` started and that is complete."""
+    def _revoke(self, islands: Collection[str]) -> None:
+        """Ends the ownership of islands. A launch that has begun keeps its islands until `settle`."""
         for island in islands:
-            if self.active.get(island) == number:
+            if (owned := self.owned.pop(island, None)) is not None:
+                owned.client = ""
+                if owned.lock.locked():
+                    self.active[island] = owned.number
+
+    def settle(self, owned: Ownership) -> list[int]:
+        """Releases the islands of an ownership that has ended, if its last launch is over."""
+        for island in owned.islands:
+            if self.active.get(island) == owned.number and not owned.lock.locked():
                 del self.active[island]
-        return self._start(islands)
+        return self._start(owned.islands)
 
     def adopt(self, request: Request) -> list[int]:
-        """Makes a run that `take` started a run like all others. It keeps its slots."""
+        """Makes a launch of an owner a run like all others. It keeps its islands."""
         life = self.entries[request.number] = Life(QUEUE_ENTRY)
         life.transition("line up")
         self.policy.submitted(request)
@@ -188,6 +206,7 @@ class Scheduler:
 
     def _line_up(self, request: Request, lines: WaitingLines, changed: Collection[str] = ()) -> list[int]:
         """Adds a run to the queues of its islands. `changed`: other islands where runs may start."""
+        self._revoke(request.islands)
         if not request.islands:  # for example a second `resume` of a client, which waits for nothing
             return [request.number, *self._start({*changed, *self._begin(request)})]
         if not (self._fresh.requests or self._paused.requests) and self._may_start(request):

@@ -118,8 +118,11 @@ class Gang:
                     self._wait(queue)
         return due
 
-    def try_admit(self) -> bool | None:
-        """Admits an execution like `admit`, but returns None, and counts nothing, if it would have to wait."""
+    def next_is_due(self) -> bool | None:
+        """Returns what `admit` would return now, or None if it would have to wait. Counts nothing.
+
+        An execution that is done at its return is never counted, so that earlier ones stay counted that are in flight.
+        """
         due, stride = False, self._stride
         for queue in self._queues:
             if queue.since + 1 >= stride:
@@ -128,20 +131,13 @@ class Gang:
             is_full = queue.flying + self._max_stride > queue.limit
             if queue.lost or (is_full and not self._has_room(queue)):
                 return None
+        return due
+
+    def count(self) -> None:
+        """Counts an execution that has started and is not done."""
         for queue in self._queues:
             queue.flying += 1
             queue.since += 1
-        return due
-
-    def withdraw(self) -> None:
-        """Reverts `try_admit`, since the execution does not start, or is done already and needs no token.
-
-        Others may still be in flight: a small one executes at once, beside those that exchange data (CPU).
-        """
-        for queue in self._queues:
-            if not queue.lost:
-                queue.flying -= 1
-                queue.since -= 1
 
     def _has_room(self, queue: DeviceQueue) -> bool:
         """Whether one more execution may start. Removes those that are done from the queue."""

@@ -87,7 +87,7 @@ class AtOnce(NamedTuple):
     start: Callable[[Sequence[Any], int], tuple[Sequence[Any], list[Any]]]
     """Launches on a row of operands under a launch id; returns tokens, and the results."""
     keep: Callable[[Sequence[Any], Sequence[Any]], None]
-    """Keeps tokens for the in-flight limit, if `Gang.try_admit` has returned True and the results are not ready."""
+    """Keeps tokens for the in-flight limit, if `Gang.next_is_due` has returned True and the results are not ready."""
 
 
 @dataclass(frozen=True, eq=False)

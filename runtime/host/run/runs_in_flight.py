@@ -93,29 +93,33 @@ class Flight:
         return [(base + n, launch) for base, launches in times for n, launch in enumerate(launches)]
 
 
+_now, _this_thread = time.monotonic, threading.get_ident
+
+
 class Launching:
     """A run of one launch while a thread launches it.
 
     It becomes a `Flight` if its results are not ready when the launch returns, or if another thread asks for it.
     """
 
-    number = -1
-    """The number of the run; -1: it has no slots."""
-    base = -1
-    """Its launch id."""
-    due: bool | None = None
-    """Whether the in-flight limit needs its token; None: it is not admitted."""
-    is_launched = False
-    """Whether its launch has begun."""
-    flight: Flight | None = None
+    __slots__ = ("base", "claims", "client", "due", "flight", "is_launched", "launches", "number", "since", "thread")
 
     def __init__(self, launches: "LaunchesOfPlan", client: str) -> None:
         self.launches = launches
         self.client = client
-        self.since = time.monotonic()
-        self.thread = threading.get_ident()
-        self.claims: list[Any] = []
-        """The handles of arguments that it overwrites."""
+        self.number = -1
+        """The number of the run; -1: it does not have its islands."""
+        self.base = -1
+        """Its launch id."""
+        self.since = _now()
+        self.thread = _this_thread()
+        self.due: bool | None = None
+        """Whether the in-flight limit needs its token; None: it would have to wait."""
+        self.is_launched = False
+        """Whether its launch has begun."""
+        self.claims: list[Any] | None = None
+        """The handles of arguments that it overwrites, if any."""
+        self.flight: Flight | None = None
 
     def as_flight(self) -> Flight:
         with _BECOMING:

@@ -20,8 +20,8 @@ from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer
 from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.remote_array import RemoteRun
-from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.control.admission import Ticket
 from pathways.runtime.control.scheduling import SCHEDULING_POLICIES, Request
@@ -96,7 +96,7 @@ class World:
         """Counts the bytes in use: by runs, and by results of other runs that clients hold."""
         going = [r for r in self.runs if r.began and r.outcome in ("", "enqueuing", "flying") and island in r.islands]
         numbers = {r.ticket.request.number for r in going}
-        held = (b for b in self.controller.store.buffers.values() if device in b.devices and b.run not in numbers)
+        held = (b for b in self.controller.store.buffers if device in b.devices and b.run not in numbers)
         return sum(r.size for r in going) + sum(b.bytes for b in held if b.counted)
 
     def enqueue(self, run: Run) -> None:

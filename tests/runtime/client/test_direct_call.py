@@ -108,7 +108,7 @@ def test_a_caller_may_change_a_host_array_after_the_call(queued: list[int]) -> N
 def test_a_failed_launch_poisons_the_results(queued: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     plus = program(lambda x: x + 1, 2)
     good = plus(X)
-    direct: Any = plus._code.hot[0]._direct
+    direct: Any = plus._code.hot[0].__self__._direct
 
     def fails(*_: Any) -> Any:
         raise RuntimeError("a test says so")
@@ -122,10 +122,10 @@ def test_a_failed_launch_poisons_the_results(queued: list[int], monkeypatch: pyt
 def test_a_full_device_queue_sends_the_call_to_the_queue(queued: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     plus = program(lambda x: x + 1)
     plus(X).block_until_ready()
-    direct: Any = plus._code.hot[0]._direct
+    direct: Any = plus._code.hot[0].__self__._direct
     gang = direct._start.gang
     before = [(q.flying, q.since) for q in gang._queues]
-    monkeypatch.setattr(type(gang), "try_admit", lambda self: None)
+    monkeypatch.setattr(type(gang), "next_is_due", lambda self: None)
     np.testing.assert_array_equal(np.asarray(plus(X)), X + 1)
     assert len(queued) == 1 and len(before) == 1
 
@@ -134,7 +134,7 @@ def test_a_full_device_queue_sends_the_call_to_the_queue(queued: list[int], monk
 def test_few_calls_that_are_complete_at_their_return_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     plus = program(lambda x: x + 1)
     plus(X).block_until_ready()
-    direct: Any = plus._code.hot[0]._direct
+    direct: Any = plus._code.hot[0].__self__._direct
     at_once, measured = direct._at_once, list[float]()
 
     def start(*of: Any) -> Any:
@@ -153,7 +153,7 @@ def test_few_calls_that_are_complete_at_their_return_are_measured(monkeypatch: p
 def test_the_cost_of_a_plan_is_the_time_of_one_of_its_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     plus, controller = program(lambda x: x + 1), process().controller
     plus(X).block_until_ready()
-    direct: Any = plus._code.hot[0]._direct
+    direct: Any = plus._code.hot[0].__self__._direct
     plan, measured = direct._plan, list[float]()
     monkeypatch.setattr(plan, "_cost", SimpleNamespace(measured=measured.append))
     monkeypatch.setattr(plan._engine, "times_scheduled", 4.0)
@@ -189,7 +189,7 @@ def test_threads_and_clients_that_call_at_once_get_their_own_results(queued: lis
 def test_results_on_a_device_that_is_lost_during_the_launch_are_poison(monkeypatch: pytest.MonkeyPatch) -> None:
     plus = program(lambda x: x + 1)
     plus(X).block_until_ready()
-    direct: Any = plus._code.hot[0]._direct
+    direct: Any = plus._code.hot[0].__self__._direct
     at_once, machine = direct._at_once, process().machine
 
     def loses(*of: Any) -> Any:
@@ -217,7 +217,7 @@ def test_an_argument_that_another_thread_donates_during_the_call_is_refused(monk
     donating = pw.program(total.function, donate_argnums=0)
     array, taken = total(X), total(X)
     donating(taken)
-    direct: Any = total._code.hot[0]._direct
+    direct: Any = total._code.hot[0].__self__._direct
     begin = type(direct)._begin
 
     def donated_meanwhile(self: Any, *of: Any) -> bool:
@@ -240,7 +240,7 @@ def test_a_quick_call_leaves_the_counts_of_slow_runs_of_the_same_devices(monkeyp
     given = quick(X)
     np.asarray(slow(X))
     results = [slow(X) for _ in range(3)]
-    direct: Any = cast("Any", quick)._code.hot[0]._direct
+    direct: Any = cast("Any", quick)._code.hot[0].__self__._direct
     queues = direct._gang._queues
     assert min(queue.flying for queue in queues) >= 3
     quick(given)

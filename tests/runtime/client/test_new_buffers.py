@@ -11,8 +11,8 @@ from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.client import new_buffers
 from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer
 from pathways.runtime.client.controller import Controller
+from pathways.runtime.client.handles import Handle
 from pathways.runtime.client.new_buffers import BufferPlace, NewBuffer, copy_buffer_shard
-from pathways.runtime.client.store import Handle
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.devices.islands import Machine

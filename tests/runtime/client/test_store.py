@@ -5,7 +5,8 @@ from typing import Any
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.sharding import MeshSpec, Sharding
 from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer, Suspended
-from pathways.runtime.client.store import Handle, Store
+from pathways.runtime.client.handles import Handle
+from pathways.runtime.client.store import Store
 from pathways.runtime.client_state import MAIN
 from pathways.runtime.errors import ComputationFailed
 from pathways.runtime.host.run.background import Promise

@@ -70,19 +70,21 @@ def test_a_run_that_a_controller_schedules_never_waits_here() -> None:
         run_queue.finished(ticket)
 
 
-def test_events_that_are_posted_while_a_run_takes_its_slots_are_processed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_are_posted_while_a_client_becomes_an_owner_are_processed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that posts them does not wait for the scheduler."""
     run_queue = RunQueue(scheduler())
-    real, processed = run_queue.scheduler.take, list[str]()
+    real, processed = run_queue.scheduler.own, list[str]()
 
     def event(_: Scheduler) -> list[int]:
         processed.append("event")
         return []
 
-    def take(*of: Any) -> bool:
+    def own(*of: Any) -> bool:
         run_queue.post(event)
         assert not processed
         return real(*of)
 
-    monkeypatch.setattr(run_queue.scheduler, "take", take)
-    assert run_queue.take({"a"}, 1, "ann") and processed == ["event"]
+    monkeypatch.setattr(run_queue.scheduler, "own", own)
+    owned = run_queue.ownership(frozenset("a"))
+    assert run_queue.own(owned, "ann") and processed == ["event"]
+    assert run_queue.ownership(frozenset("a")) is owned is not run_queue.ownership(frozenset("ab"))

@@ -172,30 +172,3 @@ def test_only_the_first_in_line_lacks_memory_for_good() -> None:
         assert s.submit(request(number, "abc"[number], islands, 50)) == []
     lacking = [s.lacks_memory(number) for number in range(3)]
     assert lacking == [("x", 0), None, ("y", 0)], "run 1 waits behind run 0; run 2 is on another island"
-
-
-def test_a_run_without_a_rival_takes_its_slots_and_the_policy_does_not_see_it() -> None:
-    s = scheduler()
-    assert s.take("xy", 0, "a")
-    assert not s.take("y", 1, "b") and not s.take("x", 1, "a")
-    assert s.submit(request(1, "b", "x")) == [] and not s.take("z", 2, "a")
-    assert s.give_back("xy", 0) == [1]
-    assert s.enqueued(1) == s.finished(1) == []
-    assert events_of(s) == [("submitted", 1), ("started", 1), ("ended", 1)]
-    assert not s.active and not s.entries and not s.contended and s.take("xy", 2, "a")
-
-
-def test_a_run_that_took_its_slots_and_is_not_complete_becomes_a_run_like_all_others() -> None:
-    s = scheduler(depth=1)
-    assert s.take("x", 0, "a") and s.submit(request(1, "b", "x")) == []
-    assert s.adopt(request(0, "a", "x")) == [] and s.running[0].client == "a"
-    assert s.enqueued(0) == [] and not s.take("x", 2, "a")  # a run of another client waits behind it
-    assert s.finished(0) == [1]
-    assert events_of(s) == [("submitted", 1), ("submitted", 0), ("started", 0), ("ended", 0), ("started", 1)]
-
-
-def test_a_run_takes_no_slots_beside_runs_of_another_client() -> None:
-    s = scheduler()
-    assert s.submit(request(0, "a", "x")) == [0] and s.enqueued(0) == []
-    assert not s.take("x", 1, "b") and not s.take("xy", 1, "b")
-    assert s.take("y", 1, "b") and s.take("x", 2, "a")

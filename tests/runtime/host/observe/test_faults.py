@@ -234,7 +234,7 @@ def test_eight_clients_with_random_faults_get_no_wrong_results() -> None:
     assert process().controller.flights.drain(20)
     scheduler = process().controller.run_queue.scheduler
     assert not scheduler.waiting and not scheduler.running and not scheduler.active
-    assert not [b for b in process().store.buffers.values() if b.client.name.startswith("c")]
+    assert not [b for b in process().store.buffers if b.client.name.startswith("c")]
 
 
 INTERRUPTED = """

@@ -147,7 +147,7 @@ def test_a_donation_does_not_wait_for_a_reader_or_change_its_value(
 def test_an_array_that_a_run_will_overwrite_cannot_be_read_or_shared(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step, elsewhere = pw.program(placed(2), donate_argnums=0), pw.program(placed(2))
     array, codes = step(X), list[str]()
-    direct: Any = step._code.hot[0]._direct  # pyright: ignore
+    direct: Any = step._code.hot[0].__self__._direct  # pyright: ignore
     at_once, real = direct._at_once, LocalEngine.enqueue
 
     def uses_array() -> None:
