@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from jaxlib.mlir import ir as _ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo as _chlo
-from jaxlib.mlir.dialects import mhlo as _mhlo
 from jaxlib.mlir.dialects import mpmd as _mpmd
 from jaxlib.mlir.dialects import sdy as _sdy
 from jaxlib.mlir.dialects import stablehlo as _stablehlo
@@ -38,6 +37,8 @@ class _Bare(_ir.Context):
 
 def make_bare_context() -> Context:
     """Makes a context with JAX's dialects and without threads, so that a crash is reproducible."""
+    from jaxlib.mlir.dialects import mhlo  # it takes long to import
+
     forget()
     context: Any = _Bare()
     registry: Any = _ir.DialectRegistry()
@@ -47,7 +48,7 @@ def make_bare_context() -> Context:
     context.enable_multithreading(False)
     _sdy.register_dialect(context)
     _mpmd.register_dialect(context)
-    _mhlo.register_mhlo_dialect(context)
+    mhlo.register_mhlo_dialect(context)
     _chlo.register_dialect(context)
     _stablehlo.register_dialect(context)
     context.allow_unregistered_dialects = True

@@ -26,12 +26,12 @@ class Gate:
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 
-    def pass_through(self, timeout: float | None = None) -> None:
-        """Waits until the gate is open, at most `timeout` seconds. Ctrl-C ends the wait."""
-        if timeout is None:
-            wait_without_end(lambda seconds: self._lock.acquire(timeout=seconds))
-        else:
-            self._lock.acquire(timeout=timeout)
+    def pass_through(self, timeout: float | None = None) -> bool:
+        """Waits until the gate is open, at most `timeout` seconds; returns whether it is. Ctrl-C ends the wait."""
+        if timeout is not None:
+            return self._lock.acquire(timeout=timeout)
+        wait_without_end(lambda seconds: self._lock.acquire(timeout=seconds))
+        return True
 
 
 class Monitor:

@@ -20,7 +20,6 @@ from pathways.dialect.host_callbacks import find
 from pathways.dialect.plan.inbound_values import PREFETCH
 from pathways.dialect.plan.nouns import Layout, Plan
 from pathways.dialect.plan.part import bytes_between, shared_branches
-from pathways.dialect.plan.plan_file import write_plan
 from pathways.dialect.ranks import RankTable
 from pathways.runtime.client.remote.hosts import Hosts, RemoteDevice, RunParcel, StartedRun, ask_all
 from pathways.runtime.client.remote.remote_island import RemoteIsland
@@ -83,6 +82,8 @@ class RemoteEngine:
     def __init__(
         self, plan: Plan, hosts: Hosts, islands: dict[str, PhysicalIsland], path: str, *, sequential: bool
     ) -> None:
+        from pathways.dialect.plan.plan_file import write_plan  # at the first plan: it takes long to import
+
         _check(plan, hosts.ranks)
         self.plan = plan
         self.sides = RemoteSides(plan, islands)

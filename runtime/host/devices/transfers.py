@@ -66,11 +66,11 @@ def prepare_transfer(
         crossing = sum(op.bytes for op in copies if op.source != op.target)
         # A replica that is already on a target device, at another position, is not copied.
         if crossing == plan.moved * type_.shard_bytes(()):
-            return Transfer(_whole(type_, target, may_use_host), copies)
+            return Transfer(_whole(type_, source, target, may_use_host), copies)
     return _pieces(type_, target, source, plan.pieces, plan.source_boxes, plan.target_boxes, compile_on)
 
 
-def _whole(type_: ArrayType, target: Side, may_use_host: bool) -> Mover:
+def _whole(type_: ArrayType, source: Side, target: Side, may_use_host: bool) -> Mover:
     devices, sharding = pjrt.device_list(target.devices), target.real
 
     def move(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
@@ -80,11 +80,12 @@ def _whole(type_: ArrayType, target: Side, may_use_host: bool) -> Mover:
     if not may_use_host or not is_small or not pjrt.is_on_host(target.devices[0]):
         return move
     place = pjrt.placer(type_, sharding, target.devices, keeps=False)
+    is_here = len(source.here) == len(source.devices)
 
     def move_ready(array: pjrt.DeviceArray) -> pjrt.DeviceArray:
         if not array.is_deleted() and array.is_ready():  # to ask a deleted array whether it is ready ends the process
             try:
-                return place([pjrt.read_replica(array)])
+                return place([pjrt.read_replica(array, is_here=is_here)])
             except pjrt.FAILURES:  # the copy below carries the error
                 pass
         return move(array)

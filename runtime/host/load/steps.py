@@ -149,6 +149,7 @@ class Preparer:
             results,
             [self.bodies[n] for n in branch.bodies],
             self._cause,
+            self._edges is None,
             self._edges is None or self._edges.peer_hosts.has_first(self.plan, self._deciding(branch, inputs)),
         )
 

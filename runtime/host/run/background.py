@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathways.dialect.diagnostics import Diagnostic, PathwaysError, Where
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.errors import RunCancelled
+from pathways.runtime.interrupts import uninterrupted
 from pathways.runtime.monitor import Gate
 from pathways.runtime.threads import started
 
@@ -23,6 +24,9 @@ CANCEL_POLL_INTERVAL_S = 0.1
 """Seconds between two checks whether a run that waits for another was cancelled."""
 POLL_INTERVAL_S = 0.002
 """Seconds between two checks whether background runs have completed."""
+SPARE_S = 0.2
+"""Seconds for which the thread of a run waits for another run. To start a thread takes five times as long as to wake
+one."""
 
 
 @dataclass(eq=False)
@@ -76,14 +80,47 @@ class Promise:
                 self.check()
 
 
+class _Runner(threading.Thread):
+    """A thread that does the work of a run, and then of others that come soon."""
+
+    def __init__(self, name: str, work: Callable[[], None], spare: "list[_Runner]") -> None:
+        super().__init__(name=name, daemon=True)
+        self._work, self._spare, self._gate = work, spare, Gate()
+
+    def run(self) -> None:
+        while True:
+            self._work()
+            self._work, self.name = _nothing, "pathways-run-spare"
+            gate = self._gate = Gate()
+            self._spare.append(self)
+            if not gate.pass_through(SPARE_S):
+                try:
+                    self._spare.remove(self)
+                except ValueError:  # another thread has just taken it from the list
+                    gate.pass_through()
+                else:
+                    return
+
+    def take(self, name: str, work: Callable[[], None]) -> None:
+        """Begins another work. The caller has taken the thread from the list of spare ones."""
+        self.name, self._work = name, work
+        self._gate.open()
+
+
+def _nothing() -> None:
+    """Does nothing: a spare thread must not keep the values of its last run."""
+
+
 class BackgroundRuns:
     """The background runs of a process."""
 
     def __init__(self) -> None:
         self.runs: dict[int, Promise] = {}
+        self.spare: list[_Runner] = []
+        """Threads that wait for another run."""
 
     def start(self, promise: Promise, work: Callable[[], None]) -> bool:
-        """Starts a thread that does `work` in the caller's context. First waits while the client has too many runs.
+        """Makes a thread do `work` in the caller's context. First waits while the client has too many runs.
 
         Returns False if no thread can be started: then the caller must do `work` itself.
         """
@@ -97,18 +134,31 @@ class BackgroundRuns:
             finally:
                 self.runs.pop(promise.number, None)
 
-        thread = threading.Thread(target=run, name=f"pathways-run-{promise.number}", daemon=True)
+        name, begun, thread = f"pathways-run-{promise.number}", list[bool](), None
         self.runs[promise.number] = promise
         try:
+            if self.take_spare(name, run, begun):
+                return True
+            thread = _Runner(name, run, self.spare)
             if started(thread):
                 return True
             del self.runs[promise.number]
             return False
         except BaseException:
-            promise.cancelled = True  # the thread may have started before Ctrl-C
-            if thread.ident is None:
+            promise.cancelled = True  # a thread may have begun before Ctrl-C
+            if not begun and (thread is None or thread.ident is None):
                 self.runs.pop(promise.number, None)
             raise
+
+    @uninterrupted
+    def take_spare(self, name: str, work: Callable[[], None], begun: list[bool]) -> bool:
+        """Gives the work to a spare thread, if there is one; then adds to `begun`."""
+        try:
+            self.spare.pop().take(name, work)
+        except IndexError:
+            return False
+        begun.append(True)
+        return True
 
     def of(self, client: ClientState | None = None) -> list[Promise]:
         """Returns the runs of a client, or of all, oldest first."""

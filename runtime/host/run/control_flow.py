@@ -128,6 +128,8 @@ class Choice:
     outputs: Sequence[int]
     bodies: Sequence[LoadedBody]
     cause: Callable[[Diagnostic], Poison]
+    is_here: bool = True
+    """Whether this process has all devices."""
     decides: bool = True
     """Whether this host sends the decision for a value on its island; one of the hosts of an island does."""
 
@@ -203,7 +205,7 @@ class Choice:
 
     def _number(self, array: Any) -> int | Poison:
         try:
-            return min(max(int(pjrt.read_replica(array)), 0), len(self.bodies) - 1)
+            return min(max(int(pjrt.read_replica(array, is_here=self.is_here)), 0), len(self.bodies) - 1)
         except pjrt.FAILURES as error:
             branch = self.branch
             failed = failed_because(

@@ -2,15 +2,19 @@
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from support.clusters import becomes
 
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.runtime.client_state import ClientState
 from pathways.runtime.host.run import background
 from pathways.runtime.host.run.background import BackgroundRuns, Promise
+from pathways.runtime.monitor import Gate
 
 ONE, TWO = ClientState("one", number=1), ClientState("two", number=2)
 
@@ -130,3 +134,71 @@ def test_a_wait_of_no_seconds_for_runs_returns_at_once(monkeypatch: pytest.Monke
     runs = BackgroundRuns()
     runs.runs[7] = promise()
     assert not runs.drain(timeout=0) and runs.drain(TWO, timeout=0) and runs.drain(calling_back=True, timeout=0)
+
+
+def test_the_thread_of_a_run_does_the_next_one_and_keeps_nothing_of_the_last() -> None:
+    runs, threads = BackgroundRuns(), list[int]()
+
+    class Value:
+        """Stands for what the work of a run holds."""
+
+    def start(number: int) -> "weakref.ref[Value]":
+        value = Value()
+
+        def work(held: Value = value) -> None:
+            threads.append(threading.get_ident())
+
+        assert runs.start(promise(number), work)
+        return weakref.ref(value)
+
+    for number in range(3):
+        last = start(number)
+        assert runs.drain(timeout=30) and becomes(lambda: bool(runs.spare))
+        assert becomes(lambda ref=last: ref() is None)
+    assert len(set(threads)) == 1
+
+
+def test_a_spare_thread_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "SPARE_S", 0.0)
+    runs, threads = BackgroundRuns(), list[threading.Thread]()
+    for number in range(2):
+        assert runs.start(promise(number), lambda: threads.append(threading.current_thread()))
+        assert runs.drain(timeout=30) and len(threads) == number + 1
+        thread = threads[-1]
+        thread.join(30)
+        assert not thread.is_alive() and not runs.spare
+    assert threads[0] is not threads[1]
+
+
+def test_a_spare_thread_that_is_taken_when_its_time_is_over_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, done = BackgroundRuns(), threading.Event()
+
+    class Late(Gate):
+        """A gate that opens just after the wait for it has ended."""
+
+        def pass_through(self, timeout: float | None = None) -> bool:
+            if timeout is None or done.is_set():
+                return super().pass_through(timeout)
+            assert runs.take_spare("late", done.set, [])
+            return False
+
+    monkeypatch.setattr(background, "Gate", Late)
+    assert runs.start(promise(), lambda: None)
+    assert done.wait(30)
+
+
+def test_an_interrupt_after_a_spare_thread_has_begun_leaves_the_run_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, go, made, done = BackgroundRuns(), threading.Event(), promise(1), list[bool]()
+    assert runs.start(promise(0), lambda: None) and becomes(lambda: bool(runs.spare))
+    take = runs.take_spare
+
+    def interrupted(*of: Any) -> bool:
+        assert take(*of)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "take_spare", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runs.start(made, lambda: done.append(go.wait(30)))
+    assert made.cancelled and runs.of() == [made]
+    go.set()
+    assert runs.drain(timeout=30) and done == [True]
