@@ -38,15 +38,18 @@ machine. `by hand` is a Python loop over `jax.jit` and `jax.device_put`; between
 is JAX's transfer library. `bare PJRT` makes the same launches with nothing around them. `make bench-speed` measures all
 rows again, and writes this page. The paper's experiments are on [another page](evaluation.md).
 
-A call of a program of one computation launches at once, if no other client uses its islands. It does not enter the
-queue, and it makes no object that describes a run. It becomes a run like all others if its results are not ready when
-the launch returns. `jax.jit` does less: it has no clients, no futures of failed arrays, and no report of a hang.
+A call of a program of one computation launches at once, if no other client uses its islands: its client owns them, and
+no scheduler is asked. It does not enter the queue, and it makes no object that describes a run. It becomes a run like
+all others if its results are not ready when the launch returns. `jax.jit` does less: it has no clients, no futures of
+failed arrays, and no report of a hang. jit's dispatch in C++ could launch the same code; it would know no launch ids,
+by which hangs are found, and its interface is private.
 
 The models run in four stages on one machine. `accumulated jit` is plain `jax.jit` of the same microbatches, one after
-another. A first call with code in JAX's cache folder is compared with jit's first call without a cache. Two rows of
+another. A first call with code in JAX's cache folder is compared with jit's first call without a cache. Three rows of
 each model compare with a limit. `XLA alone` only compiles the modules of the plan, on all cores. XLA compiles equal
-kernels of one module once, but stages are separate modules, and it shares nothing between them. `bare PJRT` makes the
-launches and copies of a step.
+kernels of one module once, but stages are separate modules, and it shares nothing between them. `jit with its cache`
+traces and lowers one function; a pipeline also traces the loss to see how it mixes examples, and lowers a module for
+each stage. `bare PJRT` makes the launches and copies of a step.
 
 jax {version}, {kind}, {cores} cores.
 

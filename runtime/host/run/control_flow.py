@@ -83,7 +83,7 @@ class LoadedBody:
         if around is not None:
             frame.decisions, frame.sources = around.decisions, around.sources
         values = frame.values
-        for index, value in zip(self.inputs, operands, strict=True):
+        for index, value in zip(self.inputs, operands):  # noqa: B905 -- `strict` takes longer than the loop
             if index >= 0:
                 values[index] = value
         operands.clear()
