@@ -57,7 +57,7 @@ class DirectCalls:
         """Runs the plan on one value for each input; returns its results, or MISS."""
         if len(leaves) != self._count or debugging.is_requested():
             return MISS
-        handles = self._direct(leaves)
+        handles = self._direct(leaves, Array)
         if handles is None:
             return MISS
         if self._direct.callbacks is not None and isinstance(handles[0].buffer.array, Promise):

@@ -112,8 +112,11 @@ class DirectCall:
         self._seen = -1
         """The changes of the machine after which the plan had all of its devices."""
 
-    def __call__(self, arguments: Sequence[Any]) -> list[Handle] | None:
-        """Runs the plan on one value for each input. Returns a handle for each result, or None."""
+    def __call__(self, arguments: Sequence[Any], kind: type[Any]) -> list[Handle] | None:
+        """Runs the plan on one value for each input. Returns a handle for each result, or None.
+
+        `kind` is the class of arrays that stand for the buffer of their `handle`; no subclass is taken.
+        """
         controller, client, changes = self._controller, current_client.get(), self._machine.changes
         if controller.observers or controller.ending or controller.forked or callbacks.running_here() is not None:
             return None
@@ -127,7 +130,7 @@ class DirectCall:
             if not self._begin(going, client):
                 return None
             row = self._row.copy()
-            if not self._bind(row, going, arguments, client):
+            if not self._bind(row, going, arguments, kind):
                 return None
             made, going.is_launched = (), True
             try:
@@ -142,7 +145,7 @@ class DirectCall:
                     return self._plan.promised([awaited], values, binding.Bound(), client, number)
                 awaited.wait(values)
                 shown = [values[slot] for slot in self._start.outputs]  # `_end` needs the arrays, not their poison
-            begun = NEW if failed else MADE
+            begun = NEW if failed or self.callbacks is not None else MADE  # NEW: some results may be poison
             buffers: list[StoredBuffer] = []
             for result, place in self._results:
                 buffers.append(result.stored(shown[place], client, number, begun))
@@ -156,18 +159,20 @@ class DirectCall:
 
     @uninterrupted
     def _begin(self, going: Launching, client: ClientState) -> bool:
-        """Takes the islands; returns False if the run must enter the queue."""
+        """Takes the islands; returns False if the run must enter the queue. `_end` must follow if it has a number."""
         owned = self._owned
         if not owned.lock.acquire(False):
             return False
-        going.number = number = next(self._controller.numbers)
-        self._enqueuing[number] = going  # from now on, suspending the client waits for this run
+        if owned.client != client.label and not self._queue.own(owned, client.label):
+            owned.lock.release()
+            self._queue.settle(owned)
+            return False
         going.base = next(self._launch_ids, -1)
         if going.base < 0:
             going.base = first = self._machine.take_launches(LAUNCH_IDS_AT_ONCE)
             self._launch_ids = iter(range(first + 1, first + LAUNCH_IDS_AT_ONCE))
-        if owned.client != client.label and not self._queue.own(owned, client.label):
-            return False
+        going.number = number = next(self._controller.numbers)
+        self._enqueuing[number] = going  # from now on, suspending the client waits for this run
         if self._seen != self._machine.changes:
             seen = self._machine.changes
             if self._plan.lost is not None:
@@ -180,18 +185,19 @@ class DirectCall:
         going.due = self._gang.next_is_due()
         return going.due is not None
 
-    def _bind(self, row: list[Any], going: Launching, arguments: Sequence[Any], client: ClientState) -> bool:
+    def _bind(self, row: list[Any], going: Launching, arguments: Sequence[Any], kind: type[Any]) -> bool:
         """Fills the row of operands, and claims donated arguments; returns False if an argument needs more than that.
 
         The run has its islands: no other run overwrites an argument there.
         """
         given: list[tuple[Handle, bool]] = []
+        client = current_client.get()
         for value, check in zip(arguments, self._checks):  # noqa: B905 -- `strict` takes longer than the loop
             wanted = check.input
             if wanted is None:
                 continue
-            handle = getattr(value, "handle", None)
-            if isinstance(handle, Handle):
+            if type(value) is kind:
+                handle: Handle = value.handle
                 buffer = handle.buffer
                 array = buffer.array
                 if buffer.kind is not wanted.placed or buffer.client is not client or handle.taken_by is not None:
@@ -229,13 +235,13 @@ class DirectCall:
                 self._gang.count()
                 if going.due and tokens and made:
                     self._at_once.keep(tokens, made)
-            if going.flight is None and (is_ready or not tokens):
+            if not going.is_launched or (going.flight is None and (is_ready or not tokens)):
                 del self._enqueuing[going.number]
             else:
                 self._plan.continue_as_run(going, client, tokens, made or ())
         finally:
             owned.lock.release()
-            if owned.client != client.label:  # a rival has come
+            if owned.client != client.label:  # another run has asked for the islands
                 self._queue.settle(owned)
 
     def _hand_over(self, claims: Sequence[Handle], is_launched: bool) -> None:
@@ -275,11 +281,13 @@ class _Check:
         """Returns the values of a host array, or of an array of JAX that is ready; None if they need a conversion."""
         weak, is_jax = False, type(value) is not np.ndarray
         if is_jax:
-            if not isinstance(value, LOCAL_ARRAY) or value.is_deleted() or not value.is_fully_addressable:
+            if not isinstance(value, LOCAL_ARRAY) or not value.is_fully_addressable:
                 return None
             weak = value.weak_type
         if weak != self.weak or value.dtype != self.dtype or value.shape != self.shape:
             return None
-        if is_jax:
-            return np.asarray(value) if value.is_ready() else None
-        return value
+        if not is_jax:
+            return value
+        if value.is_deleted() or not value.is_ready():  # to ask a deleted array whether it is ready ends the process
+            return None
+        return np.asarray(value)

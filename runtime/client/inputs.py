@@ -2,6 +2,8 @@
 devices store them. Loaded plans and the API call it before they copy values to devices.
 """
 
+import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -12,6 +14,7 @@ from pathways.dialect.dtypes import native, numpy_dtype
 from pathways.dialect.jax_api import dtypes, key_data
 from pathways.dialect.plan.nouns import Port
 from pathways.dialect.user_line import caller
+from pathways.runtime.client.arrays import FAILURES, LOCAL_ARRAY
 from pathways.runtime.client.handles import Handle
 from pathways.runtime.errors import WrongInput
 
@@ -20,6 +23,14 @@ def handle_of(value: Any) -> Handle | None:
     """Returns the handle of an array that an earlier run made, None for other values."""
     handle = getattr(value, "handle", None)
     return handle if isinstance(handle, Handle) else None
+
+
+def wait_for_jax(values: Iterable[Any]) -> None:
+    """Waits for arrays of JAX. A run must not keep its slot while it waits for other work of the user."""
+    for value in values:
+        if isinstance(value, LOCAL_ARRAY):
+            with contextlib.suppress(*FAILURES):  # reading the array raises the error
+                value.block_until_ready()
 
 
 def as_host(value: Any, port: Port, program: str) -> "np.ndarray[Any, Any]":

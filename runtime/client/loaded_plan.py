@@ -23,7 +23,7 @@ from pathways.runtime.client.controller import Controller
 from pathways.runtime.client.direct_call import prepare_direct_call
 from pathways.runtime.client.engine import load_engine
 from pathways.runtime.client.handles import Handle
-from pathways.runtime.client.inputs import as_host, handle_of
+from pathways.runtime.client.inputs import as_host, handle_of, wait_for_jax
 from pathways.runtime.client.pending_results import PromisedResults, passed_on
 from pathways.runtime.client.ports import Input, Result
 from pathways.runtime.client_state import ClientState, current_client
@@ -152,6 +152,7 @@ class LoadedPlan:
             raise PathwaysError(error)
         handles = [handle_of(v) for v in arguments]
         controller.check_open(client)
+        wait_for_jax(arguments)
         number = next(controller.numbers)
         for observer in controller.observers:
             observer.submitted(number, self.plan, client.label)

@@ -4,7 +4,7 @@ frees the memory with the last one. Loaded plans and the API use it.
 Several handles may share a buffer: a value returned twice, an argument returned unchanged, or a constant. A shared
 buffer is never overwritten: donating it donates a copy.
 
-Most arrays are results of small calls that are dropped soon. Such an array has one plain `Handle`, which ends without a
+Most arrays are results of small calls that are dropped soon. Such an array has one plain `Handle`, which has no
 destructor. Before the store lists all buffers, or shares one, the plain handle becomes a `CountedHandle`.
 """
 
@@ -56,12 +56,11 @@ class Store:
             if buffer.state in ("new", "freed"):
                 buffer.transition(_event_of(buffer.array))
             buffer.holders += 1
-            fresh = buffer.holders == 1
             self._buffers[id(buffer)] = buffer
-            if buffer.client.closed:  # the client was closed during enqueuing, so the buffer cannot be read
+            is_held = not buffer.client.closed
+            if not is_held:  # the client was closed during enqueuing, so the buffer cannot be read
                 self._forget(buffer)
-                fresh = False
-        if fresh and not buffer.pinned and not isinstance(buffer.array, Promise):
+        if is_held and not buffer.pinned and not isinstance(buffer.array, Promise):
             self.count(buffer, True)
         return CountedHandle(self, buffer)
 
@@ -90,10 +89,11 @@ class Store:
         return handles
 
     def _count_results(self, buffers: Sequence[StoredBuffer]) -> None:
-        """Counts results whose handles are new, and tells the scheduler; or frees them, as in `hold`."""
+        """Counts results of a run, and notifies the scheduler. If their client is closed, frees them, as in `hold`."""
         with self._lock:
             counts_bytes = self.counts_bytes
-            new = [buffer for buffer in buffers if id(buffer) not in self._buffers]  # a sweep has counted the others
+            # Another thread may have listed, and so counted, all buffers meanwhile; or it has closed the client.
+            new = [b for b in buffers if id(b) not in self._buffers and b.state != "freed"]
             for buffer in new:
                 self._count_handle_of(buffer)
                 self._buffers[id(buffer)] = buffer
@@ -181,6 +181,7 @@ class Store:
 
     def _release(self, buffer: StoredBuffer) -> bool:
         """Subtracts a holder; returns whether this frees a buffer whose bytes were counted. The caller has the lock."""
+        self._count_handle_of(buffer)
         buffer.holders -= 1
         if buffer.holders or not self._forget(buffer):
             return False
@@ -204,9 +205,6 @@ class Store:
     def _forget(self, buffer: StoredBuffer) -> bool:
         """Frees a buffer that no handle holds; returns whether it was held. The caller has the lock."""
         is_freed = self._buffers.pop(id(buffer), None) is not None
-        if buffer.plain is not None:
-            self._plain.discard(buffer.plain)
-            buffer.plain, is_freed = None, True
         if is_freed:
             buffer.transition("free")
         if is_freed and not buffer.pinned:

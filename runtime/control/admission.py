@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from pathways.dialect.activities import Activity, clock
 from pathways.runtime.control.scheduling import Request
@@ -59,7 +60,7 @@ class RunQueue:
         self.contended = False
         """Whether any run waits. Long runs check it between their pieces."""
         self._tickets: dict[int, Ticket] = {}
-        self._ownerships: dict[frozenset[str], Ownership] = {}
+        self._ownerships: WeakValueDictionary[frozenset[str], Ownership] = WeakValueDictionary()
         self._events: deque[tuple[Event, Ticket | None]] = deque()
         self._lock = threading.Lock()
 
@@ -81,7 +82,7 @@ class RunQueue:
 
     def ownership(self, islands: frozenset[str]) -> Ownership:
         """Returns the ownership of islands, one for all plans that use just these islands."""
-        return self._ownerships.setdefault(islands, Ownership(islands, -1 - len(self._ownerships)))
+        return self._ownerships.setdefault(islands, Ownership(islands))
 
     @uninterrupted
     def own(self, owned: Ownership, client: str) -> bool:

@@ -76,7 +76,8 @@ def _is_plain() -> bool:
 
 _has_settings = trace_context is not _trace_context
 is_plain: Callable[[], bool] = getattr(_core, "trace_state_clean", _is_plain) if _has_settings else _is_plain
-"""Whether JAX is not tracing, and no `jax.set_mesh` is around a call whose settings equal those of a call without."""
+"""Whether JAX is not tracing, and there is no `jax.set_mesh` around the call. `trace_context` must have been compared
+with that of a call without one."""
 Literal: Any = jex_core.Literal
 DropVar: Any = jex_core.DropVar
 

@@ -14,6 +14,7 @@ it continues before them.
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from pathways.runtime.control.scheduling.memory_ledger import Ledger
 from pathways.runtime.control.scheduling.ownership import Ownership
@@ -44,7 +45,7 @@ class Scheduler:
         """Runs that have started and are not complete. Their `bytes` are the memory that they have reserved."""
         self.active: dict[str, int] = {}
         """The run that is enqueuing on each island, or the number of an ownership whose launch goes on."""
-        self.owned: dict[str, Ownership] = {}
+        self._owned: WeakValueDictionary[str, Ownership] = WeakValueDictionary()
         """The last ownership of each island."""
         self.in_flight: dict[str, Counter[str]] = {}
         """Number of started, incomplete runs on each island, by client."""
@@ -87,20 +88,20 @@ class Scheduler:
             users = self.in_flight.get(island, _NONE)
             if island in self.active or len(users) > (client in users):
                 return False
-            other = self.owned.get(island, owned)
+            other = self._owned.get(island, owned)
             if other is not owned:
                 other.client = ""
                 if other.lock.locked():
                     return False
         for island in owned.islands:
-            self.owned[island] = owned
+            self._owned[island] = owned
         owned.client = client
         return True
 
     def _revoke(self, islands: Collection[str]) -> None:
         """Ends the ownership of islands. A launch that has begun keeps its islands until `settle`."""
         for island in islands:
-            if (owned := self.owned.pop(island, None)) is not None:
+            if (owned := self._owned.pop(island, None)) is not None:
                 owned.client = ""
                 if owned.lock.locked():
                     self.active[island] = owned.number
@@ -113,11 +114,14 @@ class Scheduler:
         return self._start(owned.islands)
 
     def adopt(self, request: Request) -> list[int]:
-        """Makes a launch of an owner a run like all others. It keeps its islands."""
+        """Makes a launch of an owner a run like all others. Other runs keep islands that they have got meanwhile."""
         life = self.entries[request.number] = Life(QUEUE_ENTRY)
         life.transition("line up")
         self.policy.submitted(request)
-        return self._start(self._begin(request))
+        others = {island: self.active[island] for island in request.islands if island in self.active}
+        changed = self._begin(request)
+        self.active.update(others)
+        return self._start(changed)
 
     def pause(self, number: int) -> list[int]:
         """Enqueues a long run again, so that runs with a lower rank go first. It may be the next run itself."""

@@ -121,7 +121,7 @@ class Gang:
     def next_is_due(self) -> bool | None:
         """Returns what `admit` would return now, or None if it would have to wait. Counts nothing.
 
-        An execution that is done at its return is never counted, so that earlier ones stay counted that are in flight.
+        An execution that is done when its launch returns is not counted. Earlier ones may still be in flight.
         """
         due, stride = False, self._stride
         for queue in self._queues:

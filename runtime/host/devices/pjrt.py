@@ -249,12 +249,6 @@ def placer(
     aval, own, dtype, put = _aval(type_), list(devices), numpy_dtype(type_.dtype), _xc.batched_device_put
     shares, copies = _SEMANTICS.ZERO_COPY, _SEMANTICS.IMMUTABLE_ONLY_DURING_CALL
 
-    def place_one(shards: "Sequence[np.ndarray[Any, Any]]") -> DeviceArray:
-        (shard,) = shards
-        if shard.dtype != dtype or not shard.flags.c_contiguous:
-            return place(shards)
-        return put(aval, sharding, shards, own, True, False, copies, True)
-
     def place(shards: "Sequence[np.ndarray[Any, Any]]") -> DeviceArray:
         for shard in shards:
             if shard.dtype != dtype:  # the array would have the bytes of one type, and the name of another
@@ -269,7 +263,7 @@ def placer(
             shards = [own_copies[id(shard)] for shard in shards]
         return put(aval, sharding, shards, own, True, False, semantics, True)  # True: keep 64-bit types
 
-    return place_one if len(own) == 1 and not keeps else place
+    return place
 
 
 def copy_shards(arrays: Sequence[DeviceArray], targets: Sequence[Device]) -> list[DeviceArray]:
@@ -354,10 +348,7 @@ def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
 
 
 def read_replica(array: DeviceArray, *, is_here: bool) -> "np.ndarray[Any, Any]":
-    """Reads an array that is whole on each device, without a copy on CPU. Waits for it and raises as `to_host` does.
-
-    `is_here`: all of its devices are in this process. To ask the array takes longer than to wait for it.
-    """
+    """Reads a replicated array without a copy on CPU, else like `to_host`. `is_here`: all of its devices are here."""
     array.block_until_ready()
     return np.asarray(array if is_here else shard(array, 0))
 

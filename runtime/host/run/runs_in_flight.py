@@ -108,7 +108,7 @@ class Launching:
         self.launches = launches
         self.client = client
         self.number = -1
-        """The number of the run; -1: it does not have its islands."""
+        """The number of the run; -1: the call does not have its islands."""
         self.base = -1
         """Its launch id."""
         self.since = _now()

@@ -9,19 +9,24 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from support.codes import code_of
 from support.processes import start_python
 from support.shared import line_of
+from support.stacked import stacks
 
 import pathways as pw
 from pathways.api.process import process
-from pathways.runtime.client import controller, direct_call
+from pathways.runtime.client import controller, direct_call, inputs, loaded_plan
 from pathways.runtime.client_state import MAIN
+from pathways.runtime.control.admission import RunQueue, Ticket
 from pathways.runtime.control.scheduling import Request
 from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.devices.in_flight_limit import Gang
+from pathways.runtime.host.devices.islands import FIRST_LAUNCH
 from pathways.runtime.host.run.poison import Poison
 
 pytestmark = pytest.mark.embedded
@@ -248,6 +253,81 @@ def test_a_quick_call_leaves_the_counts_of_slow_runs_of_the_same_devices(monkeyp
     monkeypatch.setattr(direct, "_at_once", at_once._replace(start=lambda *_: 1 / 0))
     assert code_of(np.asarray, quick(given)) == "PWC0504"
     assert min(queue.flying for queue in queues) >= 3 and len(results) == 3
+
+
+def test_a_call_that_is_refused_leaves_the_islands_to_the_run_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if another thread lists the runs in flight meanwhile, as the watchdog does."""
+    plus = program(lambda x: x + 1)
+    for _ in range(2):
+        plus(X).block_until_ready()
+    controller = process().controller
+    run_queue, direct = controller.run_queue, plus._code.hot[0].__self__._direct
+    rival = Ticket(Request(next(controller.numbers), "rival#9", "rival", frozenset(direct._owned.islands)))
+    own, entered = run_queue.own, threading.Event()
+
+    def listed(*of: Any) -> bool:
+        assert all(flight.number != rival.request.number + 1 for flight in controller.flights.all())
+        return own(*of)
+
+    def line_up(ticket: Ticket) -> None:
+        RunQueue.line_up(run_queue, ticket)
+        entered.set()
+
+    line_up(rival)
+    entered.clear()
+    monkeypatch.setattr(run_queue, "own", listed)
+    monkeypatch.setattr(run_queue, "line_up", line_up)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(np.asarray(plus(X))))
+    thread.start()
+    assert entered.wait(30) and set(run_queue.scheduler.active.values()) == {rival.request.number}
+    run_queue.finished(rival)
+    thread.join(30)
+    np.testing.assert_array_equal(found[0], X + 1)
+
+
+def test_a_call_that_is_listed_and_then_refused_is_no_run(queued: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    plus = program(lambda x: x + 1)
+    for _ in range(2):
+        plus(X).block_until_ready()
+    controller, listed = process().controller, list[list[int]]()
+
+    def full(_: Any) -> None:
+        listed.append([number for flight in controller.flights.all() for number, _ in flight.parts()])
+
+    monkeypatch.setattr(Gang, "next_is_due", full)
+    np.testing.assert_array_equal(np.asarray(plus(X)), X + 1)
+    assert len(queued) == 1 and listed and min(map(min, listed)) >= FIRST_LAUNCH
+    assert not controller.flights.enqueuing
+
+
+def test_an_array_of_jax_that_is_not_ready_is_waited_for_outside_of_the_queue(
+    queued: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plus = program(lambda x: x + 1)
+    given = jnp.asarray(X)
+    plus(given).block_until_ready()
+    waits: list[int] = []
+
+    def wait(values: Any) -> None:
+        waits.append(len(queued))
+        inputs.wait_for_jax(values)
+
+    monkeypatch.setattr(type(given), "is_ready", lambda _: False)
+    monkeypatch.setattr(loaded_plan, "wait_for_jax", wait)
+    np.testing.assert_array_equal(np.asarray(plus(given)), X + 1)
+    assert waits == [0] and len(queued) == 1
+
+
+def test_a_whole_array_of_pieces_is_not_taken_for_its_first_piece() -> None:
+    stack = stacks((2, 2), optax.sgd(0.1))
+    whole = stack.program()(*stack.arguments)[0]["mix"]
+    first = whole.pieces[0]
+    placed = jit(lambda x: x * 2, in_shardings=first.virtual_sharding, out_shardings=first.virtual_sharding)
+    double = pw.program(lambda x: placed(x))
+    assert double(first).shape == double(first).shape == first.shape
+    assert double(whole).shape == whole.shape != first.shape
+    assert code_of(double.lower(first).compile(), whole) == "PWC0501"
 
 
 CALLS = """

@@ -69,7 +69,7 @@ def test_an_exception_of_a_callback_fails_the_results_of_its_call_only(queued: l
     after = program(X + 1)
     with pytest.raises(pw.PathwaysError, match="ValueError: negative") as raised:
         np.asarray(bad)
-    assert raised.value.code == "PWC0504"
+    assert raised.value.code == "PWC0504" and bad.handle.buffer.state == "poisoned"
     np.testing.assert_array_equal(np.asarray(good), X + 1)
     np.testing.assert_array_equal(np.asarray(after), X + 2)
     assert len(queued) == 1

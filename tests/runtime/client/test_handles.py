@@ -215,6 +215,45 @@ def test_a_buffer_whose_plain_handle_has_ended_is_held_again(world: World) -> No
     assert world.store.claim([again], "train", claims) == [] and world.store.buffers == [buffer]
 
 
+def test_a_plain_handle_that_is_dropped_while_a_run_reads_counts_once(world: World) -> None:
+    handle, kept = plain(world), list[StoredBuffer]()
+    buffer = handle.buffer
+    world.store.keep([buffer], kept)
+    handle.drop()
+    del handle
+    again = world.store.hold(buffer, buffer.array)
+    world.store.let_go(kept)
+    assert again.array() is not None and buffer.holders == 1
+
+
+def test_the_bytes_of_a_buffer_that_is_held_again_while_a_run_reads_are_counted(world: World) -> None:
+    handle, kept = plain(world), list[StoredBuffer]()
+    buffer = handle.buffer
+    world.store.keep([buffer], kept)
+    del handle
+    again = world.store.hold(buffer, buffer.array)
+    assert buffer.counted and world.store.owners_on("d0") == {world.client.label: 4} and again.buffer is buffer
+
+
+def test_results_that_a_closing_client_has_freed_are_not_freed_again(world: World) -> None:
+    """Another thread closes the client just after the results have got their handles."""
+
+    class Limits(dict[Any, int]):
+        """No limits. The second question is asked once the results have their handles."""
+
+        def __bool__(self) -> bool:
+            asked.append(len(asked))
+            if len(asked) == 2:
+                world.client.closed = True
+                world.store.drop(world.client)
+            return False
+
+    asked: list[int] = []
+    world.store.notify(world.count, Limits())
+    (handle,) = world.store.hold_results([world.buffer(object())])
+    assert handle.buffer.state == "freed" and handle.buffer.array is None and not world.store.buffers
+
+
 def test_results_from_before_the_first_limit_are_counted_then(world: World) -> None:
     limits: dict[Any, int] = {}
     world.store.notify(world.count, limits)

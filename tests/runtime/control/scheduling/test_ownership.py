@@ -60,7 +60,7 @@ class Launch:
 
 
 def world(islands: str = "x") -> tuple[Scheduler, Ownership]:
-    return Scheduler(Recording()), Ownership(frozenset(islands), -1)
+    return Scheduler(Recording()), Ownership(frozenset(islands))
 
 
 def test_launches_of_the_only_client_are_not_seen_by_the_policy() -> None:
@@ -140,7 +140,8 @@ def test_an_owner_that_has_ended_settles_nothing_while_another_launch_goes_on() 
 
 def test_islands_that_two_ownerships_share_belong_to_the_last() -> None:
     s, wide = world("xy")
-    narrow = Ownership(frozenset("y"), -2)
+    narrow = Ownership(frozenset("y"))
+    assert narrow.number != wide.number and max(narrow.number, wide.number) < 0
     assert Launch(s, wide).runs() and Launch(s, narrow).runs() and not wide.client
     assert Launch(s, wide).runs() and not narrow.client
     going = Launch(s, wide)
@@ -154,7 +155,7 @@ def test_islands_that_two_ownerships_share_belong_to_the_last() -> None:
 
 def test_nobody_owns_an_island_that_another_client_uses_or_waits_for() -> None:
     s, owned = world()
-    other = Ownership(frozenset("z"), -2)
+    other = Ownership(frozenset("z"))
     assert s.submit(request(0, "b", "x")) == [0] and not Launch(s, owned).runs()
     assert s.enqueued(0) == [] and not Launch(s, owned).runs()
     assert Launch(s, owned, "b").runs(), "runs of its own do not count"
@@ -168,8 +169,26 @@ def test_a_launch_that_is_not_complete_becomes_a_run_like_all_others() -> None:
     launch = Launch(s, owned)
     assert launch.takes_the_lock() and launch.begins() and s.submit(request(1, "b", "x")) == []
     assert s.adopt(request(0, "a", "x")) == [] and s.running[0].client == "a"
-    assert s.enqueued(0) == [1]
+    assert s.enqueued(0) == [] and s.active == {"x": owned.number}
     launch.releases()
     launch.settles()
-    assert launch.started == [] and s.active == {"x": 1} and not Launch(s, owned).runs()
+    assert launch.started == [1] and s.active == {"x": 1} and not Launch(s, owned).runs()
     assert isinstance(s.policy, Recording) and s.policy.seen == [1, 0]
+
+
+def test_a_launch_that_becomes_a_run_leaves_its_islands_to_a_run_that_has_got_them_meanwhile() -> None:
+    """Its events are processed late, after those of two rivals: another thread is processing events."""
+    s, owned = world()
+    launch = Launch(s, owned)
+    assert launch.takes_the_lock() and launch.begins()
+    launch.releases()
+    assert s.submit(request(2, "b", "x")) == [2]
+    assert s.adopt(request(1, "a", "x")) == [] and s.enqueued(1) == [] and s.active == {"x": 2}
+    assert s.submit(request(3, "b", "x")) == [] and s.enqueued(2) == [3]
+
+
+def test_an_ownership_is_forgotten_with_the_plans_of_its_islands() -> None:
+    s, owned = world()
+    assert Launch(s, owned).runs() and len(s._owned) == 1  # pyright: ignore[reportPrivateUsage]
+    del owned
+    assert not s._owned  # pyright: ignore[reportPrivateUsage]
