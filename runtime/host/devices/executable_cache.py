@@ -6,7 +6,8 @@ The controller and each host have one `Executables`. The loader (`host/load/`) a
 Ready code comes from a plan (`pwc compile --with-executables`), from the folder named by PATHWAYS_CACHE, or from a
 folder inside JAX's cache folder. Its name contains the module's hash, the number of devices, and a fingerprint. The
 fingerprint covers platform, jaxlib, compile options, flags of XLA and device kind. A module is compiled again if its
-ready code is for another machine, is signed by another user (`signing.py`), or cannot be read.
+ready code is for another machine, is signed by another user (`signing.py`), or cannot be read. Source locations are not
+part of the hash, as in JAX: code stays ready if lines are added above it. XLA's profiles then show the old lines.
 """
 
 import contextlib
@@ -28,6 +29,7 @@ from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.files import read_own, shared_with, write_folder, write_private
 from pathways.dialect.jax_api import config
+from pathways.dialect.mlir import without_locations
 from pathways.dialect.platforms import platform_named
 from pathways.runtime.errors import RefusedByXla, SharedCache
 from pathways.runtime.host.devices import pjrt
@@ -267,8 +269,13 @@ _MAX_CAUSE_CHARS = 2000
 
 def ready_name(module: bytes | str, devices: Sequence[pjrt.Device]) -> str:
     """Returns the name `FINGERPRINT/MODULE-DEVICES`. Code with an equal name runs without changes."""
-    raw = module if isinstance(module, bytes) else module.encode()
-    return f"{fingerprint(devices[0])}/{hashlib.sha256(raw).hexdigest()[:32]}-{len(devices)}"
+    return f"{fingerprint(devices[0])}/{_digest(module)}-{len(devices)}"
+
+
+@functools.lru_cache(MAX_IDLE)
+def _digest(module: bytes | str) -> str:
+    raw = without_locations(module) if isinstance(module, bytes) else module.encode()
+    return hashlib.sha256(raw).hexdigest()[:32]
 
 
 def fingerprint(device: pjrt.Device) -> str:

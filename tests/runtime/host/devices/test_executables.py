@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from support.processes import pwc_here
 
 import pathways as pw
-from pathways.dialect import signing
+from pathways.dialect import mlir, signing
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.plan.plan_file import load_plan, write_plan
 from pathways.runtime.client.controller import Controller
@@ -122,6 +123,38 @@ def test_a_cache_folder_is_reused_and_damaged_files_are_compiled_again(tmp_path:
         file.write_bytes(file.read_bytes()[:-1] + b"?")
     loaded, made = load(plan, folder)
     assert made.compiled == len(files) and value(loaded) == 72
+
+
+def at_line(line: int, factor: int = 2) -> Any:
+    """Compiles the same program from source text at another line."""
+    text = "\n" * line + f"def f(x):\n    return (x * {factor} + 1).sum()"
+    exec(compile(text, "model.py", "exec"), names := dict[str, Any]())
+    mesh = pw.make_virtual_device_set().add_slice(devices=1).mesh("x")
+    placed = jit(names["f"], in_shardings=NamedSharding(mesh, P()))
+    return pw.program(lambda x: placed(x)).lower(X).compile().plan
+
+
+def test_lines_above_a_computation_do_not_matter_to_ready_code(tmp_path: Path) -> None:
+    plan, later, other = at_line(0), at_line(7), at_line(7, factor=3)
+    assert plan.computations[0].module != later.computations[0].module
+    _, made = load(plan, tmp_path)
+    assert made.compiled == 1
+    loaded, made = load(later, tmp_path)
+    assert made.compiled == 0 and value(loaded) == (X * 2 + 1).sum()
+    loaded, made = load(other, tmp_path)
+    assert made.compiled == 1 and value(loaded) == (X * 3 + 1).sum()
+
+
+def test_modules_are_read_in_few_contexts_by_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [at_line(n, n).computations[0].module for n in range(4)]
+    want = [mlir.without_locations(module) for module in modules]
+    assert len(set(want)) == 4
+    made: list[Any] = []
+    context = mlir.make_context
+    monkeypatch.setattr(mlir, "make_context", lambda: made.append(1) or context())
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(mlir.without_locations, modules * (mlir.MODULES_PER_CONTEXT // 2)))
+    assert found == want * (mlir.MODULES_PER_CONTEXT // 2) and 2 <= len(made) <= 3
 
 
 def test_a_signature_opens_only_its_own_name_and_content() -> None:
