@@ -21,6 +21,7 @@ from pathways.runtime.host.run.hung_launches import hang_of
 from pathways.runtime.host.run.poison import Poison
 from pathways.runtime.host.run.progress import Pending, PreparedWave, Work, drive, enqueue_wave
 from pathways.runtime.host.run.runs_in_flight import Launch
+from pathways.runtime.host.run.single_launch import SingleLaunch, single_launch
 
 Values: TypeAlias = list[Any]
 """Arrays, or poison in their place; None for values on another host."""
@@ -50,6 +51,12 @@ class LoadedBody:
         """Whether the body awaits nothing."""
         return len(self.waves) == 1 and not self.waves[0].tasks
 
+    @cached_property
+    def _single(self) -> SingleLaunch | None:
+        """The launch of a simple body that makes only one."""
+        parts = self.waves[0].parts
+        return single_launch(parts[0].steps, self.constants, self.inputs, self.results) if len(parts) == 1 else None
+
     def run(self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0) -> Working:
         """Enqueues the body; yields the values that it awaits. Empties `operands`, which may hold the last references.
 
@@ -68,6 +75,8 @@ class LoadedBody:
         self, operands: Values, dispatch: Enqueuer, around: Frame | None = None, transfers: int = 0
     ) -> Values:
         """Enqueues a simple body, and returns its results. Empties `operands`."""
+        if self._single is not None and not dispatch.all_observers:
+            return dispatch.launch(self, self.launches, self._single, operands)
         frame = self._frame(operands, dispatch, around, transfers)
         whole = False
         try:

@@ -60,8 +60,7 @@ class Dispatch(Enqueuer):
     """The number of times that it was scheduled."""
 
     def enqueue(self, part: Part, frame: Frame, *, last: bool) -> None:
-        seen = self.control.observers
-        self.enqueue_steps(part, frame, (*seen, *self.observers) if self.observers else seen)
+        self.enqueue_steps(part, frame)
         if self.control.run_queue.contended and not last:
             self._pause()
 
@@ -79,6 +78,12 @@ class Dispatch(Enqueuer):
             self._pause()
         if self._is_stopped:
             self._patience(self.ticket)
+
+    @property
+    def all_observers(self) -> Sequence[Observer]:
+        """The observers of this run and of all runs."""
+        seen = self.control.observers
+        return (*seen, *self.observers) if self.observers else seen
 
     @property
     def may_go_on(self) -> bool:

@@ -12,17 +12,17 @@ from pathways.runtime.host.devices.islands import Machine
 from pathways.runtime.host.run.frame import Frame, Part
 from pathways.runtime.host.run.observer import Observer, enqueue_observed
 from pathways.runtime.host.run.runs_in_flight import Flight, Launch
+from pathways.runtime.host.run.single_launch import SingleLaunch
 
 
 class BodyEnds:
     """The last launches of a run's bodies: when they are done, all of its bodies are done."""
 
     def __init__(self) -> None:
-        self._tokens: dict[Any, list[Any]] = {}
+        self._tokens: dict[Any, Sequence[Any]] = {}
 
-    def note(self, owner: Any, frame: Frame, *, whole: bool) -> None:
+    def note(self, owner: Any, tokens: Sequence[Any], *, whole: bool) -> None:
         """Notes the last launches of one run of a body. `whole`: it ran to its end, after all its earlier runs."""
-        tokens = [*frame.early, *frame.tokens] if frame.early else frame.tokens
         self._tokens[owner] = tokens if whole else [*self._tokens.get(owner, ()), *tokens]
 
     def tokens(self) -> list[Any]:
@@ -47,6 +47,11 @@ class Enqueuer:
         return base
 
     @property
+    def all_observers(self) -> Sequence[Observer]:
+        """The observers of this run."""
+        return self.observers
+
+    @property
     def may_go_on(self) -> bool:
         """Whether a loop whose next turn is decided may enqueue it, and not first yield to other work."""
         return True
@@ -60,12 +65,12 @@ class Enqueuer:
         """Enqueues a group of steps of the program, or of a body. `last`: no group follows it there."""
         if self.frames is not None:
             self.frames[id(frame)] = frame
-        self.enqueue_steps(part, frame, self.observers)
+        self.enqueue_steps(part, frame)
 
-    def enqueue_steps(self, part: Part, frame: Frame, observers: Sequence[Observer]) -> None:
+    def enqueue_steps(self, part: Part, frame: Frame) -> None:
         """Enqueues steps, and notifies the observers of each."""
         with pjrt.without_frames():
-            if observers:
+            if observers := self.all_observers:
                 enqueue_observed(observers, part.steps, frame, self.flight)
             else:
                 for step in part.steps:
@@ -76,4 +81,16 @@ class Enqueuer:
         """Notes the tokens of a body's last launches. `whole`: it ran to its end; its earlier runs are done before."""
         if self.frames is not None:
             self.frames.pop(id(frame), None)
-        self.ends.note(owner, frame, whole=whole)
+        self.ends.note(owner, [*frame.early, *frame.tokens] if frame.early else frame.tokens, whole=whole)
+
+    def launch(self, owner: Any, launches: Sequence[Launch], start: SingleLaunch, operands: list[Any]) -> list[Any]:
+        """Launches the body `owner`, which has no other step; returns its results. Empties `operands`."""
+        tokens: Sequence[Any] = ()
+        try:
+            with pjrt.without_frames():
+                tokens, results = start(operands, self.begin(owner, launches))
+        finally:
+            self.ends.note(owner, tokens, whole=bool(tokens))
+        operands.clear()
+        self.flight.moved = time.monotonic()
+        return results

@@ -63,7 +63,7 @@ def body(
     overwritten: Sequence[int] = (),
 ) -> LoadedBody:  # fmt: skip
     """Makes a body whose only step changes the values of its frame."""
-    step: Any = SimpleNamespace(enqueue=lambda frame: work(frame.values))
+    step: Any = SimpleNamespace(enqueue=lambda frame: work(frame.values), start=None)
     waves = [PreparedWave(0, [Part([step])])]
     return LoadedBody(waves, (), 6, inputs, results, constants, frozenset(overwritten))
 

@@ -1,6 +1,7 @@
 """Tests which launches of a run may not be done, when it last moved, and the order in which runs end."""
 
 import threading
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -220,12 +221,12 @@ def test_a_frame_begins_with_its_constants_alone() -> None:
 
 def test_the_last_whole_run_of_a_body_stands_for_its_earlier_runs() -> None:
     ends = BodyEnds()
-    ends.note("a", frame("1", "2"), whole=True)
-    ends.note("b", frame("", "3"), whole=False)
+    ends.note("a", ["1", "2"], whole=True)
+    ends.note("b", ["3"], whole=False)
     assert ends.tokens() == ["1", "2", "3"]
-    ends.note("b", frame("4", "5"), whole=False)  # it ended early: what is before may not be done
+    ends.note("b", ["4", "5"], whole=False)  # it ended early: what is before may not be done
     assert ends.tokens() == ["1", "2", "3", "4", "5"]
-    ends.note("a", frame("", "6"), whole=True)
+    ends.note("a", ["6"], whole=True)
     assert ends.tokens() == ["6", "3", "4", "5"]
 
 
@@ -245,6 +246,32 @@ def test_a_host_knows_the_tokens_of_what_is_under_way_and_of_ended_bodies() -> N
     assert enqueuer.tokens() == ["2", "1", "3", "4"]
     enqueuer.ends_with("body", frame("", "5"), whole=True)
     assert enqueuer.tokens() == ["2", "1", "5"]
+
+
+def test_a_body_of_one_launch_is_noted_like_others() -> None:
+    machine: Any = SimpleNamespace(take_launches=lambda count: 40 + count)
+    enqueuer = Enqueuer(machine, flight())
+    enqueuer.flight.moved = 0.0
+    answers: list[Any] = [(["1"], ["made"]), ((), ["poison"]), KeyboardInterrupt(), (["2"], ["again"])]
+    taken: list[tuple[list[Any], int]] = []
+
+    def start(operands: Sequence[Any], launch_id: int) -> Any:
+        taken.append(([*operands], launch_id))
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    single: Any = start
+    operands = ["x"]
+    assert enqueuer.launch("body", [launch("f")], single, operands) == ["made"]
+    assert not operands and taken == [(["x"], 41)] and enqueuer.tokens() == ["1"] and enqueuer.flight.moved > 0
+    assert enqueuer.launch("body", [launch("f")], single, ["y"]) == ["poison"]
+    assert enqueuer.tokens() == ["1"], "nothing was launched"
+    with pytest.raises(KeyboardInterrupt):
+        enqueuer.launch("body", [launch("f")], single, ["y"])
+    assert enqueuer.tokens() == ["1"] and enqueuer.launch("body", [launch("f")], single, ["z"]) == ["again"]
+    assert enqueuer.tokens() == ["2"] and len(named(enqueuer.flight.parts_of("body"))) == 4
 
 
 class RunQueue:
