@@ -71,9 +71,9 @@ step = make_step()
 def wait_for_turn() -> None:
     """Calls the program while another client's run occupies the islands; a line from stdin completes that run."""
     step(X)
-    run_queue = process().controller.run_queue
-    islands = frozenset(island.key for island in process().controller.machine.islands)
-    ticket = run_queue.enter(Request(-1, "trainer", "fit", islands), lambda ticket: None)
+    controller = process().controller
+    run_queue, islands = controller.run_queue, frozenset(island.key for island in controller.machine.islands)
+    ticket = run_queue.enter(Request(next(controller.numbers), "trainer", "fit", islands), lambda ticket: None)
     let_go(lambda: run_queue.finished(ticket))
 
 
