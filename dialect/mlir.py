@@ -10,6 +10,7 @@ Python: it needs the `_cext` registry that jaxlib's generated dialects use.
 
 import contextlib
 import io
+import itertools
 import re
 import threading
 from collections.abc import Generator
@@ -174,10 +175,8 @@ def without_locations(raw: bytes) -> bytes:
 
     Takes 1 ms. Raises ValueError, MLIRError or RuntimeError if MLIR refuses the module.
     """
-    global _modules_read
     with _READING:  # a context is for one thread at a time, and making one takes 4 ms
-        _modules_read += 1
-        context = _reading_context(_modules_read // MODULES_PER_CONTEXT)
+        context = _reading_context(next(_modules_read) // MODULES_PER_CONTEXT)
         module, found = from_portable(raw, context), io.BytesIO()
         with context:
             passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
@@ -188,7 +187,7 @@ def without_locations(raw: bytes) -> bytes:
 MODULES_PER_CONTEXT = 64
 """Number of modules that are read in one context, which keeps their constants in memory."""
 _READING = threading.Lock()
-_modules_read = 0
+_modules_read = itertools.count()
 
 
 @lru_cache(1)

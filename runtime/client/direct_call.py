@@ -92,11 +92,10 @@ class DirectCall:
         self._plan, self._start, self._at_once, self._controller = owner, start, at_once, controller
         self._launch_ids = iter(range(0))
         """Launch ids that are reserved for the next calls."""
-        constants = dict(engine.constants)
-        self._row = [constants.get(slot) for slot in start.inputs]
+        self._row = start.row(engine.constants)
         """The operands of the launch before the arguments are bound."""
         size = binding.LARGE_ARGUMENT_BYTES // max(1, len(inputs))
-        self._checks = [_Check(wanted, start.inputs, size) for wanted in inputs]
+        self._checks = [_Check(wanted, start, size) for wanted in inputs]
         self._donates = any(check.donated for check in self._checks)
         self.reads_all = all(wanted is not None for wanted in inputs)
         """Whether the plan reads all arguments. The others are not checked."""
@@ -136,8 +135,7 @@ class DirectCall:
             try:
                 tokens, made = self._at_once.start(row, going.base)
             except Exception as error:  # any error must reach dependents
-                start, failed = self._start, True
-                made = [start.poison(start.run, start.island, row, error)] * len(start.outputs)
+                made, failed = self._start.failed(row, error), True
             number, shown = going.number, made
             if self.callbacks is not None and not failed:
                 awaited, values = self.callbacks.awaited, self.callbacks.values(made)
@@ -264,10 +262,10 @@ class _Check:
 
     __slots__ = ("donated", "dtype", "input", "places", "shape", "weak")
 
-    def __init__(self, wanted: Input | None, operands: Sequence[int], size: int) -> None:
+    def __init__(self, wanted: Input | None, start: Start, size: int) -> None:
         """`size`: host arrays of at least this many bytes are not taken, since their copy is reported as progress."""
         self.input = wanted
-        self.places = [] if wanted is None else [i for i, slot in enumerate(operands) if slot == wanted.index]
+        self.places = [] if wanted is None else start.places(wanted.index)
         """The operands of the launch that read the argument."""
         self.shape: tuple[int, ...] | None = None
         """The shape of a host array that is stored as it is; None: none is taken."""

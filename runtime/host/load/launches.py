@@ -5,7 +5,8 @@ There is one launcher for each computation and mesh. A launcher never waits for 
 need no data from each other, starting them one by one is seven times cheaper on CPU than as a gang. Values between such
 computations stay lists of shards. They become arrays only if something else reads them.
 
-The loops of a launch zip without `strict`, which takes longer than a short loop. The plan states their lengths.
+The loops of a launch zip without `strict`, which takes longer than a short loop: the plan states how many arguments and
+results there are, and the shards of an argument are counted.
 """
 
 from collections.abc import Sequence
@@ -82,18 +83,18 @@ def launch_apart(
     gang: Gang, executables: Executables,
 ) -> Launchers:  # fmt: skip
     """Prepares launches of a computation device by device. `sides`: result layouts. `kept` results stay shards."""
-    shards = [pjrt.shard_type(t, s.sharding) for t, s in zip(computation.outputs, sides, strict=True)]
+    types = [pjrt.shard_type(t, s.sharding) for t, s in zip(computation.outputs, sides, strict=True)]
     starts: list[tuple[Any, Any]] = []
     for module, (device,) in code_of(computation, devices):
         executable = executables.load(module, [device])
-        handlers = pjrt.result_handlers(shards, [pjrt.on_device(device)] * len(shards))
+        handlers = pjrt.result_handlers(types, [pjrt.on_device(device)] * len(types))
         starts.append((executable.execute_sharded, handlers))
     ends = [
         Shards if keep else pjrt.assembler(t, s.real)
         for t, s, keep in zip(computation.outputs, sides, kept, strict=True)
     ]
     started, shards_of = gang.started_each, pjrt.shards_of
-    small = smallest(shards)
+    small = smallest(types)
     of_nothing = [()] * len(starts)
 
     def launch(
@@ -102,7 +103,10 @@ def launch_apart(
         columns: list[Sequence[Any]] = []
         for index in inputs:
             value = values[index]
-            columns.append(value if type(value) is Shards else shards_of(value))
+            shards = value if type(value) is Shards else shards_of(value)
+            if len(shards) != len(starts):
+                raise ValueError(f"an argument has {len(shards)} shards for {len(starts)} devices")
+            columns.append(shards)
         rows = zip(*columns) if columns else of_nothing  # noqa: B905
         made: list[Sequence[Any]] = []
         tokens: list[Any] = []

@@ -81,7 +81,10 @@ class Promise:
 
 
 class _Runner(threading.Thread):
-    """A thread that does the work of a run, and then of others that come soon."""
+    """A thread that does the work of a run, and then of others that come soon.
+
+    Python waits at exit for the threads of its executors, and a run may never end. So these are daemon threads.
+    """
 
     def __init__(self, name: str, work: Callable[[], None], spare: "list[_Runner]") -> None:
         super().__init__(name=name, daemon=True)

@@ -80,6 +80,19 @@ class Start(NamedTuple):
     last: bool
     """Whether no later launch of the run uses these devices."""
 
+    def row(self, constants: Sequence[tuple[int, Any]]) -> list[Any]:
+        """Returns the operands of the launch: constants, and None for those that each launch fills in."""
+        known = dict(constants)
+        return [known.get(slot) for slot in self.inputs]
+
+    def places(self, slot: int) -> list[int]:
+        """Returns the numbers of the operands that read a slot."""
+        return [number for number, read in enumerate(self.inputs) if read == slot]
+
+    def failed(self, operands: Sequence[Any], error: Exception) -> list[Any]:
+        """Returns the results of a launch that has failed: poison."""
+        return [self.poison(self.run, self.island, operands, error)] * len(self.outputs)
+
 
 class AtOnce(NamedTuple):
     """Launches a computation that is the only one of its run."""

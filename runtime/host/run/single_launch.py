@@ -19,26 +19,23 @@ class SingleLaunch:
         inputs: Sequence[int],
         results: Sequence[int],
     ) -> None:
-        known = dict(constants)
-        self._start, self._at_once = start, at_once
-        self._row = [known.get(slot) for slot in start.inputs]
-        """The operands of the launch before those of the body are filled in."""
-        self._places = [[n for n, slot in enumerate(start.inputs) if slot == taken] for taken in inputs]
+        self._start, self._at_once, self._row = start, at_once, start.row(constants)
+        self._places = [start.places(slot) for slot in inputs]
         self._results = [start.outputs.index(slot) for slot in results]
 
     def __call__(self, operands: Sequence[Any], launch_id: int) -> tuple[Sequence[Any], list[Any]]:
         """Launches; returns tokens, and the results of the body. They are poison if the launch fails."""
-        row, start = self._row.copy(), self._start
+        row = self._row.copy()
         for value, places in zip(operands, self._places):  # noqa: B905 -- `strict` takes longer than the loop
             for place in places:
                 row[place] = value
         try:
-            due = start.gang.admit()
+            due = self._start.gang.admit()
             tokens, made = self._at_once.start(row, launch_id)
             if due:
                 self._at_once.keep(tokens, made)
         except Exception as error:  # any error must reach dependents, as in `launch_step`
-            return (), [start.poison(start.run, start.island, row, error)] * len(self._results)
+            tokens, made = (), self._start.failed(row, error)
         return tokens, [made[n] for n in self._results]
 
 

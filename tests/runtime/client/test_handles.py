@@ -5,57 +5,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.stored_buffers import World, code_of_read, stored_world
 
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.sharding import MeshSpec, Sharding
-from pathways.runtime.client.buffers import KindOfBuffer, StoredBuffer, Suspended
-from pathways.runtime.client.handles import DELETED, CountedHandle, Handle
-from pathways.runtime.client.store import MAX_PLAIN_RESULTS, Store
+from pathways.runtime.client.buffers import StoredBuffer, Suspended
+from pathways.runtime.client.handles import DELETED, Handle
 from pathways.runtime.client_state import ClientState, current_client
 from pathways.runtime.errors import ComputationFailed, DeviceLost
 from pathways.runtime.host.run.background import Promise
 from pathways.runtime.host.run.poison import Poison, lost_among, lost_poison
 
-SHARDING = Sharding(MeshSpec((("x", 1),), (0,)), ((),))
 POISON = Poison(ComputationFailed(computation="f", island="island0", cause="a reason"))
 OTHER = ClientState("other", number=77)
 
 
-class World:
-    """A store whose bytes on devices are counted, and the client of this context."""
-
-    def __init__(self) -> None:
-        self.client = ClientState("mine", number=5)
-        self.bytes: dict[Any, int] = {}
-        self.store = Store(changed=self.count)
-
-    def count(self, devices: Any, size: int, client: str, run: int) -> None:
-        for device in devices:
-            self.bytes[device] = self.bytes.get(device, 0) + size
-
-    def buffer(self, array: Any = None, **more: Any) -> StoredBuffer:
-        devices = more.pop("devices", ("d0", "d1"))
-        kind = KindOfBuffer(ArrayType((4,), "int8"), "int8", SHARDING, devices, 4)
-        given: dict[str, Any] = {"name": "x", "origin": ("f", "island0", None), "client": self.client}
-        return StoredBuffer(array, kind, **(given | more))
-
-    def hold(self, array: Any = None, **more: Any) -> Handle:
-        return self.store.hold(self.buffer(object() if array is None else array, **more))
-
-
 @pytest.fixture
 def world() -> Iterator[World]:
-    found = World()
-    token = current_client.set(found.client)
-    yield found
-    current_client.reset(token)
-
-
-def code_of(handle: Handle) -> str:
-    with pytest.raises(PathwaysError) as caught:
-        handle.array()
-    return str(caught.value.code)
+    with stored_world() as found:
+        yield found
 
 
 @pytest.mark.parametrize(("end", "code"), [("donated", "PWC0207"), ("closed", "PWC0509")])
@@ -75,7 +42,7 @@ def test_an_array_that_ends_while_it_is_read_is_refused(world: World, end: str, 
 
     buffer: Any = EndsWhenRead()
     kept, handle.buffer = handle.buffer, buffer
-    assert code_of(handle) == code
+    assert code_of_read(handle) == code
     handle.buffer, world.client.closed = kept, False
 
 
@@ -84,7 +51,7 @@ def test_a_claim_keeps_others_from_claiming_until_it_is_taken_back(world: World)
     assert world.store.claim([handle], "train", claims) == []
     assert claims == [handle] and handle.buffer.state == "claimed"
     assert world.store.claim([handle], "eval", claims) == [handle] and claims == [handle]
-    assert code_of(handle) == "PWC0207"
+    assert code_of_read(handle) == "PWC0207"
     handle.unclaim()
     assert handle.taken_by is None and handle.array() is handle.buffer.array and handle.buffer.state == "made"
     assert world.store.claim([handle], "eval", claims) == [] and handle.taken_by == "eval"
@@ -167,142 +134,6 @@ def test_results_and_donations_are_counted_only_while_there_are_limits(world: Wo
     assert world.bytes == {"d0": 0, "d1": 0} and all(h.taken_by == "train" for h in handles)
 
 
-def plain(world: World, **more: Any) -> Handle:
-    """Returns the handle of a result while nobody counts bytes."""
-    limits: dict[Any, int] = {}
-    world.store.notify(world.count, limits)
-    (handle,) = world.store.hold_results([world.buffer(object(), **more)])
-    assert type(handle) is Handle
-    return handle
-
-
-def test_the_result_of_a_small_call_goes_without_notice(world: World) -> None:
-    handle = plain(world)
-    buffer = handle.buffer
-    del handle
-    assert world.store.buffers == [] and buffer.array is not None, "runs that hold the buffer may still read it"
-    many = world.store.hold_results([world.buffer(object()) for _ in range(MAX_PLAIN_RESULTS + 1)])
-    assert {type(handle) for handle in many} == {CountedHandle}
-
-
-@pytest.mark.parametrize("count", ["buffers", "share", "hold"])
-def test_a_plain_handle_is_counted_when_somebody_asks_or_shares(world: World, count: str) -> None:
-    handle = plain(world)
-    buffer = handle.buffer
-    second: Handle | None = None
-    if count == "buffers":
-        assert world.store.buffers == [buffer]
-    elif count == "share":
-        second, _ = handle.share()
-    else:
-        second = world.store.hold(buffer)
-    assert type(handle) is CountedHandle and buffer.is_shared == (second is not None)
-    del handle
-    assert not buffer.is_shared and (buffer.state == "freed") == (second is None)
-    del second
-    assert buffer.array is None and buffer.state == "freed" and not world.store.buffers
-
-
-def test_a_buffer_whose_plain_handle_has_ended_is_held_again(world: World) -> None:
-    """A run returns its argument, whose handle was dropped meanwhile."""
-    handle, claims, kept = plain(world), list[Handle](), list[StoredBuffer]()
-    buffer = handle.buffer
-    world.store.keep([buffer], kept)
-    del handle
-    again = world.store.hold(buffer, buffer.array)
-    assert buffer.holders == 2 and world.store.claim([again], "train", claims) == [again]
-    world.store.let_go(kept)
-    assert world.store.claim([again], "train", claims) == [] and world.store.buffers == [buffer]
-
-
-def test_a_plain_handle_that_is_dropped_while_a_run_reads_counts_once(world: World) -> None:
-    handle, kept = plain(world), list[StoredBuffer]()
-    buffer = handle.buffer
-    world.store.keep([buffer], kept)
-    handle.drop()
-    del handle
-    again = world.store.hold(buffer, buffer.array)
-    world.store.let_go(kept)
-    assert again.array() is not None and buffer.holders == 1
-
-
-def test_the_bytes_of_a_buffer_that_is_held_again_while_a_run_reads_are_counted(world: World) -> None:
-    handle, kept = plain(world), list[StoredBuffer]()
-    buffer = handle.buffer
-    world.store.keep([buffer], kept)
-    del handle
-    again = world.store.hold(buffer, buffer.array)
-    assert buffer.counted and world.store.owners_on("d0") == {world.client.label: 4} and again.buffer is buffer
-
-
-def test_results_that_a_closing_client_has_freed_are_not_freed_again(world: World) -> None:
-    """Another thread closes the client just after the results have got their handles."""
-
-    class Limits(dict[Any, int]):
-        """No limits. The second question is asked once the results have their handles."""
-
-        def __bool__(self) -> bool:
-            asked.append(len(asked))
-            if len(asked) == 2:
-                world.client.closed = True
-                world.store.drop(world.client)
-            return False
-
-    asked: list[int] = []
-    world.store.notify(world.count, Limits())
-    (handle,) = world.store.hold_results([world.buffer(object())])
-    assert handle.buffer.state == "freed" and handle.buffer.array is None and not world.store.buffers
-
-
-def test_results_from_before_the_first_limit_are_counted_then(world: World) -> None:
-    limits: dict[Any, int] = {}
-    world.store.notify(world.count, limits)
-    early, gone = world.store.hold_results([world.buffer(object()) for _ in range(2)])
-    held = gone.buffer
-    del gone
-    limits["d0"] = 10
-    assert world.store.owners_on("d0") == {world.client.label: 4} and world.bytes == {}
-    again = world.store.hold(held)
-    assert world.bytes == {"d0": 4, "d1": 4}
-    del early, again
-    assert world.bytes == {"d0": -4, "d1": -4}, "the sum of the first was asked for, not told"
-
-
-def test_a_plain_handle_is_donated_deleted_and_dropped_as_others_are(world: World) -> None:
-    for end in ("give_up", "drop", "client"):
-        handle = plain(world)
-        if end == "give_up":
-            claims: list[Handle] = []
-            assert world.store.claim([handle], "train", claims) == []
-            world.store.give_up(claims, "train")
-            assert code_of(handle) == "PWC0207"
-        elif end == "drop":
-            handle.drop()
-        else:
-            world.store.drop(world.client)
-        assert handle.buffer.array is None and handle.buffer.state == "freed" and not world.store.buffers, end
-
-
-@pytest.mark.parametrize("sums", [True, False])
-def test_a_limit_that_comes_while_results_are_held_counts_them_once(world: World, sums: bool) -> None:
-    """Another thread sets the first limit after the results have got their handles, and may sum up what is held."""
-
-    class Limits(dict[Any, int]):
-        """No limits at the first question, one at the next."""
-
-        def __bool__(self) -> bool:
-            asked.append(len(asked))
-            if len(asked) == 2 and sums:
-                assert world.store.owners_on("d0") == {world.client.label: 8}
-            return len(asked) > 1
-
-    asked: list[int] = []
-    world.store.notify(world.count, Limits())
-    handles = world.store.hold_results([world.buffer(object()) for _ in range(2)])
-    assert {type(handle) for handle in handles} == {CountedHandle}
-    assert world.bytes == ({} if sums else {"d0": 8, "d1": 8})
-
-
 def test_a_donated_array_says_to_which_program_and_where(world: World) -> None:
     handle = world.hold()
     handle.give_up("train", Where("model.py", 7, ""))
@@ -324,7 +155,7 @@ def test_a_deleted_array_says_where(world: World) -> None:
     assert caught.value.code == "PWC0217"
     later = world.hold()
     later.give_up(DELETED)
-    assert code_of(later) == "PWC0217"
+    assert code_of_read(later) == "PWC0217"
 
 
 def test_only_its_client_reads_an_array(world: World) -> None:
@@ -332,21 +163,21 @@ def test_only_its_client_reads_an_array(world: World) -> None:
     assert handle.is_mine
     token = current_client.set(OTHER)
     try:
-        assert not handle.is_mine and code_of(handle) == "PWC0508"
+        assert not handle.is_mine and code_of_read(handle) == "PWC0508"
     finally:
         current_client.reset(token)
     world.client.suspended = True
     assert not handle.is_mine
     world.client.suspended, world.client.closed = False, True
-    assert not handle.is_mine and code_of(handle) == "PWC0509"
+    assert not handle.is_mine and code_of_read(handle) == "PWC0509"
 
 
 def test_a_suspended_array_and_a_forked_store_say_so(world: World) -> None:
     handle, away = world.hold(), world.hold()
     assert world.store.replace(away.buffer, away.buffer.array, Suspended("mine"), held=False)
-    assert away.buffer.state == "suspended" and code_of(away) == "PWC0515" and world.bytes == {"d0": 4, "d1": 4}
+    assert away.buffer.state == "suspended" and code_of_read(away) == "PWC0515" and world.bytes == {"d0": 4, "d1": 4}
     world.store.in_child()
-    assert code_of(handle) == "PWC0520"
+    assert code_of_read(handle) == "PWC0520"
 
 
 def test_a_buffer_of_a_closed_client_is_freed_at_once(world: World) -> None:

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from support.plans_by_hand import computation, run
 
+from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.topology import Island
 from pathways.runtime.errors import ComputationFailed
+from pathways.runtime.host.devices import pjrt
 from pathways.runtime.host.devices.callbacks import CallbackRecord
 from pathways.runtime.host.devices.in_flight_limit import DeviceQueue, Gang, QueueLost
 from pathways.runtime.host.devices.layouts import Shards
+from pathways.runtime.host.load import launches
 from pathways.runtime.host.load.callback_launches import MAX_QUICK_S, OneAtATime
 from pathways.runtime.host.load.launches import as_gang, elsewhere, starts_apart
 from pathways.runtime.host.run.fallible import Awaited, AwaitedOutcome, WatchedLaunch, failed
@@ -49,6 +52,26 @@ def test_a_gang_gives_a_token_where_the_limit_or_the_run_wants_one(
     assert operands == ["b", "a"] and options.pop("launch_id") == 77
     assert options == ({"with_tokens": True} if tokens else {})
     assert [token for token, _ in queue.tokens] == [("token", None if small is None else "second")] * kept
+
+
+@pytest.mark.parametrize("shards", [0, 1, 3])
+def test_an_argument_must_have_one_shard_for_each_device(monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
+    executable, side = Executable(), SimpleNamespace(sharding=None, real=None)
+    made: Any = SimpleNamespace(outputs=[ArrayType((4,), "int8")] * 2, local=b"code")
+    executables: Any = SimpleNamespace(load=lambda *_: executable)
+    for name in ("shard_type", "on_device", "assembler"):
+        monkeypatch.setattr(pjrt, name, lambda first, *_: first)
+    monkeypatch.setattr(pjrt, "result_handlers", lambda *_: ["first", "second"])
+    monkeypatch.setattr(launches, "code_of", lambda *_: [(b"code", ("d",))] * 2)
+    sides: Any = [side, side]
+    gang = Gang([DeviceQueue(), DeviceQueue()])
+    launch = launches.launch_apart(made, ("d", "d"), sides, [True, True], gang, executables).launch
+    values: list[Any] = [Shards("ab"), None, None, Shards("x" * shards)]
+    assert list(launch(values, (0,), (1, 2), 7, False, False)) == []
+    assert values[1:3] == [["first", "first"], ["second", "second"]] and len(executable.given) == 2
+    with pytest.raises(ValueError, match=f"{shards} shards for 2 devices"):
+        launch(values, (0, 3), (1, 2), 8, False, False)
+    assert len(executable.given) == 2, "nothing is launched"
 
 
 def test_a_launch_without_devices_here_fills_its_results_with_no_shards() -> None:

@@ -22,11 +22,13 @@ class World:
         gang: Any = SimpleNamespace(admit=lambda: self.due)
         run: Any = "run"
         at_once = AtOnce(self.start, lambda tokens, made: self.kept.append((tokens, made)))
-        poison: Any = lambda run, island, operands, error: ("poison", island, operands, str(error))  # noqa: E731
         launcher: Any = None
         self.step: Any = SimpleNamespace(
-            start=Start(poison, run, "pod", (0, 4, 1, 0), (2, 3), (), gang, launcher, 0, True), at_once=at_once
+            start=Start(self.poison, run, "pod", (0, 4, 1, 0), (2, 3), (), gang, launcher, 0, True), at_once=at_once
         )
+
+    def poison(self, run: Any, island: str, operands: Sequence[Any], error: Exception) -> Any:
+        return "poison", island, operands, str(error)
 
     def start(self, row: Sequence[Any], launch_id: int) -> tuple[Sequence[Any], list[Any]]:
         if "bad" in row:
