@@ -8,9 +8,8 @@ microbatches and Adam. Three times are measured: the first call, from the Python
 later process, where JAX's cache folder has the code; and a step after warm-up. All are compared with plain jit without
 a cache, and with a limit. The limit of the first call and of a step is bare PJRT (`bare_plan.py`). It compiles the
 plan's modules on all cores, and makes the plan's launches and copies. The limit of a first call with code in the cache
-is plain jit's with its own cache: it traces and lowers one function, and we trace and lower one for each stage. Each
-way runs in its own process, one after another in rotation, and medians are compared. All ways must end with the same
-loss.
+is plain jit's with its own cache: it traces and lowers one function, and we trace the loss twice more. Each way runs in
+its own process, one after another in rotation, and medians are compared. All ways must end with the same loss.
 """
 
 import argparse

@@ -48,8 +48,8 @@ The models run in four stages on one machine. `accumulated jit` is plain `jax.ji
 another. A first call with code in JAX's cache folder is compared with jit's first call without a cache. Three rows of
 each model compare with a limit. `XLA alone` only compiles the modules of the plan, on all cores. XLA compiles equal
 kernels of one module once, but stages are separate modules, and it shares nothing between them. `jit with its cache`
-traces and lowers one function; a pipeline also traces the loss to see how it mixes examples, and lowers a module for
-each stage. `bare PJRT` makes the launches and copies of a step.
+traces and lowers one function. A pipeline also traces the loss to see how it mixes examples, and takes the plan of an
+equal program from the cache. `bare PJRT` makes the launches and copies of a step.
 
 jax {version}, {kind}, {cores} cores.
 

@@ -37,6 +37,10 @@ class Sources:
         """Returns the path of a file on this machine; empty if it is unknown."""
         return self._files.get(stored, "")
 
+    def files(self) -> dict[str, str]:
+        """Returns the path on this machine of each file that was named."""
+        return dict(self._files)
+
     def _named(self, file: str) -> str | None:
         if not _is_file(file):  # <stdin>, <string>
             return file

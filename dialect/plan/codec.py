@@ -4,8 +4,9 @@ it when it writes or reads a plan file.
 The schema is plan.proto, compiled to plan.binpb (`make proto`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -91,16 +92,18 @@ def decode_plan(
     constants: dict[str, bytes],
     phases: dict[str, bytes],
     executables: dict[str, bytes],
+    files: Mapping[str, str] = MappingProxyType({}),
 ) -> nouns.Plan:
     """Decodes a plan. Raises `DecodeError` for bytes that are no plan message, and KeyError for missing modules.
 
+    `files` has the path on this machine of each file that source lines name, if it is known.
     All texts are made printable (printable.py), except trees, whose keys are data, and the names of members.
     """
     message = plan_message(raw)
     members = {
         "modules": modules, "locals": locals, "constants": constants, "phases": phases, "executables": executables,
     }  # fmt: skip
-    return _Decoder(members).decode(message)
+    return _Decoder(members, files).decode(message)
 
 
 def _encode(value: Any, message: Any) -> None:
@@ -145,8 +148,9 @@ def _encode_message(value: Any, kind: str, message: Any) -> None:
 class _Decoder:
     """Decodes the messages of one plan. The reader of a message type is built once and reused."""
 
-    def __init__(self, members: dict[str, dict[str, bytes]]) -> None:
+    def __init__(self, members: dict[str, dict[str, bytes]], files: Mapping[str, str]) -> None:
         self._members = members
+        self._files = files
         self._ranges = RangeReader()
         self._readers: dict[str, _Read] = {"Dims": _read_dims, "Axis": _read_axis}
 
@@ -189,6 +193,8 @@ class _Decoder:
             return [("module", lambda m: modules[m.name]), ("local", lambda m: local.get(m.name, b""))]
         if kind == "Plan":
             return [(name, lambda _, name=name: members[name]) for name in ("constants", "phases", "executables")]
+        if kind == "Where" and self._files:
+            return [("here", lambda m: self._files.get(m.file, ""))]
         return []
 
     def _field(self, kind: str, field: Any) -> "_Read":

@@ -19,8 +19,10 @@ import io
 import json
 import re
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from pathways.dialect import signing
@@ -113,8 +115,11 @@ def load_plan(path: str | Path) -> Plan:
     return replace(plan, marked=True) if is_marked_plan(raw) else vetted(plan, str(path))
 
 
-def read_plan(raw: bytes, path: str = "plan") -> Plan:
-    """Decodes the bytes of a plan.bin without parsing its modules. Raises PWC0601, PWC0602 or PWC0603."""
+def read_plan(raw: bytes, path: str = "plan", files: Mapping[str, str] = MappingProxyType({})) -> Plan:
+    """Decodes the bytes of a plan.bin without parsing its modules. Raises PWC0601, PWC0602 or PWC0603.
+
+    `files` has the path on this machine of each file that source lines name, if it is known.
+    """
     if not raw.startswith(b"PK\x03\x04"):
         raise PathwaysError(NotAPlan(path=path, found=_guess(raw)))
     try:
@@ -132,6 +137,7 @@ def read_plan(raw: bytes, path: str = "plan") -> Plan:
             constants=_below(members, "constants/"),
             phases=_below(members, "phases/"),
             executables=_below(members, "executables/"),
+            files=files,
         )
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, OSError) as error:
         raise _damaged(path, f"the archive cannot be read: {error}") from None

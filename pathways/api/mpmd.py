@@ -12,6 +12,7 @@ from pathways.api.process import COMPILING, process
 from pathways.api.stages import Compiled, Lowered
 from pathways.api.warn import warn
 from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.emit import Emitted
 from pathways.compiler.frontends.jax.trace import Traced
 from pathways.compiler.frontends.mpmd import shardy_objects
 from pathways.compiler.frontends.mpmd.errors import NoMpmdJit, NotMpmd
@@ -43,8 +44,9 @@ def from_mpmd(program: Any, *, name: str = "program") -> Lowered:
         warn(f"{source.name}: {note}")
     built, known = imported.built, imported.known
     slices = {symbol: VirtualSlice(spec.devices) for symbol, spec in built.slices.items()}
+    emitted = Emitted(built.program, built.constants, slices)
     timing = {"read": time.perf_counter() - start}
-    traced = Traced(built.program, built.constants, slices, known.out_tree, timing)
+    traced = Traced(lambda: emitted, known.out_tree, timing)
     return Lowered(traced, known.in_tree, source.name)
 
 

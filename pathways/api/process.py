@@ -63,8 +63,13 @@ class Process:
     _made: int = 0
     _noted: set[str | None] = field(default_factory=set[str | None])
 
-    def session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice], topology: Topology | None) -> Session:
-        """Creates the session for placement, on the given topology or one that keeps bindings of earlier programs."""
+    def session(
+        self, program: ProgramIR | None, slices: Mapping[str, VirtualSlice], topology: Topology | None
+    ) -> Session:
+        """Creates the session for placement, on the given topology or one that keeps bindings of earlier programs.
+
+        `program` may be None if it has slices, none of them pinned or near another.
+        """
         if topology is not None:
             return Session(topology)
         if (there := self.cluster_topology) is not None:
@@ -117,12 +122,12 @@ class Process:
             if one.name in slices and isinstance(self.machine, HostedIslands):
                 self._bindings[slices[one.name].number] = Binding(one.island, one.devices)
 
-    def _made_session(self, program: ProgramIR, slices: Mapping[str, VirtualSlice]) -> Session:
+    def _made_session(self, program: ProgramIR | None, slices: Mapping[str, VirtualSlice]) -> Session:
         """Creates a session with one island for each slice, the same island in every program of the process.
 
         A program with pinned or `near` slices gets its own islands: arrays move there when they are used.
         """
-        if any(op.pin or op.near for op in program.slices.values()):
+        if program is not None and (not slices or any(op.pin or op.near for op in program.slices.values())):
             return Session(default_topology(program))
         bindings: dict[str, Binding] = {}
         islands: dict[str, Island] = {}
@@ -136,8 +141,6 @@ class Process:
                 self._made += 1
             island, bindings[symbol] = self.islands[virtual.number]
             islands[island.name] = island
-        if not islands:
-            return Session(default_topology(program))
         return Session(Topology(tuple(islands.values())), bindings)
 
     def lost_islands(self) -> frozenset[str]:

@@ -21,6 +21,7 @@ from pathways.api.mutable_arrays import call_with_refs, on_values, refs_among
 from pathways.api.process import COMPILING, here, machines, process
 from pathways.api.shared_code import shared_code_of
 from pathways.api.warn import warn
+from pathways.compiler.collector import collector_paused
 from pathways.compiler.errors import EndlessCalls
 from pathways.compiler.frontends.jax import compat
 from pathways.compiler.frontends.jax.devices import VirtualSlice
@@ -156,7 +157,7 @@ class Program:
             platform = process().platform  # first: it raises in a forked process, in which the lock may never be free
             now = now[0], here()  # the first call of all makes the process
             known = self._code.under(now, machines())
-            with COMPILING, Activity(f"preparing {self.name}"):
+            with COMPILING, collector_paused(), Activity(f"preparing {self.name}"):
                 compiled = known.get(key)
                 if compiled is None:
                     compiled = known[key] = self._lower(platform, bound, dynamic).compile()
@@ -196,7 +197,8 @@ class Program:
 
         def trace() -> "Traced":
             named = dict(self._meshes)
-            with COMPILING, jax.disable_jit(False), tracing(_mark(self, bound, tree, structs), named):
+            around_trace = tracing(_mark(self, bound, tree, structs), named)
+            with COMPILING, collector_paused(), jax.disable_jit(False), around_trace:
                 return trace_program(
                     bound.function(self.function),
                     tree_util.tree_unflatten(tree, structs),

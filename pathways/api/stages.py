@@ -13,6 +13,7 @@ from pathways.api.array_in_pieces import ArrayInPieces
 from pathways.api.direct_calls import MISS, DirectCalls, await_callbacks_at_barrier
 from pathways.api.dispatching import PARALLEL, is_sequential
 from pathways.api.jax_stages import CompiledAsInJax, LoweredAsInJax
+from pathways.api.kept_plans import KeptPlans
 from pathways.api.pictures import PicturedPlan, PicturedProgram
 from pathways.api.pieced_arguments import give_up_others, spread_leaves, whole
 from pathways.api.process import COMPILING, process
@@ -56,12 +57,11 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
     """A traced program, not placed yet. `module` is its IR of phase `trace`."""
 
     def __init__(self, traced: Traced, in_tree: Any, name: str, trace: Callable[[], Traced] | None = None) -> None:
-        self._program = traced.program
-        self.constants: dict[str, bytes] = traced.constants
-        """The bytes of closed-over arrays above 1 KiB, by their name in the IR."""
+        self._traced = traced
+        self._plans = KeptPlans(process().controller.executables.folder, traced)
+        self.slices: dict[str, VirtualSlice] = self._plans.slices
         self.timing: dict[str, float] = traced.timing
         """Seconds of JAX's tracing, of its lowering, and of the rest of phase `trace`."""
-        self.slices: dict[str, VirtualSlice] = traced.slices
         self.pipelines: tuple[StageTable, ...] = traced.pipelines
         """The stages into which the program's losses were cut."""
         self._in_tree, self._in_types = in_tree, traced.in_types
@@ -78,8 +78,20 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
         return f"<pw.Lowered {self._name}: {trees}; slices {sizes or 'none'}>"
 
     @property
+    def constants(self) -> dict[str, bytes]:
+        """The bytes of closed-over arrays above 1 KiB, by their name in the IR."""
+        with COMPILING:
+            return self._traced.emitted().constants
+
+    @property
+    def _program(self) -> ProgramIR:
+        """The program as traced. Requires the lock of compilations."""
+        return self._traced.emitted().program
+
+    @property
     def module(self) -> Module:
         with COMPILING:
+            self._plans.stop()
             return self._program.module
 
     def copied_program(self) -> ProgramIR:
@@ -151,8 +163,7 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
         return self._cut_anew[target]
 
     def _compile(self, wanted: Topology | None, options: Options, dispatch: str) -> "Compiled":
-        compilation = self.compiled(wanted, options)
-        plan = compilation.plan()
+        plan, timing = self._plans.of(wanted, options, self.compiled)
         if wanted is None:
             process().keep_bindings(plan, self.slices)
         if options.schedule != PROGRAM and not plan.schedule.microbatches:
@@ -162,7 +173,7 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
             slices=self.slices,
             in_tree=self._in_tree,
             out_tree=self._out_tree,
-            timing=compilation.timing,
+            timing=timing,
             recipe=Recipe(self, wanted, options),
             dispatch=dispatch,
             pipelines=self.pipelines,

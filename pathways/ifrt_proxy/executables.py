@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from pathways.api.process import COMPILING
 from pathways.api.stages import Compiled, Lowered
 from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.emit import Emitted
 from pathways.compiler.frontends.jax.trace import Traced
 from pathways.compiler.frontends.stablehlo.meshes import OnMesh
 from pathways.compiler.frontends.stablehlo.read import read_stablehlo
@@ -171,7 +172,8 @@ class Executables:
             in_tree, out_tree = (
                 tree_util.tree_structure((0,) * n) for n in (len(built.program.arguments), len(imported.outs))
             )
-            lowered = Lowered(Traced(built.program, built.constants, slices, out_tree, {}), in_tree, imported.name)
+            emitted = Emitted(built.program, built.constants, slices)
+            lowered = Lowered(Traced(lambda: emitted, out_tree, {}), in_tree, imported.name)
             compiled = lowered.compile(self.devices.topology, placement=self.devices.pinned(ids))
         stated = imported.donated, imported.ins, imported.outs
         found = Executable(imported.name, compiled, ids, fingerprint, *stated)

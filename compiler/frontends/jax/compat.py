@@ -34,6 +34,7 @@ import jax.interpreters.xla as jax_xla
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch_any
+from jax._src import literals as _literals
 from jax._src import source_info_util as _source
 from jax._src import tree_util as _tree_util
 from jax._src.interpreters import pxla as _pxla_any
@@ -67,7 +68,8 @@ trace_context: Callable[[], Any] = getattr(_config, "trace_context", _trace_cont
 """Returns the settings of JAX in this thread that affect the result of a trace; hashable."""
 
 
-def _is_plain() -> bool:
+def has_no_mesh() -> bool:
+    """Whether there is no `jax.set_mesh` around the call; false while JAX traces."""
     try:
         return jax_api.get_mesh().empty
     except ValueError:
@@ -75,10 +77,15 @@ def _is_plain() -> bool:
 
 
 _has_settings = trace_context is not _trace_context
-is_plain: Callable[[], bool] = getattr(_core, "trace_state_clean", _is_plain) if _has_settings else _is_plain
+is_plain: Callable[[], bool] = getattr(_core, "trace_state_clean", has_no_mesh) if _has_settings else has_no_mesh
 """Whether JAX is not tracing, and there is no `jax.set_mesh` around the call. `trace_context` must have been compared
 with that of a call without one."""
 Literal: Any = jex_core.Literal
+Primitive: Any = jex_core.Primitive
+LITERAL_ARRAYS: tuple[type, ...] = tuple(
+    getattr(_literals, name) for name in ("TypedNdArray",) if hasattr(_literals, name)
+)
+"""The classes of arrays in a jaxpr that are not NumPy's or JAX's."""
 DropVar: Any = jex_core.DropVar
 
 
@@ -157,6 +164,41 @@ def where_of_equation(eqn: Eqn) -> Where | None:
     """Returns the user's line that made an equation."""
     frames = _source_any.user_frames(eqn.source_info.traceback)
     return innermost_users(Where(f.file_name, f.start_line, f.function_name) for f in frames)
+
+
+def users_lines(traceback: Any, lines: list[Any], known: dict[Any, Any]) -> int:
+    """Adds file, function and position of each of the user's frames to `lines`, once, and returns their number there.
+
+    `known` holds what was added before.
+    """
+    codes, places = traceback.raw_frames()
+    key = (*map(id, codes), *places)
+    if key not in known:
+        numbers: list[int] = []
+        for frame in zip(codes, places, strict=True):
+            at = id(frame[0]), frame[1]
+            if at not in known:
+                known[at] = -1
+                if _source_any.is_user_filename(frame[0].co_filename):
+                    known[at] = len(lines)
+                    lines.append(tuple(_source_any.raw_frame_to_frame(*frame)))
+            if known[at] >= 0:
+                numbers.append(known[at])
+        known[key] = len(lines)
+        lines.append(numbers)
+    return known[key]
+
+
+def context_of(eqn: Eqn) -> list[tuple[str, Any]]:
+    """Returns the settings under which an equation is applied, by name."""
+    names = [name for name in getattr(type(eqn.ctx), "__slots__", ()) if name not in ("configs", "__weakref__")]
+    return [(name, getattr(eqn.ctx, name, None)) for name in names]
+
+
+def debug_info_of(jaxpr: Any) -> list[Any]:
+    """Returns what JAX knows of the names of a function, its arguments and its results."""
+    info = getattr(jaxpr, "debug_info", None)
+    return [getattr(info, name, None) for name in ("traced_for", "func_src_info", "arg_names", "result_paths")]
 
 
 def scope_of_equation(eqn: Eqn) -> str:

@@ -35,7 +35,7 @@ class Lowering:
     def __init__(self, platform: str, dialect: str, sources: Sources) -> None:
         self.platform = platform
         self.sources = sources
-        self._dialect = dialect
+        self.dialect = dialect
         self._by_key: dict[Any, CalledComputation] = {}
         self._by_content: dict[str, bytes] = {}
         self._alive: list[Any] = []
@@ -82,9 +82,9 @@ class Lowering:
         jitted = jit(function, keep_unused=True, **options)
         with nullcontext() if around is None else set_mesh(around):
             traced = jitted.trace(*(compat.struct(v.aval) for v in inputs))
-            token = lowering_for.set(self._dialect)
+            token = lowering_for.set(self.dialect)
             try:
-                lowered: Any = traced.lower(lowering_platforms=(self._dialect,))
+                lowered: Any = traced.lower(lowering_platforms=(self.dialect,))
             finally:
                 lowering_for.reset(token)
         module: Module = lowered.compiler_ir("stablehlo")

@@ -14,7 +14,7 @@ import jax
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.errors import EndlessCalls, NotTraceable
 from pathways.compiler.frontends.jax import compat
-from pathways.compiler.frontends.jax.devices import VirtualSlice
+from pathways.compiler.frontends.jax.content import Content, content_of
 from pathways.compiler.frontends.jax.emit import Emitted, Names, emit
 from pathways.compiler.frontends.jax.flatten import flatten
 from pathways.compiler.frontends.jax.homes import find_homes
@@ -26,11 +26,11 @@ from pathways.compiler.frontends.jax.pipeline.table import StageTable, noted
 from pathways.compiler.frontends.jax.scalars import copy_scalars
 from pathways.compiler.frontends.jax.sink import sink
 from pathways.compiler.frontends.jax.zeros import drop_added_zeros
+from pathways.dialect import jax_api
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
 from pathways.dialect.errors import BadArguments
-from pathways.dialect.ir.losses import write_losses
-from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.losses import LossNote, write_losses
 from pathways.dialect.jax_api import tree_util
 from pathways.dialect.plan.signature import Parameter
 from pathways.dialect.sources import Sources
@@ -38,13 +38,15 @@ from pathways.dialect.trees import DEEPEST_TREE, Tree, describe_tree
 from pathways.dialect.user_line import where_of_exception
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Traced:
-    """The program, its constants and slices, and the pytree of its results."""
+    """A traced program, and the pytree of its results.
 
-    program: ProgramIR
-    constants: dict[str, bytes]
-    slices: dict[str, VirtualSlice]
+    `emitted` returns the program's IR, constants and slices. It makes them at the first call, and raises coded errors
+    for code that cannot be placed. Only one thread may call it.
+    """
+
+    emitted: Callable[[], Emitted]
     out_tree: Any
     timing: dict[str, float]
     """Seconds of JAX's own tracing, of its lowering, and of the rest of the phase."""
@@ -52,6 +54,10 @@ class Traced:
     """The stage tables of the losses in the program."""
     in_types: tuple[jax.ShapeDtypeStruct, ...] = ()
     out_types: tuple[jax.ShapeDtypeStruct, ...] = ()
+    content: Callable[[], Content | None] = lambda: None
+    """Describes all that decides the IR; None if a part is not known."""
+    files: Callable[[], dict[str, str]] = dict
+    """Returns the paths on this machine of the files that the IR names."""
 
 
 def trace_program(
@@ -104,14 +110,48 @@ def trace_program(
     )
     sources = Sources("" if where is None else where.file)
     lowering = Lowering(platform, lowering_platform, sources)
-    with collector_paused(), Activity(f"lowering {name}"):
-        emitted = _emitted(jaxpr, names, lowering)
     cut = tuple(dict.fromkeys(tables))
-    write_losses(emitted.program.base, [note for table in cut for note in table.loss_notes])
-    own = time.perf_counter() - traced - lowering.seconds
-    timing = {"jax trace": traced - begin, "jax lower": lowering.seconds, "trace": own}
     types = tuple(tuple(map(compat.struct, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
-    return Traced(emitted.program, emitted.constants, emitted.slices, trees[-1][1], timing, cut, *types)
+    timing = {"jax trace": traced - begin}
+    emission = _Emission(jaxpr, names, lowering, [note for table in cut for note in table.loss_notes], timing)
+    return Traced(
+        emission.emitted, trees[-1][1], timing, cut, *types, content=emission.content, files=lowering.sources.files
+    )
+
+
+class _Emission:
+    """Emits the IR of a jaxpr at first use, and then drops the jaxpr."""
+
+    def __init__(
+        self, jaxpr: Any, names: Names, lowering: Lowering, notes: list[LossNote], timing: dict[str, float]
+    ) -> None:
+        self._given: tuple[Any, Names, Lowering, list[LossNote]] | None = (jaxpr, names, lowering, notes)
+        self._has_x64 = bool(jax_api.config.jax_enable_x64)
+        self._timing = timing
+        self._made: Emitted | None = None
+
+    def content(self) -> Content | None:
+        """Describes the program, before it is emitted."""
+        if self._given is None:
+            return None
+        jaxpr, names, lowering, notes = self._given
+        with collector_paused():
+            return content_of(jaxpr, names, notes, lowering.platform, lowering.dialect)
+
+    def emitted(self) -> Emitted:
+        """Returns the IR. Code in `jaxpr` may be of 64 bits, so JAX must have them as it had during the trace."""
+        if self._made is None and self._given is not None:
+            jaxpr, names, lowering, notes = self._given
+            begin = time.perf_counter()
+            wide = jax_api.enable_x64(self._has_x64)
+            with collector_paused(), wide, jax.disable_jit(False), Activity(f"lowering {names.program}"):
+                self._made = _emitted(jaxpr, names, lowering)
+            write_losses(self._made.program.base, notes)
+            own = time.perf_counter() - begin - lowering.seconds
+            self._timing |= {"jax lower": lowering.seconds, "trace": own}
+            self._given = None
+        assert self._made is not None
+        return self._made
 
 
 def _described(what: str, treedef: Any, name: str, where: Where | None) -> Tree:
