@@ -68,12 +68,18 @@ trace_context: Callable[[], Any] = getattr(_config, "trace_context", _trace_cont
 """Returns the settings of JAX in this thread that affect the result of a trace; hashable."""
 
 
+def mesh_around() -> Any:
+    """Returns the mesh of the `jax.set_mesh` around the call, which may be empty; None while JAX traces."""
+    try:
+        return jax_api.get_mesh()
+    except ValueError:
+        return None
+
+
 def has_no_mesh() -> bool:
     """Whether there is no `jax.set_mesh` around the call; false while JAX traces."""
-    try:
-        return jax_api.get_mesh().empty
-    except ValueError:
-        return False
+    mesh = mesh_around()
+    return mesh is not None and mesh.empty
 
 
 _has_settings = trace_context is not _trace_context

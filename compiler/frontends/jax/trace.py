@@ -5,6 +5,7 @@ JAX front end in order. `pathways.api` calls `trace_program` for each new signat
 import functools
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -127,6 +128,7 @@ class _Emission:
     ) -> None:
         self._given: tuple[Any, Names, Lowering, list[LossNote]] | None = (jaxpr, names, lowering, notes)
         self._has_x64 = bool(jax_api.config.jax_enable_x64)
+        self._mesh = compat.mesh_around()
         self._timing = timing
         self._made: Emitted | None = None
 
@@ -139,12 +141,14 @@ class _Emission:
             return content_of(jaxpr, names, notes, lowering.platform, lowering.dialect)
 
     def emitted(self) -> Emitted:
-        """Returns the IR. Code in `jaxpr` may be of 64 bits, so JAX must have them as it had during the trace."""
+        """Returns the IR. It is made with 64 bits, and with the mesh of a `jax.set_mesh`, as during the trace."""
         if self._made is None and self._given is not None:
             jaxpr, names, lowering, notes = self._given
             begin = time.perf_counter()
+            is_around = self._mesh is None or self._mesh == compat.mesh_around()
+            mesh = nullcontext() if is_around else jax_api.set_mesh(self._mesh)
             wide = jax_api.enable_x64(self._has_x64)
-            with collector_paused(), wide, jax.disable_jit(False), Activity(f"lowering {names.program}"):
+            with collector_paused(), wide, jax.disable_jit(False), mesh, Activity(f"lowering {names.program}"):
                 self._made = _emitted(jaxpr, names, lowering)
             write_losses(self._made.program.base, notes)
             own = time.perf_counter() - begin - lowering.seconds
