@@ -18,7 +18,7 @@ from typing import cast
 from pathways.api.process import COMPILING, process
 from pathways.compiler.collector import collector_paused
 from pathways.compiler.driver import Compilation
-from pathways.compiler.frontends.jax.content import NoContent, digest_of_term, term_of
+from pathways.compiler.frontends.jax.content import NoContent, digest_of_term, settings_term, term_of
 from pathways.compiler.frontends.jax.devices import VirtualSlice, implicit_slice
 from pathways.compiler.frontends.jax.trace import Traced
 from pathways.compiler.pass_manager import Options, Timing
@@ -45,13 +45,15 @@ class KeptPlans:
     def __init__(self, cache: Path | None, traced: Traced) -> None:
         self._traced = traced
         content = None if cache is None else traced.content()
+        self._settings = None if content is None else settings_term()
         self._folder = None if cache is None or content is None else cache / FOLDER / content.digest
         self._mine: tuple[VirtualSlice, ...] = () if content is None else content.slices or (implicit_slice(),)
         self._files: dict[str, str] | None = None
         """The paths of source files, by their names in plans; None if no plan of the program is in the cache."""
         known = self._read(_SLICES)
-        if known is None:
+        if known is None or content is None or content.has_arrays:
             self.slices: dict[str, VirtualSlice] = traced.emitted().slices
+        if known is None:
             return
         numbers, self._files = cast("tuple[list[tuple[str, int]], dict[str, str]]", json.loads(known))
         self.slices = {symbol: self._mine[number] for symbol, number in numbers}
@@ -66,11 +68,19 @@ class KeptPlans:
                 name = plan_name(process().session(None, self.slices, topology), options)
         if name is not None and (found := self._kept(name)) is not None:
             return found, Timing()
+        if name is not None and self._is_other_setting():  # they may affect the IR, if it has not been made yet
+            name = None
         compilation = compiled(topology, options)
         plan = compilation.plan()
         if name is not None and self._folder is not None:
             self._keep(name, plan)
         return plan, compilation.timing
+
+    def _is_other_setting(self) -> bool:
+        try:
+            return settings_term() != self._settings
+        except NoContent:
+            return True
 
     def stop(self) -> None:
         """Compiles all plans from now on, since the user may change the IR."""

@@ -68,7 +68,7 @@ class Process:
     ) -> Session:
         """Creates the session for placement, on the given topology or one that keeps bindings of earlier programs.
 
-        `program` may be None if it has slices, none of them pinned or near another.
+        `program` may be None if `slices` is not empty, and no slice is pinned or near another.
         """
         if topology is not None:
             return Session(topology)

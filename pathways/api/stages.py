@@ -58,10 +58,11 @@ class Lowered(SimulatedProgram, PicturedProgram, LoweredAsInJax):
 
     def __init__(self, traced: Traced, in_tree: Any, name: str, trace: Callable[[], Traced] | None = None) -> None:
         self._traced = traced
-        self._plans = KeptPlans(process().controller.executables.folder, traced)
+        with COMPILING:
+            self._plans = KeptPlans(process().controller.executables.folder, traced)
         self.slices: dict[str, VirtualSlice] = self._plans.slices
         self.timing: dict[str, float] = traced.timing
-        """Seconds of JAX's tracing, of its lowering, and of the rest of phase `trace`."""
+        """Seconds of JAX's tracing, its lowering and the rest of phase `trace`; a known program is only traced."""
         self.pipelines: tuple[StageTable, ...] = traced.pipelines
         """The stages into which the program's losses were cut."""
         self._in_tree, self._in_types = in_tree, traced.in_types

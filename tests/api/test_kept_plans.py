@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.xla_metadata import set_xla_metadata
 
 import pathways as pw
 from pathways.api.process import process
@@ -167,3 +168,43 @@ def test_a_later_process_finds_the_plans_of_an_earlier_one(tmp_path: Path) -> No
         for n in ("2", "5")  # the slices of the second process have other numbers
     )
     assert made.split() == ["True", "57.0", "57.0"] and again.split() == ["False", "57.0", "57.0"]
+
+
+@pytest.mark.parametrize("change", ["written", "deleted"])
+def test_closed_over_arrays_are_those_of_the_trace(cache: Path, change: str) -> None:
+    def adding(values: Any) -> Callable[[Any], Any]:
+        return lambda x: x + values
+
+    lowered(adding(np.ones(8, np.float32))).compile()
+    mine: Any = np.ones(8, np.float32) if change == "written" else jnp.ones(8)
+    again = lowered(adding(mine))
+    if change == "written":
+        mine[:] = 5
+    else:
+        mine.delete()
+    for merge in (True, False):
+        np.testing.assert_array_equal(again.compile(merge=merge)(X), X + 1)
+    np.testing.assert_array_equal(lowered(adding(np.ones(8, np.float32))).compile(merge=False)(X), X + 1)
+
+
+def test_a_plan_that_is_compiled_under_other_settings_is_not_kept(cache: Path) -> None:
+    lowered(two_stages()).compile()
+    known = sorted(cache.glob("*/*"))
+    again = lowered(two_stages())
+    with set_xla_metadata(color="red"):
+        again.compile(merge=False)
+    assert sorted(cache.glob("*/*")) == known
+    assert "color" not in lowered(two_stages()).compile(merge=False).as_text()
+    assert len(list(cache.glob("*/*"))) == len(known) + 1
+
+
+def test_a_known_program_is_lowered_while_jax_traces(cache: Path) -> None:
+    lowered(two_stages()).compile()
+    again, texts = lowered(two_stages()), list[str]()
+
+    def f(x: Any) -> Any:
+        texts.append(again.as_text())
+        return x
+
+    jax.jit(f)(X)
+    assert texts == [lowered(two_stages()).as_text()]

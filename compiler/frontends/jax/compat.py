@@ -178,7 +178,7 @@ def users_lines(traceback: Any, lines: list[Any], known: dict[Any, Any]) -> int:
     `known` holds what was added before.
     """
     codes, places = traceback.raw_frames()
-    key = (*map(id, codes), *places)
+    key = ("stack", *map(id, codes), *places)
     if key not in known:
         numbers: list[int] = []
         for frame in zip(codes, places, strict=True):
@@ -263,6 +263,11 @@ def without_refs(jaxpr: Any) -> Any:
 def is_key(aval: Aval) -> bool:
     """Whether an abstract value is an array of typed PRNG keys (or another extended type)."""
     return jax_api.dtypes.issubdtype(aval.dtype, jax_api.dtypes.extended)
+
+
+def key_implementation(keyed: Any) -> Any:
+    """Returns the functions that make random bits from keys, of an array of keys or its type."""
+    return getattr(keyed.dtype, "_impl", keyed.dtype)
 
 
 def key_data_aval(aval: Aval) -> jax.ShapeDtypeStruct:

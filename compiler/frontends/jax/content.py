@@ -1,15 +1,14 @@
 """Describes the content of a traced program, so that a later process can recognize an equal program before it is
 lowered. `trace.py` calls it, and `pathways.api.kept_plans` names plans by it.
 
-The description holds all that decides a plan: the equations with their parameters, types, source lines and scopes, the
-bytes of constants, slices in the order of their numbers, JAX's settings, and the versions. Whatever this module does
-not know, as a Python function or a primitive of the user's, has no content: such a program is compiled in every
-process.
+The description holds the equations with their parameters, types, source lines and scopes, the bytes of constants,
+slices in the order of their numbers, JAX's settings, and the versions. A value of unknown kind, such as a Python
+function or a user's primitive, has no content, and its program is compiled in every process. One thing is not seen:
+a user's own lowering rule for one of JAX's primitives.
 """
 
 import dataclasses
 import enum
-import functools
 import hashlib
 import sys
 from collections.abc import Callable, Mapping
@@ -36,7 +35,7 @@ _UNUSED = {
     "custom_vjp_call_jaxpr": {"fwd_jaxpr_thunk", "bwd", "out_trees"},
     "checkpoint": {"policy"},
 }
-"""Parameters that only differentiation reads. It is over when a program is traced."""
+"""Parameters that only differentiation reads. It is complete when a program is traced."""
 
 
 _ADDRESS = " at 0x"
@@ -52,6 +51,8 @@ class Content:
 
     digest: str
     slices: tuple[VirtualSlice, ...]
+    has_arrays: bool
+    """Whether it closes over arrays. They may change or be deleted, so its IR must be made at once."""
 
 
 def content_of(jaxpr: Any, *others: Any) -> Content | None:
@@ -59,8 +60,8 @@ def content_of(jaxpr: Any, *others: Any) -> Content | None:
     terms = _Terms()
     try:
         whole = (
-            compiler_term(),
-            _settings(),
+            _COMPILER,
+            settings_term(),
             terms.of(jaxpr),
             terms.of(others),
             terms.bodies,
@@ -69,7 +70,7 @@ def content_of(jaxpr: Any, *others: Any) -> Content | None:
         )
     except NoContent:
         return None
-    return Content(digest_of_term(whole), tuple(terms.sorted_slices()))
+    return Content(digest_of_term(whole), tuple(terms.sorted_slices()), terms.has_arrays)
 
 
 def digest_of_term(term: Term) -> str:
@@ -81,8 +82,7 @@ def term_of(value: Any) -> Term:
     return _Terms().of(value)
 
 
-@functools.cache
-def compiler_term() -> Term:
+def _compiler() -> Term:
     """Describes the compiler itself: its versions, and the sizes and times of its files."""
     root = Path(__file__).resolve().parents[3]
     files = sorted(p for part in ("compiler", "dialect") for p in (root / part).rglob("*.py"))
@@ -90,14 +90,19 @@ def compiler_term() -> Term:
     return tuple(WRITER.items()), digest_of_term(states)
 
 
-def _settings() -> Term:
-    """Describes JAX's settings. Raises NoContent inside of a `jax.set_mesh`, which emission would also need."""
+_COMPILER = _compiler()
+
+
+def settings_term() -> Term:
+    """Describes JAX's settings in this thread. Raises NoContent inside of a `jax.set_mesh`, or while JAX traces."""
     if not compat.has_no_mesh():
         raise NoContent
     stated = [(k, repr(v)) for k, v in jax_api.config.values.items() if "cache" not in k]
     context = compat.trace_context()
-    now = map(repr, cast("Any", context) if isinstance(context, tuple) else (context,))
-    return sorted(stated), [text for text in now if _ADDRESS not in text]
+    now = cast("Any", context) if isinstance(context, tuple) else (context,)
+    (eqn,) = jax_api.make_jaxpr(jax_api.lax.neg)(1.0).eqns  # its context holds settings of other context managers
+    texts = [_plain_text(value) for value in now if type(value).__name__ != "AxisEnv"]  # the axes of a vmap around
+    return sorted(stated), texts, [(name, _plain_text(value)) for name, value in compat.context_of(eqn)]
 
 
 class _Terms:
@@ -105,6 +110,7 @@ class _Terms:
 
     def __init__(self) -> None:
         self.bodies: list[Term] = []
+        self.has_arrays = False
         self._numbers: dict[int, int] = {}
         self._slices: dict[int, VirtualSlice] = {}
         self._avals: dict[int, Term] = {}
@@ -138,7 +144,8 @@ class _Terms:
         if dataclasses.is_dataclass(value) and module.startswith((_OURS, *_JAXS)):
             fields = dataclasses.fields(value)
             return (*known, *((f.name, self.of(getattr(value, f.name))) for f in fields))
-        if kind.__name__ in ("UnspecifiedValue", "AbstractMesh") or module.startswith(("jaxlib.", "_jax.")):
+        is_text = kind.__name__ in ("UnspecifiedValue", "AbstractMesh") and module.startswith(_JAXS)
+        if is_text or module.startswith(("jaxlib.", "_jax.")):
             return *known, _plain_text(value)
         raise NoContent
 
@@ -156,6 +163,7 @@ class _Terms:
 
     def _described(self, inner: Any, consts: list[Any]) -> Term:
         names: dict[Any, int] = {}
+        self.has_arrays = self.has_arrays or bool(consts)
 
         def bound(variable: Any) -> Term:
             names[variable] = len(names)
@@ -222,13 +230,14 @@ class _Terms:
 
     def _type(self, aval: Any) -> Term:
         kind = type(aval).__name__
-        if kind in ("AbstractToken",):
+        if kind == "AbstractToken":
             return kind
         if type(aval) is not jax_api.ShapedArray:
             raise NoContent
         more = [(n, _plain_text(getattr(aval, n, None))) for n in ("memory_space", "vma", "manual_axis_type")]
         sharding = self.of(getattr(aval, "sharding", None))
-        return tuple(aval.shape), str(aval.dtype), bool(aval.weak_type), sharding, more
+        made = self.of(compat.key_implementation(aval)) if compat.is_key(aval) else None
+        return tuple(aval.shape), str(aval.dtype), made, bool(aval.weak_type), sharding, more
 
     def device(self, value: VirtualDevice) -> Term:
         self._slices.setdefault(value.slice.number, value.slice)
@@ -252,7 +261,7 @@ def _slice(value: VirtualSlice, terms: _Terms) -> Term:
 def _array(terms: _Terms, value: Any) -> Term:
     if isinstance(value, jax.Array):
         if compat.is_key(value):
-            return "keys", str(value.dtype), _array(terms, jax_api.key_data(value))
+            return "keys", terms.of(compat.key_implementation(value)), _array(terms, jax_api.key_data(value))
         if isinstance(value, jax_api.Tracer) or not value.is_fully_addressable or value.is_deleted():
             raise NoContent
         return "jax", bool(getattr(value, "weak_type", False)), _array(terms, np.asarray(value))
@@ -265,15 +274,15 @@ def _array(terms: _Terms, value: Any) -> Term:
 
 def _number(_: _Terms, value: Any) -> Term:
     """Describes a number of a subclass, as JAX's literals."""
-    return type(value).__qualname__, str(getattr(value, "dtype", "")), np.asarray(value).tobytes()
+    return *_known(type(value)), str(getattr(value, "dtype", "")), np.asarray(value).tobytes()
 
 
 def _sequence(terms: _Terms, value: Any) -> Term:
-    return type(value).__qualname__, *map(terms.of, value)
+    return *_known(cast("Any", type(value))), *map(terms.of, value)
 
 
 def _mapping(terms: _Terms, value: Mapping[Any, Any]) -> Term:
-    return type(value).__qualname__, *((terms.of(k), terms.of(v)) for k, v in value.items())
+    return *_known(cast("Any", type(value))), *((terms.of(k), terms.of(v)) for k, v in value.items())
 
 
 def _set(terms: _Terms, value: Any) -> Term:
@@ -281,13 +290,18 @@ def _set(terms: _Terms, value: Any) -> Term:
 
 
 def _enum(_: _Terms, value: enum.Enum) -> Term:
-    return type(value).__module__, type(value).__qualname__, value.name
+    return *_known(type(value)), value.name
 
 
 def _class(_: _Terms, value: type) -> Term:
-    if not f"{value.__module__}.".startswith(("builtins.", "numpy.", "ml_dtypes.", "jax.")):
+    return "class", *_known(value)
+
+
+def _known(kind: Any) -> tuple[str, str]:
+    """Returns the names of a class of Python, NumPy, JAX or this project. Raises NoContent for other classes."""
+    if not f"{kind.__module__}.".startswith(("builtins.", "numpy.", "ml_dtypes.", _OURS, *_JAXS)):
         raise NoContent
-    return "class", value.__module__, value.__qualname__
+    return kind.__module__, kind.__qualname__
 
 
 def _function(_: _Terms, value: FunctionType) -> Term:

@@ -145,7 +145,8 @@ class _Emission:
         if self._made is None and self._given is not None:
             jaxpr, names, lowering, notes = self._given
             begin = time.perf_counter()
-            is_around = self._mesh is None or self._mesh == compat.mesh_around()
+            now = compat.mesh_around()
+            is_around = now is None or self._mesh is None or self._mesh == now
             mesh = nullcontext() if is_around else jax_api.set_mesh(self._mesh)
             wide = jax_api.enable_x64(self._has_x64)
             with collector_paused(), wide, jax.disable_jit(False), mesh, Activity(f"lowering {names.program}"):
