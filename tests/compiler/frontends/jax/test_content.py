@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend import random as prng
 from jax.extend.core import Primitive
 
 import pathways as pw
@@ -168,6 +169,18 @@ def custom(x: Any) -> Any:
 )
 def test_some_programs_have_no_content(function: Any) -> None:
     assert content(function) is None
+
+
+def test_random_bits_by_a_function_of_the_users_have_no_content() -> None:
+    def bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+        return jnp.full(shape, key[0], f"uint{width}")
+
+    define: Any = prng.define_prng_impl
+    made = define(
+        key_shape=(2,), seed=lambda n: jnp.full(2, n, np.uint32), split=None, random_bits=bits, fold_in=None, name="own"
+    )
+    keys = jax.random.wrap_key_data(jnp.zeros(2, np.uint32), impl=made)
+    assert content(lambda x: x + jax.random.bits(keys)) is None
 
 
 def test_a_mesh_around_the_call_leaves_a_program_without_content() -> None:
