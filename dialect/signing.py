@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import BadKey
+from pathways.dialect.files import read_own, write_folder, write_private
 
 KEY_BYTES = 32
 """The length in bytes of a code, and of a key."""
@@ -35,6 +36,19 @@ def opened(name: str, signed: bytes) -> bytes | None:
     """Returns the content of `signed` if this user signed it under this name, else None. Raises PWC0610."""
     code, raw = signed[:KEY_BYTES], signed[KEY_BYTES:]
     return raw if hmac.compare_digest(code, _code(_key() or _OWN, name, raw)) else None
+
+
+def read_signed(folder: Path, name: str) -> bytes | None:
+    """Reads a file that `write_signed` wrote; None if there is none, or if it is not this user's. Raises PWC0610."""
+    signed = read_own(folder / name)
+    return None if signed is None else opened(name, signed)
+
+
+def write_signed(folder: Path, name: str, raw: bytes) -> None:
+    """Writes a file of a private folder, whose `name` may have folders of its own. Raises PWC0606 and PWC0610."""
+    path = folder / name
+    write_folder(path.parent, {}, mode=0o700)
+    write_private(path, sign(name, raw))
 
 
 def mark(name: str, raw: bytes) -> bytes | None:

@@ -27,7 +27,6 @@ from pathways.compiler.placement import POLICIES
 from pathways.compiler.schedule import PROGRAM, SCHEDULES
 from pathways.dialect import signing
 from pathways.dialect.diagnostics import PathwaysError
-from pathways.dialect.files import read_own, write_folder, write_private
 from pathways.dialect.plan.nouns import Plan
 from pathways.dialect.plan.plan_file import read_plan, write_plan
 from pathways.dialect.topology import Topology
@@ -45,8 +44,9 @@ class KeptPlans:
     def __init__(self, cache: Path | None, traced: Traced) -> None:
         self._traced = traced
         content = None if cache is None else traced.content()
-        self._settings = None if content is None else settings_term()
-        self._folder = None if cache is None or content is None else cache / FOLDER / content.digest
+        self._settings = None if content is None else content.settings
+        self._cache = None if content is None else cache
+        self._folder = "" if content is None else f"{FOLDER}/{content.digest}"
         self._mine: tuple[VirtualSlice, ...] = () if content is None else content.slices or (implicit_slice(),)
         self._files: dict[str, str] | None = None
         """The paths of source files, by their names in plans; None if no plan of the program is in the cache."""
@@ -63,7 +63,7 @@ class KeptPlans:
     ) -> tuple[Plan, Timing]:
         """Returns the plan for a topology and options: from the cache, or compiled and then kept there."""
         name = None
-        if self._folder is not None:
+        if self._cache is not None:
             with COMPILING:
                 name = plan_name(process().session(None, self.slices, topology), options)
         if name is not None and (found := self._kept(name)) is not None:
@@ -72,7 +72,7 @@ class KeptPlans:
             name = None
         compilation = compiled(topology, options)
         plan = compilation.plan()
-        if name is not None and self._folder is not None:
+        if name is not None:
             self._keep(name, plan)
         return plan, compilation.timing
 
@@ -84,7 +84,7 @@ class KeptPlans:
 
     def stop(self) -> None:
         """Compiles all plans from now on, since the user may change the IR."""
-        self._folder = None
+        self._cache = None
 
     def _kept(self, name: str) -> Plan | None:
         raw = None if self._files is None else self._read(name)
@@ -105,18 +105,16 @@ class KeptPlans:
         self._write(_SLICES, json.dumps([numbers, self._traced.files()]).encode())
 
     def _read(self, name: str) -> bytes | None:
-        if self._folder is None:
+        if self._cache is None:
             return None
         with contextlib.suppress(PathwaysError):
-            signed = read_own(self._folder / name)
-            return None if signed is None else signing.opened(f"{self._folder.name}/{name}", signed)
+            return signing.read_signed(self._cache, f"{self._folder}/{name}")
         return None
 
     def _write(self, name: str, raw: bytes) -> None:
-        if self._folder is not None:
+        if self._cache is not None:
             with contextlib.suppress(PathwaysError):
-                write_folder(self._folder, {}, mode=0o700)
-                write_private(self._folder / name, signing.sign(f"{self._folder.name}/{name}", raw))
+                signing.write_signed(self._cache, f"{self._folder}/{name}", raw)
 
 
 def plan_name(session: Session, options: Options) -> str | None:

@@ -7,6 +7,8 @@ The front end uses JAX internals only through this module. The reason for each n
   not how consts are attached.
 * `scan` has `num_consts`/`num_carry` in 0.10 and `ft_in`/`ft_out` since then: `scan_counts`.
 * user frames of an equation: `jax._src.source_info_util.user_frames`; without it, errors would lack the user's line.
+  `is_user_filename` and `raw_frame_to_frame` read each frame of a program once; `user_frames` is the replacement.
+* `dtype._impl` has the functions of typed keys. Without it, programs with such keys have no content (content.py).
 * `UNSPECIFIED` shardings in jit equations have no public name; they are recognized by the name of their class.
 * `pytype_aval_mappings` has the abstract value of each type that JAX accepts as an array; there is no public interface.
 * `jax.interpreters.xla.canonicalize_dtype_handlers` is public: it converts such a value if JAX needs the data.
@@ -34,7 +36,6 @@ import jax.interpreters.xla as jax_xla
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch_any
-from jax._src import literals as _literals
 from jax._src import source_info_util as _source
 from jax._src import tree_util as _tree_util
 from jax._src.interpreters import pxla as _pxla_any
@@ -88,10 +89,6 @@ is_plain: Callable[[], bool] = getattr(_core, "trace_state_clean", has_no_mesh) 
 with that of a call without one."""
 Literal: Any = jex_core.Literal
 Primitive: Any = jex_core.Primitive
-LITERAL_ARRAYS: tuple[type, ...] = tuple(
-    getattr(_literals, name) for name in ("TypedNdArray",) if hasattr(_literals, name)
-)
-"""The classes of arrays in a jaxpr that are not NumPy's or JAX's."""
 DropVar: Any = jex_core.DropVar
 
 
@@ -172,11 +169,17 @@ def where_of_equation(eqn: Eqn) -> Where | None:
     return innermost_users(Where(f.file_name, f.start_line, f.function_name) for f in frames)
 
 
+_has_raw_frames = all(hasattr(_source, name) for name in ("is_user_filename", "raw_frame_to_frame"))
+
+
 def users_lines(traceback: Any, lines: list[Any], known: dict[Any, Any]) -> int:
     """Adds file, function and position of each of the user's frames to `lines`, once, and returns their number there.
 
     `known` holds what was added before.
     """
+    if not _has_raw_frames:
+        lines.append([tuple(frame) for frame in _source_any.user_frames(traceback)])
+        return len(lines) - 1
     codes, places = traceback.raw_frames()
     key = ("stack", *map(id, codes), *places)
     if key not in known:

@@ -36,8 +36,6 @@ _UNUSED = {
     "checkpoint": {"policy"},
 }
 """Parameters that only differentiation reads. It is complete when a program is traced."""
-
-
 _ADDRESS = " at 0x"
 
 
@@ -51,6 +49,8 @@ class Content:
 
     digest: str
     slices: tuple[VirtualSlice, ...]
+    settings: Term
+    """JAX's settings during the trace (`settings_term`)."""
     has_arrays: bool
     """Whether it closes over arrays. They may change or be deleted, so its IR must be made at once."""
 
@@ -59,18 +59,11 @@ def content_of(jaxpr: Any, *others: Any) -> Content | None:
     """Describes a closed jaxpr and other values that decide the plan; None if the content of a part is not known."""
     terms = _Terms()
     try:
-        whole = (
-            _COMPILER,
-            settings_term(),
-            terms.of(jaxpr),
-            terms.of(others),
-            terms.bodies,
-            terms.lines,
-            terms.slices(),
-        )
+        settings, whole = settings_term(), (terms.of(jaxpr), terms.of(others), terms.slices())
     except NoContent:
         return None
-    return Content(digest_of_term(whole), tuple(terms.sorted_slices()), terms.has_arrays)
+    digest = digest_of_term((_COMPILER, settings, whole, terms.bodies, terms.lines))
+    return Content(digest, tuple(terms.sorted_slices()), settings, terms.has_arrays)
 
 
 def digest_of_term(term: Term) -> str:
@@ -91,6 +84,7 @@ def _compiler() -> Term:
 
 
 _COMPILER = _compiler()
+"""Read at import, since files may change while the process runs the old ones."""
 
 
 def settings_term() -> Term:
@@ -144,6 +138,8 @@ class _Terms:
         if dataclasses.is_dataclass(value) and module.startswith((_OURS, *_JAXS)):
             fields = dataclasses.fields(value)
             return (*known, *((f.name, self.of(getattr(value, f.name))) for f in fields))
+        if hasattr(value, "__array__") and module.startswith(_JAXS):  # an array that is a literal of a jaxpr
+            return _array(self, value)
         is_text = kind.__name__ in ("UnspecifiedValue", "AbstractMesh") and module.startswith(_JAXS)
         if is_text or module.startswith(("jaxlib.", "_jax.")):
             return *known, _plain_text(value)
@@ -341,7 +337,6 @@ _BASES: tuple[tuple[Any, Callable[[_Terms, Any], Term]], ...] = (
     ((tuple, list), _sequence),
     (dict, _mapping),
     ((set, frozenset), _set),
-    (compat.LITERAL_ARRAYS, _array),
     (type, _class),
     (FunctionType, _function),
 )

@@ -141,7 +141,7 @@ class _Emission:
             return content_of(jaxpr, names, notes, lowering.platform, lowering.dialect)
 
     def emitted(self) -> Emitted:
-        """Returns the IR. It is made with 64 bits, and with the mesh of a `jax.set_mesh`, as during the trace."""
+        """Returns the IR, made under the `jax_enable_x64` and the `jax.set_mesh` of the trace."""
         if self._made is None and self._given is not None:
             jaxpr, names, lowering, notes = self._given
             begin = time.perf_counter()

@@ -27,7 +27,7 @@ import jaxlib.version
 from pathways.dialect import signing
 from pathways.dialect.activities import Activity
 from pathways.dialect.diagnostics import PathwaysError, Where
-from pathways.dialect.files import read_own, shared_with, write_folder, write_private
+from pathways.dialect.files import shared_with, write_folder
 from pathways.dialect.jax_api import config
 from pathways.dialect.mlir import without_locations
 from pathways.dialect.platforms import platform_named
@@ -194,9 +194,10 @@ class Executables:
             return None
         name = ready_name(module, devices)
         signed = self._ready.get(name)
-        if signed is None and self.folder is not None:
-            signed = read_own(self.folder / name)
-        raw = None if signed is None else signing.opened(name, signed)
+        if signed is not None:
+            raw = signing.opened(name, signed)
+        else:
+            raw = None if self.folder is None else signing.read_signed(self.folder, name)
         if raw is None:
             return None
         with contextlib.suppress(*pjrt.FAILURES):
@@ -216,11 +217,9 @@ class Executables:
         """Writes code to the cache folder atomically. A full disk is not an error."""
         if self.folder is None:
             return
-        path = self.folder / ready_name(module, devices)
         with contextlib.suppress(PathwaysError, *pjrt.FAILURES):
             raw = self._raw[module, len(devices)] = pjrt.serialize(made)
-            write_folder(path.parent, {}, mode=0o700)
-            write_private(path, signing.sign(str(path.relative_to(self.folder)), raw))
+            signing.write_signed(self.folder, ready_name(module, devices), raw)
 
     def offer(self, ready: Mapping[str, bytes]) -> None:
         """Adds ready code from a plan file."""
