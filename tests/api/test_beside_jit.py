@@ -92,7 +92,9 @@ def quietly() -> Generator[None]:
         logger.setLevel(logging.NOTSET)
 
 
-@pytest.mark.long("more odd calls of the same kind", keep=("*, returned", "*, of float32", *CASES_OF_METHODS))
+@pytest.mark.long(
+    "more odd calls of the same kind", keep=("*, returned", "*, closed over", "*, of float32", *CASES_OF_METHODS)
+)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_a_program_does_as_jit_or_says_why_not(name: str) -> None:
