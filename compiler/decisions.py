@@ -6,10 +6,12 @@ passes wrote. A call follows its own shardings or the location of its operands. 
 (microbatches) become one record.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import NamedTuple
 
 from pathways.dialect.call_labels import read_part
+from pathways.dialect.diagnostics import Where
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.losses import read_losses
 from pathways.dialect.ir.program import ProgramIR
@@ -23,11 +25,26 @@ _AWAITED = "a computed value selects the body or ends the loop: the controller w
 
 def decisions_of(program: ProgramIR) -> tuple[Decision, ...]:
     """Returns all decisions: losses and slices first, then the others in program order."""
-    merged: dict[Decision, list[int]] = {}
-    nodes = (decision for function in (program, *program.bodies.values()) for decision in _nodes(function))
-    for decision in (*_losses(program), *_slices(program), *nodes):
-        merged.setdefault(replace(decision, steps=()), []).extend(decision.steps)
-    return tuple(replace(d, steps=tuple(steps)) for d, steps in merged.items())
+    merged: defaultdict[_Decided, list[int]] = defaultdict(list)
+    nodes = (decided for function in (program, *program.bodies.values()) for decided in _nodes(function))
+    for decided, step in nodes:
+        steps = merged[decided]
+        if step is not None:
+            steps.append(step)
+    made = (Decision(*decided[:5], tuple(steps), *decided[5:]) for decided, steps in merged.items())
+    return (*dict.fromkeys((*_losses(program), *_slices(program))), *made)
+
+
+class _Decided(NamedTuple):
+    """A decision without its steps, which is quick to compare."""
+
+    kind: str
+    name: str
+    chosen: str
+    reason: str
+    runner_up: str
+    bytes: int
+    where: Where | None
 
 
 def _losses(program: ProgramIR) -> Iterator[Decision]:
@@ -48,32 +65,30 @@ def _range(devices: tuple[int, ...]) -> str:
     return str(list(devices))
 
 
-def _nodes(program: ProgramIR) -> Iterator[Decision]:
+def _nodes(program: ProgramIR) -> Iterator[tuple[_Decided, int | None]]:
     sources = _Sources(program)
     for node in program.flow.nodes:
         op = node.op
-        where = where_of(op)
-        steps = () if op.step is None else (op.step,)
+        where, step = where_of(op), op.step
         if node.callee:
             name = shown_name(op)
             chosen, reason, other = sources.call(node)
             if op.parts is None:
-                yield Decision("call", name, chosen, reason, other, steps, 0, where)
+                yield _Decided("call", name, chosen, reason, other, 0, where), step
             for part in map(read_part, op.parts or ()):
-                yield Decision(
-                    "call", part.name, chosen, f"merged into {name}, which is {reason}", other, steps, 0, part.where
-                )
+                merged = f"merged into {name}, which is {reason}"
+                yield _Decided("call", part.name, chosen, merged, other, 0, part.where), step
             continue
         if not node.is_transfer:
             name = shown_name(op)
             chosen = f"{name}: {', '.join(op.bodies)}"
-            yield Decision("branch", name, chosen, _AWAITED, "", steps, 0, where)
+            yield _Decided("branch", name, chosen, _AWAITED, "", 0, where), step
             continue
         (value,), (result,) = node.operands, node.results
         kind = "transfer" if sources.home[value] != sources.home[result] else "reshard"
         chosen = f"{sources.place(value)} -> {sources.place(result)} by {op.route}"
         name = sources.names[value]
-        yield Decision(kind, name, chosen, op.reason or "", op.runner_up or "", steps, op.bytes or 0, where)
+        yield _Decided(kind, name, chosen, op.reason or "", op.runner_up or "", op.bytes or 0, where), step
 
 
 class _Sources:

@@ -213,20 +213,27 @@ def run_pass(
 
 def _verify(step: Pass, program: ProgramIR) -> None:
     """Raises PWC0701 if the result of a user's pass breaks a rule, PWC0710 if that of a built-in pass does."""
+    changes = _changes(step, program)
     try:
-        verify_program(program, _changes(step, program))
+        verify_program(program, changes)
     except PathwaysError as error:
         first = error.diagnostic
         if step.spelled or not isinstance(first, InvalidIR):
             raise
         ours = PassBroke(name=step.name, op=first.op, problem=first.problem, rule=first.rule, where=first.where)
         raise PathwaysError(ours) from error
+    program.unverified = frozenset() if changes is None else program.unverified | changes.attributes
 
 
 def _changes(step: Pass, program: ProgramIR) -> Changes | None:
-    """Returns the changes that a built-in pass declares; None if the declaration is missing or cannot be relied on."""
-    requires, _ = step.phases()
-    return None if step.writes is None or step.spelled or program.bodies else Changes(requires, step.writes)
+    """Returns the changes that a built-in pass declares; None if the declaration is missing or cannot be relied on.
+
+    When a plan is made, they are all changes since the last check of all rules.
+    """
+    requires, ensures = step.phases()
+    if step.writes is None or step.spelled or program.bodies:
+        return None
+    return Changes(requires, step.writes | program.unverified if ensures is Phase.PLAN else step.writes)
 
 
 def _coded(step: Pass, error: Exception) -> Exception:

@@ -12,7 +12,8 @@ have some, so the function of the line comes last.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from pathways.dialect.diagnostics import Where
 
@@ -20,8 +21,7 @@ ACTION_KINDS: Final = ("F", "B", "I", "W")
 _ACTION = re.compile(r"(\d+)([FBIW])(\d+)")
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """The work of one slice for one microbatch."""
 
     stage: int
@@ -32,6 +32,7 @@ class Action:
         return f"{self.stage}{self.kind}{self.microbatch}"
 
 
+@lru_cache(1 << 16)
 def read_action(text: str) -> Action:
     """Parses an action. Raises ValueError for any other text."""
     match = _ACTION.fullmatch(text)

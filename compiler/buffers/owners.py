@@ -3,7 +3,6 @@ gradients. `streams.py` stores these names in the plan, for memory reports.
 """
 
 import re
-from dataclasses import replace
 
 from pathways.dialect.call_labels import read_action, read_part
 from pathways.dialect.ir.flow import Node
@@ -46,7 +45,7 @@ def action_of_call(node: Node) -> str | None:
     action: str | None = node.op.action
     if action is None or not node.op.again:
         return action
-    return str(replace(read_action(action), kind="F"))
+    return str(read_action(action)._replace(kind="F"))
 
 
 def _of_call(action: str | None, name: str) -> str:

@@ -4,11 +4,13 @@ buffer is freed or donated. The pass `plan-islands` calls it. Pure functions.
 The pass `plan_islands` calls `plan_streams`; `rematerialize` calls `device_peaks`.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from pathways.compiler.buffers.liveness import BEFORE, Donated, donations, lifetimes
 from pathways.compiler.buffers.owners import owners
@@ -79,7 +81,7 @@ class _Planner:
         self.computations = {symbol: i for i, symbol in enumerate(program.computations)}
         self.meshes = {symbol: i for i, symbol in enumerate(program.meshes)}
         self.islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
-        self.drafts: dict[str, _Draft] = {}
+        self.drafts: defaultdict[str, _Draft] = defaultdict(_Draft)
         self.bodies: list[PlannedBody] = []
         """The bodies of the branches so far."""
         self._kinds: dict[tuple[ArrayType, Placed], BufferKind] = {}
@@ -129,9 +131,6 @@ class _Planner:
     def _island(self, value: int) -> str:
         return self.islands[self.flow.place(value).mesh]
 
-    def _draft(self, island: str) -> _Draft:
-        return self.drafts.setdefault(island, _Draft())
-
     def _kind(self, value: int) -> BufferKind:
         key = self.flow.types[value], self.flow.place(value)
         if key not in self._kinds:
@@ -153,27 +152,27 @@ class _Planner:
             start = stop
 
     def _group(self, values: range, together: range, name: str, role: str, alike: tuple[Any, ...]) -> None:
-        draft, alive = self._draft(self._island(values.start)), self.alive
+        draft, alive = self.drafts[self._island(values.start)], self.alive
         key = (*alike, values.start - together.start, len(values))
         if key not in self._numbered:
             found = [draft.kinds.setdefault(self._kind(v), len(draft.kinds)) for v in values]
             self._numbered[key] = tuple(found)
-        kinds, deaths = self._numbered[key], tuple(alive.ends[values.start : values.stop])
+        kinds, deaths = self._numbered[key], tuple(alive.ends[values.start : values.stop].tolist())
         shown = name
         if len(values) < len(together):  # a part of the call's results
             at = values.start - together.start
             shown = f"{name}#{at}" + (".." if len(values) > 1 else "")
-        draft.groups.append(Buffers(shown, role, self.owners[values.start], kinds, alive.births[values.start], deaths))
+        birth = int(alive.births[values.start])
+        draft.groups.append(Buffers(shown, role, self.owners[values.start], kinds, birth, deaths))
 
     def _run(self, node: Node) -> None:
-        op, alive = node.op, self.alive
-        draft = self._draft(op.island)
+        op, slots = node.op, self.slots
+        draft = self.drafts[op.island]
         step, name = op.step, shown_name(op)
         donated = tuple(self.donated.get(node.callee, ()))
         if node.results:
             shardings = id(op.out_shardings)
             self._make(node.results, name, "value", (node.callee, node.mesh, shardings))
-        slots, ends = self.slots, alive.ends
         run = Run(
             step,
             self.computations[node.callee],
@@ -189,10 +188,9 @@ class _Planner:
         )
         draft.instructions.append(run)
         donated_values = {node.operands[i] for i in donated}
-        dead = [
-            v for v in dict.fromkeys((*node.operands, *node.results)) if ends[v] == step and v not in donated_values
-        ]
-        self._free(draft, step, dead)
+        values = np.concatenate([self.flow.operands_of(node), np.arange(node.results.start, node.results.stop)])
+        ending = values[self.alive.ends[values] == step].tolist()
+        self._free(draft, step, [v for v in dict.fromkeys(ending) if v not in donated_values])
 
     def _move(self, node: Node) -> None:
         op, step = node.op, node.op.step
@@ -201,12 +199,12 @@ class _Planner:
         self._make(node.results, f"{self._shown(value)} moved", "copy", (result,))
         source, target, where = self.slots[value], self.slots[result], where_of(op)
         if here == there:
-            self._draft(here).instructions.append(Copy(step, source, target, where))
+            self.drafts[here].instructions.append(Copy(step, source, target, where))
         else:
-            self._draft(here).instructions.append(Send(step, step, source, there, where))
-            self._draft(there).instructions.append(Recv(step, step, target, here, where))
+            self.drafts[here].instructions.append(Send(step, step, source, there, where))
+            self.drafts[there].instructions.append(Recv(step, step, target, here, where))
         for island, moved in ((here, value), (there, result)):
-            self._free(self._draft(island), step, [moved] if self.alive.ends[moved] == step else [])
+            self._free(self.drafts[island], step, [moved] if self.alive.ends[moved] == step else [])
 
     def _branch(self, node: Node) -> None:
         """Adds one instruction to the streams of all islands that take part in the branch."""
@@ -238,8 +236,8 @@ class _Planner:
                 max((body.beside(island, isinstance(op, CondRecord)) for body in bodies), default=0),
                 tuple(at for at, i in enumerate(taken) if node.operands[i] in given),
             )
-            self._draft(island).instructions.append(branch)
-            self._free(self._draft(island), step, [v for v in dead if self._island(v) == island])
+            self.drafts[island].instructions.append(branch)
+            self._free(self.drafts[island], step, [v for v in dead if self._island(v) == island])
 
     def _given_up(self, node: Node) -> set[int]:
         """Returns the carried values that a loop may overwrite, since they are not needed afterwards."""

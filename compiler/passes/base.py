@@ -43,7 +43,8 @@ class Pass:
 
     In a program without bodies it adds, removes and reconnects no calls or transfers. In phase `plan` it leaves the
     instruction streams unchanged. So only two kinds of rules are verified after it: those that read these attributes,
-    and those of the phase that it ensures. None: it may change anything. All rules are verified when a plan is made.
+    and those of the phase that it ensures. None: it may change anything, and all rules are verified. When a plan is
+    made, the rules that read an attribute written since then are verified again.
     """
 
     spelled: ClassVar[str] = ""

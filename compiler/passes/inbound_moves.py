@@ -4,12 +4,14 @@ value and its copy, if the axes of both meshes are equal. `propagate_shardings.p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
 
 from pathways.compiler.passes.shard_bodies import mesh_taken
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.flow import Flow, Node, divided
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.ir.records import ControlFlowRecord
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,20 @@ class Taken:
     moves: list[Move]
 
 
+def _strangers(flow: Flow, lives: Sequence[str | None]) -> list[list[int]]:
+    """Finds, for each node, the positions of operands that live on another mesh. Control flow and moves have none."""
+    meshes = {mesh: number for number, mesh in enumerate({*lives, *(node.mesh for node in flow)})}
+    home = np.fromiter(map(meshes.__getitem__, lives), np.intp, len(lives))
+    here = np.array([meshes[node.mesh] if node.is_call else -1 for node in flow], np.intp)[flow.readers]
+    found = np.flatnonzero((here >= 0) & (home[flow.operands] != here))
+    readers = flow.readers[found]
+    return divided(found - np.array(flow.bounds)[readers], np.bincount(readers, minlength=len(flow)))
+
+
 def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
     """Numbers the inbound values. `lives` gives the mesh on which each value of the flow is made."""
     flow = program.flow
+    strangers = _strangers(flow, lives)
     lives, types, count = list(lives), list(flow.types), len(lives)
     numbers: dict[tuple[int, str], int] = {}
 
@@ -60,13 +73,11 @@ def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
         return numbers[value, mesh]
 
     def taken(node: Node) -> Sequence[int]:
-        if node.is_call:
-            mesh = node.mesh
-            if {mesh}.issuperset(map(lives.__getitem__, node.operands)):
-                return node.operands
-            return tuple(arrival(v, mesh) for v in node.operands)
-        if not isinstance(node.op, ControlFlowRecord):
-            return node.operands
+        if not node.is_branch:
+            own = list(node.operands)
+            for position in strangers[node.number]:
+                own[position] = arrival(own[position], node.mesh)
+            return own
         bodies = program.bodies_of(node.op)
         deciding = len(node.operands) - len(bodies[0].inputs)
         carried = (arrival(v, mesh_taken(bodies, i)) for i, v in enumerate(node.operands[deciding:]))
@@ -74,11 +85,12 @@ def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
 
     operands = [taken(node) for node in flow.nodes]
     written = [(node.operands[0], node.results[0]) for node in flow.nodes if node.is_transfer]
-    called = {v for node in flow.nodes if node.is_call for v in operands[node.number]}
+    is_called = np.zeros(len(lives), np.bool_)
+    is_called[list(chain.from_iterable(operands[node.number] for node in flow.calls()))] = True
     moves: list[Move] = []
     for source, made in (*written, *((value, number) for (value, _), number in numbers.items())):
         here, there = lives[source] or "", lives[made] or ""
         if here == there or program.mesh(here).axes == program.mesh(there).axes:
-            moves.append(Move(source, made, here == there, made in called))
+            moves.append(Move(source, made, here == there, bool(is_called[made])))
     originals = (*range(count), *(value for value, _ in numbers))
     return Taken(lives, types, operands, range(count, len(lives)), originals, moves)

@@ -4,9 +4,8 @@ Equal shardings have one number, and 0 is an unknown sharding. The shardings aro
 integers. They are looked up several times per call and compared often.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -31,13 +30,17 @@ Numbers: TypeAlias = tuple[int, ...]
 Around: TypeAlias = tuple[Numbers, Numbers]
 """The shardings of the arguments and of the results of a call."""
 
+Found: TypeAlias = list[tuple[int, int]]
+"""The positions of the values whose sharding is known, and its number."""
+
 
 @dataclass(frozen=True)
 class Inferred:
-    """The signature that Shardy's propagation finds for a call, as shardings and as their numbers."""
+    """The signature that Shardy's propagation finds for a call."""
 
     shardings: SignatureShardings
-    numbers: Around
+    found: tuple[Found, Found]
+    """The shardings found for the arguments and for the results."""
 
 
 class KnownShardings:
@@ -64,6 +67,7 @@ class KnownShardings:
         self._numbers: dict[Dims, int] = {}
         self._ranks: dict[str, Ranks] = {}
         self._users: dict[tuple[str, str], Around] = {}
+        self._wants: dict[tuple[str, str], list[tuple[int, Dims]]] = {}
         self._inferred: dict[tuple[str, Axes, Numbers, Numbers], Inferred] = {}
 
     def __getitem__(self, value: int) -> Known:
@@ -96,11 +100,14 @@ class KnownShardings:
 
     def note_wants(self, call: Node) -> None:
         """Records the shardings in which the user's signature wants the operands of a call."""
-        ins, _ = self.user(call)
-        for value, number in zip(self.taken.operands[call.number], ins, strict=True) if any(ins) else ():
-            dims = self._dims[number]
-            if dims is not None and value not in self._empty:
-                self.wants.setdefault(value, []).append(dims)
+        key = call.callee, call.mesh
+        if key not in self._wants:
+            wanted = [self._dims[number] for number in self.user(call)[0]]
+            self._wants[key] = [(i, dims) for i, dims in enumerate(wanted) if dims is not None]
+        operands = self.taken.operands[call.number]
+        for i, dims in self._wants[key]:
+            if operands[i] not in self._empty:
+                self.wants.setdefault(operands[i], []).append(dims)
 
     def learn(self, value: int, dims: Dims) -> None:
         """Records the sharding of a value if none is known."""
@@ -110,23 +117,23 @@ class KnownShardings:
 
     def learn_from(self, call: Node) -> None:
         """Infers the signature of a call, and records the shardings that it suggests for values without one."""
-        ins, outs = self.infer(call, self.around(call)).numbers
+        ins, outs = self.infer(call, self.around(call)).found
         self._learn_side(call.results, outs, self.user(call)[1], made_so=True)
-        self._learn_side(self.taken.operands[call.number], ins, repeat(0), made_so=False)
+        self._learn_side(self.taken.operands[call.number], ins, None, made_so=False)
 
-    def _learn_side(self, values: Sequence[int], suggested: Numbers, pinned: Iterable[int], *, made_so: bool) -> None:
+    def _learn_side(self, values: Sequence[int], found: Found, pinned: Numbers | None, *, made_so: bool) -> None:
         of_value, new = self._of_value, list[int]()
-        if not any(suggested) or 0 not in self._side(values):
-            return
-        for value, number, fixed in zip(values, suggested, pinned, strict=False):
-            if not number or of_value[value]:
+        for i, number in found:
+            value = values[i]
+            if of_value[value]:
                 continue
-            if not fixed and value in self.wants:
+            if not (pinned and pinned[i]) and value in self.wants:
                 dims = self._dims[number]
                 number = self.number(cheapest(self, value, dims or (), made_so=made_so))
             of_value[value] = number
             new.append(value)
-        self._mark_due(new)
+        if new:
+            self._mark_due(new)
 
     def _mark_due(self, values: Sequence[int]) -> None:
         """Counts values as known. The nodes that make or take them become due."""
@@ -145,7 +152,9 @@ class KnownShardings:
         if found is None:
             given = SignatureShardings(*(tuple(map(self._dims.__getitem__, side)) for side in around))
             shardings = propagate(self.program.computations[call.callee], axes, given, where_of(call.op))
-            found = self._inferred[key] = Inferred(shardings, self._numbered(shardings))
+            sides = self._numbered(shardings)
+            ins, outs = ([(i, number) for i, number in enumerate(side) if number] for side in sides)
+            found = self._inferred[key] = Inferred(shardings, (ins, outs))
         return found
 
     def closed_signature(self, call: Node, around: Around) -> SignatureShardings:
@@ -179,10 +188,14 @@ class KnownShardings:
 
     def close(self) -> None:
         """Replicates every value that nothing determines."""
-        types, of_value = self.taken.types, self._of_value
-        for value, mesh in enumerate(self.taken.lives):
-            if mesh is not None and not of_value[value]:
-                of_value[value] = self.number(replicated(len(types[value].shape)))
+        types, lives, of_value = self.taken.types, self.taken.lives, self._of_value
+        whole: dict[int, int] = {}
+        for value in [v for v, number in enumerate(of_value) if not number]:
+            if lives[value] is not None:
+                rank = len(types[value].shape)
+                if rank not in whole:
+                    whole[rank] = self.number(replicated(rank))
+                of_value[value] = whole[rank]
 
 
 def cheapest(state: KnownShardings, value: int, suggested: Dims, *, made_so: bool) -> Dims:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from pathways.compiler.buffers.owners import action_of_call
 from pathways.compiler.computations.flops import flops_of
 from pathways.compiler.computations.merge import PartCall, PartOperand, Whole, count_operations, merge, mergeable
@@ -184,7 +186,8 @@ class _Writer:
         self.flow = program.flow
         self.forms: dict[_Key, _Form] = {}
         """The forms of the groups so far, by structure (`_Key`)."""
-        self.uses = Counter(chain.from_iterable(node.operands for node in self.flow))
+        self.uses: list[int] = np.bincount(self.flow.operands, minlength=len(self.flow.types)).tolist()
+        """The number of uses of each value."""
         self.symbols: dict[Whole, str] = {}
         self.returned = set(self.flow.returned)
         self.rewriting = Rewriting()

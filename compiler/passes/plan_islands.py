@@ -40,6 +40,7 @@ class PlanIslands(Pass):
     requires: ClassVar[Phase] = Phase.SCHEDULE
     ensures: ClassVar[Phase] = Phase.PLAN
     keeps_flow: ClassVar[bool] = True
+    writes: ClassVar[frozenset[str] | None] = frozenset({"computations"})
     donate: bool = True
     enforce: bool = True
     """Refuse a plan whose peak exceeds the memory stated in the topology."""

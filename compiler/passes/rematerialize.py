@@ -94,7 +94,7 @@ def _is_full(program: ProgramIR, slice_: str, peaks: dict[str, int]) -> bool:
 def _kept(program: ProgramIR, pipeline: Pipeline, action: Action) -> Iterator[tuple[int, list[int]]]:
     """Yields each value of a forward action that its backward calls take, with these calls."""
     flow = program.flow
-    backward_calls = {call for kind in "BIW" for call in pipeline.calls.get(replace(action, kind=kind), ())}
+    backward_calls = {call for kind in "BIW" for call in pipeline.calls.get(action._replace(kind=kind), ())}
     for call in pipeline.calls[action]:
         for value in flow.nodes[call].results:
             users = [u for u in flow.users[value] if u in backward_calls]

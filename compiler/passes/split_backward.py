@@ -3,7 +3,7 @@ stages wait for, and weight gradients. Zero-bubble schedules need it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pathways.compiler.computations.split import Halves, split
@@ -53,14 +53,14 @@ class _Splitter:
             if action is None or action.kind != "B":
                 continue
             if node.op.gathered:  # belongs to one microbatch, after the producers of its operands
-                node.op.action = str(replace(action, kind="W" if not leads[node.number] else "I"))
+                node.op.action = str(action._replace(kind="W" if not leads[node.number] else "I"))
                 continue
             first = tuple(i for i, v in enumerate(node.results) if self._is_input_gradient(v, leads))
             callbacks = read_callbacks(self.program.computations[node.callee])
             if 0 < len(first) < len(node.results) and not callbacks:
                 self._split(node, action, first)
             else:
-                node.op.action = str(replace(action, kind="I" if first else "W"))
+                node.op.action = str(action._replace(kind="I" if first else "W"))
         flow, nodes = self.flow, self.rewriting.nodes(self.flow)
         self.program.flow = renumbered(self.program, self.types, flow.arguments, nodes, flow.returned)
         called = {node.callee for node in self.program.flow}
@@ -92,11 +92,11 @@ class _Splitter:
         handed = range(len(self.types), len(self.types) + halves.handed)
         made = [results[i] for i in first]
         given = [operands[i] for i in halves.first_inputs]
-        lead = self._call(op, halves.first, given, [*made, *handed], replace(action, kind="I"))
+        lead = self._call(op, halves.first, given, [*made, *handed], action._replace(kind="I"))
         self.types += list(map(from_mlir, main_of(self.program.computations[halves.first]).type.results))[len(made) :]
         others = [value for i, value in enumerate(results) if i not in first]
         given = [*(operands[i] for i in halves.second_inputs), *handed]
-        rest = self._call(op, halves.second, given, others, replace(action, kind="W"))
+        rest = self._call(op, halves.second, given, others, action._replace(kind="W"))
         self.rewriting.instead[node.number] = lead
         self.rewriting.after[node.number] = [rest]
 

@@ -59,10 +59,11 @@ class CostModel:
         self.operands: list[list[tuple[int, int]]] = []
         """For each call, the calls whose results it takes, and the number of bytes."""
         numbers: dict[Any, int] = {}
-        for node in import_late("networkx").lexicographical_topological_sort(graph):
+        are_in_order = all(before < after for before, after in graph.edges)
+        for node in sorted(graph) if are_in_order else import_late("networkx").lexicographical_topological_sort(graph):
             here = graph.nodes[node]
             share = float(here.get("flops", 0.0)) / here.get("devices", self.devices[here["slice"]])
-            self.operands.append([(numbers[p], graph.edges[p, node]["bytes"]) for p in graph.predecessors(node)])
+            self.operands.append([(numbers[p], edge["bytes"]) for p, edge in graph.pred[node].items()])
             numbers[node] = len(self.calls)
             self.calls.append((here["slice"], share))
         self.traffic = traffic_of(graph)

@@ -8,6 +8,7 @@ line). Each edge has `bytes`. `graph.graph["slices"]` holds the `SliceRequest`s 
 devices of it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -84,9 +85,9 @@ def build_graph(program: ProgramIR, bound: dict[str, Binding]) -> "nx.DiGraph[An
             gathered=not node.callee or bool(node.op.gathered),
             where=where_of(node.op),
         )
-        moved: dict[int, int] = {}
+        moved: defaultdict[int, int] = defaultdict(int)
         for maker, _, _, size in chain.from_iterable(call.sources):
-            moved[maker] = moved.get(maker, 0) + size
+            moved[maker] += size
         moved.pop(-1, None)
         graph.add_edges_from((maker, call.number, {"bytes": size}) for maker, size in moved.items())
     return graph

@@ -26,6 +26,8 @@ class Kind(Generic[_T]):
     accepts: Callable[[Attribute], bool]
     holds: Callable[[Any], bool]
     """Whether a Python value is of this kind."""
+    every: type | None = None
+    """A class of which each value is of this kind; subclasses do not count."""
 
 
 def _is(cls: str) -> Callable[[Attribute], bool]:
@@ -59,15 +61,17 @@ def _write_int(value: int) -> Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
-STRING = Kind[str]("string", lambda v: ir.StringAttr.get(v), lambda a: a.value, _is("StringAttr"), _is_a(str))
+STRING = Kind[str]("string", lambda v: ir.StringAttr.get(v), lambda a: a.value, _is("StringAttr"), _is_a(str), str)
 SYMBOL = Kind[str](
-    "@symbol", lambda v: ir.FlatSymbolRefAttr.get(v), lambda a: a.value, _is("FlatSymbolRefAttr"), _is_a(str)
+    "@symbol", lambda v: ir.FlatSymbolRefAttr.get(v), lambda a: a.value, _is("FlatSymbolRefAttr"), _is_a(str), str
 )
 INTEGER = Kind[int]("integer", _write_int, lambda a: a.value, _is("IntegerAttr"), _is_int64)
 NUMBER = Kind[float](
     "number", lambda v: ir.FloatAttr.get_f64(v), lambda a: a.value, _is("FloatAttr"), _is_a(int, float)
 )
-FLAG = Kind[bool]("unit", lambda _: ir.UnitAttr.get(), lambda _: True, _is("UnitAttr"), lambda v: isinstance(v, bool))
+FLAG = Kind[bool](
+    "unit", lambda _: ir.UnitAttr.get(), lambda _: True, _is("UnitAttr"), lambda v: isinstance(v, bool), bool
+)
 INTEGERS = Kind[tuple[int, ...]](
     "integers",
     lambda v: ir.DenseI64ArrayAttr.get(list(v)),

@@ -9,15 +9,26 @@ that adds, removes or moves nodes gives the program a new flow (`renumbered`).
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from itertools import chain, pairwise
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir.records import CallRecord, ControlFlowRecord, NodeRecord, TransferRecord
+from pathways.dialect.ir.records import (
+    CallRecord,
+    CondRecord,
+    ControlFlowRecord,
+    NodeRecord,
+    TransferRecord,
+    WhileRecord,
+)
 from pathways.dialect.memo import map_by_identity
 from pathways.dialect.sdy import Placed
+
+Column: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]
+"""One integer for each entry of a list."""
 
 
 class _Argument(Protocol):
@@ -55,14 +66,26 @@ class Node:
 
     @property
     def is_transfer(self) -> bool:
-        return isinstance(self.op, TransferRecord)
+        return self.op.op_class is TransferRecord.op_class
+
+    @property
+    def is_branch(self) -> bool:
+        return self.op.op_class in _BRANCHES
+
+
+_BRANCHES = frozenset({CondRecord.op_class, WhileRecord.op_class})
 
 
 class Flow:
     """The nodes and values of a function. `types` are those of all values."""
 
     def __init__(
-        self, function: Function, types: Iterable[ArrayType], nodes: Iterable[Node], returned: Iterable[int]
+        self,
+        function: Function,
+        types: Iterable[ArrayType],
+        nodes: Iterable[Node],
+        returned: Iterable[int],
+        operands: Column | None = None,
     ) -> None:
         self._function = function
         self.types = tuple(types)
@@ -77,6 +100,8 @@ class Flow:
         for node in self.nodes:
             self.makers += [node.number] * len(node.results)
             node.op.belong_to(function)
+        if operands is not None:
+            self.operands = operands
 
     def __len__(self) -> int:
         """Returns the number of calls, transfers and control flow ops."""
@@ -108,23 +133,52 @@ class Flow:
         return found
 
     @cached_property
+    def operands(self) -> Column:
+        """The operands of all nodes, node after node."""
+        return _operands(self.nodes)
+
+    @cached_property
+    def readers(self) -> Column:
+        """The node of each of `operands`."""
+        return np.repeat(np.arange(len(self.nodes)), np.diff(self.bounds))
+
+    @cached_property
+    def type_ids(self) -> Column:
+        """The identity of each value's type. Equal types are the same object, with few exceptions."""
+        return identities(self.types)
+
+    @cached_property
+    def place_ids(self) -> Column:
+        """The identity of each of `places`. Equal places are the same object, with few exceptions."""
+        return identities(self.places)
+
+    @cached_property
+    def bounds(self) -> list[int]:
+        """The first of the `operands` of each node, and their number."""
+        return [0, *np.cumsum([len(node.operands) for node in self.nodes], dtype=np.intp).tolist()]
+
+    def operands_of(self, node: Node) -> Column:
+        return self.operands[self.bounds[node.number] : self.bounds[node.number + 1]]
+
+    def of_operands(self, column: Column) -> list[bytes]:
+        """Returns, for each node, the entries of its operands in a column of all values, to compare them quickly."""
+        entries = column[self.operands]
+        return [entries[start:end].tobytes() for start, end in pairwise(self.bounds)]
+
+    @cached_property
     def users(self) -> list[list[int]]:
         """For each value, the nodes that read it, in program order; a node that reads it twice is listed twice."""
-        taken = np.array([v for node in self.nodes for v in node.operands], np.int32)
-        readers = np.repeat(np.arange(len(self.nodes)), [len(node.operands) for node in self.nodes])
-        by_value = readers[np.argsort(taken, kind="stable")].tolist()
-        ends = np.cumsum(np.bincount(taken, minlength=len(self.types))).tolist()
-        return [by_value[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        readers = self.readers[np.argsort(self.operands, kind="stable")]
+        return divided(readers, np.bincount(self.operands, minlength=len(self.types)))
 
     @cached_property
     def waits(self) -> list[tuple[int, ...]]:
         """For each node, the nodes that make its operands, in the order of the operands."""
-        found: list[tuple[int, ...]] = []
-        for node in self.nodes:
-            makers = dict.fromkeys(map(self.makers.__getitem__, node.operands))
-            makers.pop(-1, None)
-            found.append(tuple(makers))
-        return found
+        made, readers = np.array(self.makers, np.intp)[self.operands], self.readers
+        is_new = made >= 0
+        is_new[1:] &= (made[1:] != made[:-1]) | (readers[1:] != readers[:-1])
+        makers = divided(made[is_new], np.bincount(readers[is_new], minlength=len(self.nodes)))
+        return [tuple(dict.fromkeys(each)) for each in makers]
 
     def reordered(self, order: Sequence[int]) -> "Flow":
         """Returns the flow of the same function with its nodes in this order."""
@@ -135,15 +189,35 @@ class Flow:
         """Updates the flow after fields of its nodes, or shardings of arguments, have changed."""
         for node in self.nodes:
             node.callee, node.mesh = _place_of(node.op)
-        for cached in ("places", "users", "waits"):
+        self.forget_places()
+        for cached in ("operands", "bounds", "readers", "users", "waits"):
             self.__dict__.pop(cached, None)
         self.slots = None
+
+    def forget_places(self) -> None:
+        """Updates the flow after shardings of arguments have changed."""
+        for cached in ("places", "place_ids"):
+            self.__dict__.pop(cached, None)
 
     def calls(self) -> Iterator[Node]:
         return (n for n in self.nodes if n.callee)
 
     def branches(self) -> Iterator[Node]:
-        return (n for n in self.nodes if isinstance(n.op, ControlFlowRecord))
+        return (n for n in self.nodes if n.is_branch)
+
+
+def identities(things: Sequence[object]) -> Column:
+    return np.fromiter(map(id, things), np.intp, len(things))
+
+
+def divided(column: Column, lengths: Column) -> list[list[int]]:
+    """Divides a column into consecutive lists of these lengths."""
+    entries = column.tolist()
+    return [entries[start:end] for start, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+
+
+def _operands(nodes: Iterable["Node | Draft"]) -> Column:
+    return np.fromiter(chain.from_iterable([node.operands for node in nodes]), np.intp)
 
 
 def node_of(number: int, op: NodeRecord, operands: Sequence[int], results: range) -> Node:
@@ -199,19 +273,18 @@ def renumbered(
     takes such a value, or the function returns it.
     """
     nodes = list(nodes)
-    old = list(arguments)
-    for node in nodes:
-        old += node.results
+    old = [*chain(arguments, chain.from_iterable([node.results for node in nodes]))]
     numbers = np.full(len(types), -1)
     numbers[np.array(old, np.intp)] = np.arange(len(old))
-    number_of = numbers.tolist().__getitem__
+    taken = numbers[_operands(nodes)]
+    results = numbers[np.array(returned, np.intp)].tolist()
+    if -1 in results or -1 in taken:
+        raise ValueError("a node takes, or the function returns, a value that no node makes")
     found: list[Node] = []
     start = len(arguments)
-    for at, node in enumerate(nodes):
+    operands = divided(taken, np.array([len(node.operands) for node in nodes], np.intp))
+    for at, (node, own) in enumerate(zip(nodes, operands, strict=True)):
         made = range(start, start + len(node.results))
         start = made.stop
-        found.append(Node(at, node.op, node.callee, node.mesh, tuple(map(number_of, node.operands)), made))
-    results = list(map(number_of, returned))
-    if -1 in results or any(-1 in node.operands for node in found):
-        raise ValueError("a node takes, or the function returns, a value that no node makes")
-    return Flow(function, map(types.__getitem__, old), found, results)
+        found.append(Node(at, node.op, node.callee, node.mesh, tuple(own), made))
+    return Flow(function, map(types.__getitem__, old), found, results, taken)

@@ -4,9 +4,12 @@ a move, and numbers the buffers of each island. Compiler passes, placement and t
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.memo import map_by_identity
 from pathways.dialect.reshard import plan_reshard
 from pathways.dialect.sdy import Placed
 
@@ -56,15 +59,12 @@ def number_slots(program: ProgramIR) -> list[int]:
     flow = program.flow
     if flow.slots is not None:
         return flow.slots
-    counts: dict[str, int] = {}
-    islands = {symbol: program.island_of(symbol) for symbol in program.meshes}
-    slots: list[int] = []
-    for placed in flow.places:
-        if placed is None:
-            slots.append(-1)
-            continue
-        island = islands[placed.mesh]
-        slots.append(slot := counts.get(island, 0))
-        counts[island] = slot + 1
-    flow.slots = slots
-    return slots
+    numbers = {island: number for number, island in enumerate(dict.fromkeys(map(program.island_of, program.meshes)))}
+    homes = map_by_identity(lambda p: -1 if p is None else numbers[program.island_of(p.mesh)], flow.places)
+    home = np.array(homes, np.intp)
+    slots = np.full(len(home), -1)
+    for number in numbers.values():
+        held = np.flatnonzero(home == number)
+        slots[held] = np.arange(len(held))
+    flow.slots = slots.tolist()
+    return flow.slots

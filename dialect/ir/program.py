@@ -49,6 +49,8 @@ class ProgramIR:
         """The program that contains this body. For the main program: itself."""
         self.is_handed_out = False
         """Whether other code may change the ops of the module."""
+        self.unverified: frozenset[str] = frozenset()
+        """The attributes that passes have written since all rules were checked."""
         self.context: Any = module.context
         self.slices: dict[str, pw.SliceOp] = {}
         self.meshes: dict[str, pw.MeshOp] = {}
@@ -301,7 +303,7 @@ class ProgramIR:
     def signature(self, signature: FunctionSignature) -> None:
         _, flow = self._records()
         self._signature = signature
-        flow.__dict__.pop("places", None)
+        flow.forget_places()
         if self._is_linked:
             with self.context:
                 for key, attribute in signature.attributes().items():

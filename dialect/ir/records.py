@@ -6,7 +6,8 @@ slower.
 *linked*: it reads and writes the fields of its op. So a change of the record is visible in the op, and the reverse.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import NoneType
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -87,7 +88,7 @@ class NodeRecord:
 
     def belong_to(self, owner: Any) -> None:
         """Stores the function that has this node."""
-        self._owner = owner
+        vars(self)["_owner"] = owner
 
     def link(self, operation: Operation) -> None:
         """From now on reads and writes the fields of this op."""
@@ -110,33 +111,27 @@ class NodeRecord:
         vars(made).update(vars(self))
         return made
 
-    def problems(self, names: frozenset[str] | None, sound: set[tuple[str, int]]) -> Iterator[str]:
+    def problems(self, names: frozenset[str] | None) -> Iterator[str]:
         """Yields the ways in which the named fields (None: all) break the declaration of the op.
 
-        Lists become tuples, and integers of NumPy become integers of Python. `sound`: names and identities of values
-        that are already checked. Records share these values.
+        Lists become tuples, and integers of NumPy become integers of Python.
         """
         fields, own = self.op_class.fields(), vars(self)
         for name in list(own) if names is None else names & own.keys():
             value = own[name]
-            if value is None or name in _OWN or (name in pw.SHARDING_FIELDS and (name, id(value)) in sound):
+            if value is None or name in _OWN:
                 continue
-            if type(value) not in _FINAL:
-                if isinstance(value, list):
-                    value = own[name] = tuple(cast("list[Any]", value))
-                elif isinstance(value, np.integer):
-                    value = own[name] = int(cast("Any", value))
+            if isinstance(value, list):
+                value = own[name] = tuple(cast("list[Any]", value))
+            elif isinstance(value, np.integer):
+                value = own[name] = int(cast("Any", value))
             if not fields[name].kind.holds(value):
                 yield f"has {name} = {value!r}, which is not of kind {fields[name].kind.name}"
-            elif name in pw.SHARDING_FIELDS:
-                sound.add((name, id(value)))
         for name in self._required:
             if own.get(name) is None:
                 yield f"lacks the attribute {name} ({fields[name].doc})"
 
 
-_FINAL = frozenset({str, int, bool, tuple})
-"""Classes of values that a record holds as they are."""
 _set_class: Any = vars(object)["__class__"].__set__
 _OWN = frozenset({"location", "_owner", "_operation"})
 """Attributes of a record that are not fields of its op."""
@@ -181,6 +176,26 @@ KINDS: Mapping[str, type[NodeRecord]] = {
     cls.OPERATION_NAME: cls for cls in (CallRecord, TransferRecord, CondRecord, WhileRecord)
 }
 """The class of the records of each op, by the op's name."""
+
+
+def are_sound(records: Iterable[NodeRecord], names: frozenset[str] | None) -> bool:
+    """Whether no record has `problems`. Checks values that records share once."""
+    owns: dict[type[NodeRecord], list[dict[str, Any]]] = {}
+    for record in records:
+        owns.setdefault(type(record), []).append(vars(record))
+    for kind, fields in owns.items():
+        present = set[str]().union(*fields)
+        for name, field in kind.op_class.fields().items():
+            if field.required or (name in present and (names is None or name in names)):
+                found = [own.get(name) for own in fields]
+                classes = set(map(type, found))
+                if field.required and NoneType in classes:
+                    return False
+                if not classes <= {NoneType, field.kind.every}:
+                    different = dict(zip(map(id, found), found, strict=True)).values()
+                    if not all(value is None or field.kind.holds(value) for value in different):
+                        return False
+    return True
 
 
 def fields_of(op: PwOp) -> dict[str, Any]:

@@ -4,13 +4,13 @@ front ends call it after they build a program. An error names the user's source 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pathways.dialect.call_labels import Action, read_action
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.dtypes import ArrayType, from_mlir
 from pathways.dialect.errors import InvalidIR
-from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.flow import Node, identities
 from pathways.dialect.ir.functions import main_of
 from pathways.dialect.ir.places import same_place
 from pathways.dialect.ir.program import ProgramIR
@@ -19,6 +19,7 @@ from pathways.dialect.ir.verify_plan import broken_parts, check_per_device, chec
 from pathways.dialect.ir.verify_records import check_records
 from pathways.dialect.ir.verify_shardings import check_computations, check_shardings, check_written
 from pathways.dialect.ir.wellformed import Broken, declarations, known_ops, violation
+from pathways.dialect.memo import remembered
 from pathways.dialect.mlir import ir, problem_of, registered_only, short_text
 from pathways.dialect.phases import Phase
 from pathways.dialect.pieces import piece_problem
@@ -120,26 +121,43 @@ def _symbols(program: ProgramIR) -> Iterator[Broken]:
 
 
 def _calls(program: ProgramIR) -> Iterator[Broken]:
-    signatures: dict[str, tuple[list[ArrayType], list[ArrayType]]] = {}
+    known: dict[str, _Types] = {}
     flow = program.flow
-    types = flow.types
+    types, ids = flow.types, flow.type_ids
     for node in flow.nodes:
         if node.is_transfer and types[node.operands[0]] != types[node.results[0]]:
             have = f"returns {types[node.results[0]]} for {types[node.operands[0]]}"
             yield node.op, have, "a result of its operand's type"
-    for node in flow.calls():
-        if node.callee not in signatures:
+    for node, taken in zip(flow.nodes, flow.of_operands(ids), strict=True):
+        if not node.is_call:
+            continue
+        if node.callee not in known:
             if node.callee not in program.computations:
                 rule = "a nested module that no other function calls"
                 yield node.op, f"calls @{node.callee}, which does not exist", rule
                 continue
-            type_ = main_of(program.computations[node.callee]).type
-            signatures[node.callee] = [from_mlir(t) for t in type_.inputs], [from_mlir(t) for t in type_.results]
-        need = signatures[node.callee]
+            known[node.callee] = _types(main_of(program.computations[node.callee]).type)
+        need = known[node.callee].sides
+        if known[node.callee].ids == (taken, ids[node.results.start : node.results.stop].tobytes()):
+            continue
         have = [types[v] for v in node.operands], [types[v] for v in node.results]
         if have != need:
             shown, rule = (f"{[str(t) for t in side[0]]} -> {[str(t) for t in side[1]]}" for side in (have, need))
             yield node.op, f"has types {shown}", f"those of @main: {rule}"
+
+
+class _Types(NamedTuple):
+    """The types of the arguments and the results of a function, and their identities."""
+
+    sides: tuple[list[ArrayType], list[ArrayType]]
+    ids: tuple[bytes, bytes]
+
+
+@remembered
+def _types(function: Any) -> _Types:
+    """Reads an MLIR function type."""
+    taken, made = ([from_mlir(t) for t in side] for side in (function.inputs, function.results))
+    return _Types((taken, made), (identities(taken).tobytes(), identities(made).tobytes()))
 
 
 def _actions(program: ProgramIR) -> Iterator[Broken]:
@@ -291,7 +309,8 @@ def _movement(program: ProgramIR) -> Iterator[Broken]:
         if argument.is_constant and argument.mesh is None:
             name = argument.shown(number)
             yield program.operation, f"keeps the constant {name}, which is not used", "no constant without a mesh"
-    for node in flow.nodes:
+    known: dict[int, bytes] = {}
+    for node, taken in zip(flow.nodes, flow.of_operands(flow.place_ids), strict=True):
         op = node.op
         if node.is_transfer:
             if op.route is None or op.bytes is None or op.source is None:
@@ -300,7 +319,9 @@ def _movement(program: ProgramIR) -> Iterator[Broken]:
                 yield op, "states a wrong source", "the mesh and sharding of its operand"
             continue
         shardings = op.in_shardings or ()
-        if tuple(map(places.__getitem__, node.operands)) == shardings:
+        if id(shardings) not in known:
+            known[id(shardings)] = identities(shardings).tobytes()
+        if known[id(shardings)] == taken:
             continue
         for i, (value, wanted) in enumerate(zip(node.operands, shardings, strict=True)):
             here = places[value]
@@ -335,7 +356,11 @@ _RULES: dict[Phase, dict[Callable[[ProgramIR], Iterator[Broken]], frozenset[str]
         _branches: frozenset({"bodies", "meshes"}),
         check_written: _STATED,
     },
-    Phase.SHARD: {check_shardings: _STATED, check_computations: _STATED, _branch_places: _STATED},
+    Phase.SHARD: {
+        check_shardings: _STATED,
+        check_computations: _STATED | {"computations"},
+        _branch_places: _STATED,
+    },
     Phase.PLACE: {_bindings: frozenset({"mesh", "island"})},
     Phase.TRANSFER: {_movement: _STATED | {"route", "bytes", "source"}},
     Phase.SCHEDULE: {_order: frozenset({"step"})},

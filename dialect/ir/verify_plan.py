@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from pathways.dialect.call_labels import read_part
 from pathways.dialect.ir import pw
 from pathways.dialect.ir.program import ProgramIR
@@ -44,8 +46,13 @@ def check_plans(program: ProgramIR) -> Iterator[Broken]:
 def values_held(program: ProgramIR) -> Counter[str]:
     """Counts the values of a function on each island, from their shardings."""
     held: Counter[str] = Counter()
-    for mesh, count in Counter(placed.mesh for placed in program.flow.places if placed is not None).items():
-        held[program.island_of(mesh)] += count
+    flow = program.flow
+    _, firsts, counts = np.unique(flow.place_ids, return_index=True, return_counts=True)
+    different: zip[tuple[int, int]] = zip(firsts.tolist(), counts.tolist(), strict=True)
+    for value, count in different:
+        placed = flow.places[value]
+        if placed is not None:
+            held[program.island_of(placed.mesh)] += count
     return held
 
 

@@ -5,10 +5,13 @@ ops. Other rules may then write the records as ops, to show them in an error.
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from pathways.dialect.diagnostics import PathwaysError
 from pathways.dialect.errors import InvalidIR
-from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.flow import Flow, Node
 from pathways.dialect.ir.program import ProgramIR
+from pathways.dialect.ir.records import KINDS, are_sound
 from pathways.dialect.ir.wellformed import DECLARED
 from pathways.dialect.mlir import where_of
 
@@ -53,14 +56,28 @@ def _signature(program: ProgramIR) -> Iterator[InvalidIR]:
 
 
 def _nodes(program: ProgramIR, written: frozenset[str] | None) -> Iterator[InvalidIR]:
-    sound: set[tuple[str, int]] = set()
+    if are_sound([node.op for node in program.flow], written) and (written is not None or _are_before(program.flow)):
+        return
     for node in program.flow:
-        problems = [(problem, DECLARED) for problem in node.op.problems(written, sound)]
+        problems = [(problem, DECLARED) for problem in node.op.problems(written)]
         if written is None:
             problems += _operands(node)
         for problem, rule in problems:
             name, where = node.op.OPERATION_NAME, where_of(node.op)
             yield InvalidIR(op=name, problem=problem, have_=repr(node.op)[:MAX_SHOWN], rule=rule, where=where)
+
+
+_COUNTED = frozenset(
+    k.op_class for k in KINDS.values() if {k.op_class.operands_.count, k.op_class.results_.count} != {None}
+)
+"""The ops with a fixed number of operands or results."""
+
+
+def _are_before(flow: Flow) -> bool:
+    """Whether no node has problems with its `_operands`."""
+    starts = np.array([node.results.start for node in flow], np.intp)
+    is_before = (flow.operands >= 0) & (flow.operands < starts[flow.readers])
+    return bool(is_before.all()) and not any(any(_operands(n)) for n in flow if n.op.op_class in _COUNTED)
 
 
 def _operands(node: Node) -> Iterator[tuple[str, str]]:

@@ -97,7 +97,8 @@ def check_shardings(program: ProgramIR) -> Iterator[Broken]:
     flow = program.flow
     types = flow.types
     checked: set[tuple[str, str, int, int]] = set()
-    divided: set[tuple[ArrayType, Placed]] = set()
+    divided: set[tuple[int, int]] = set()
+    """Pairs of a type and a sharding, by identity: nodes share these objects."""
     for node in flow.nodes:
         op = node.op
         key = (node.callee, node.mesh, id(op.in_shardings), id(op.out_shardings)) if node.is_call else None
@@ -110,8 +111,8 @@ def check_shardings(program: ProgramIR) -> Iterator[Broken]:
                 key = None
                 continue
             for i, (value, placed) in enumerate(zip(values, shardings, strict=True)):
-                if (types[value], placed) not in divided:
-                    divided.add((types[value], placed))
+                if (id(types[value]), id(placed)) not in divided:
+                    divided.add((id(types[value]), id(placed)))
                     yield from _divides(program, op, types[value], placed, f"{what} {i}")
                 if node.mesh and placed.mesh != node.mesh:
                     yield op, f"puts {what} {i} on @{placed.mesh}", f"its own mesh, @{node.mesh}"

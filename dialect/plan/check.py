@@ -8,8 +8,11 @@ rules before it, so the first broken rule ends the check. Afterwards everything 
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 from weakref import WeakValueDictionary
+
+import numpy as np
 
 from pathways.dialect.call_labels import read_part
 from pathways.dialect.diagnostics import PathwaysError
@@ -20,7 +23,7 @@ from pathways.dialect.plan.check_channels import channel_problems
 from pathways.dialect.plan.check_places import place_problems
 from pathways.dialect.plan.check_signature import port_problems, tree_problems
 from pathways.dialect.plan.check_types import computation_problems, layout_problem
-from pathways.dialect.plan.instructions import Branch, Copy, Instruction, Run
+from pathways.dialect.plan.instructions import Branch, Copy, Effects, Instruction, Run
 from pathways.dialect.plan.limits import check_amounts, check_work
 from pathways.dialect.plan.nouns import BufferKind, Layout, Plan, Stream
 from pathways.dialect.plan.signature import parameter_problem
@@ -126,21 +129,55 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
     written = set(alive)
     borrowed = {p.slot for p in inputs if not p.donated}
     known = _KnownMatches(plan, stream)
+    can_be_named = all(not isinstance(i, Run | Branch) or _donation(i) is None for i in stream.instructions)
+    effects = [i.effects for i in stream.instructions] if can_be_named else []
+    are_sound = can_be_named and _are_slots_sound(effects, len(stream.kind_of), alive, kept | results)
     for number, instruction in enumerate(stream.instructions):
-        broken = False
-        name = f"step {instruction.step} of {stream.island}"
-        for what, rule in _instruction(known, instruction, alive, written, borrowed, kept | results):
-            broken = True
-            yield Problem(name, what, rule, At(function, stream.island, number))
-        if broken:
+        if not are_sound:
+            found = list(_instruction(known, instruction, alive, written, borrowed, kept | results))
+        elif isinstance(instruction, Run | Branch | Copy):
+            found = list(_match(known, instruction, borrowed))
+        else:
+            continue
+        if found:
+            name, at = f"step {instruction.step} of {stream.island}", At(function, stream.island, number)
+            yield from (Problem(name, what, rule, at) for what, rule in found)
             return
-        _, writes, drops = instruction.effects
-        alive.difference_update(drops)
-        alive.update(writes)
-        written.update(writes)
+        if not are_sound:
+            _, writes, drops = instruction.effects
+            alive.difference_update(drops)
+            alive.update(writes)
+            written.update(writes)
+    if are_sound:
+        alive.update(*(each.writes for each in effects))
     if missing := results - alive:
         have = f"results in slots {sorted(missing)} of {stream.island} that are empty"
         yield Problem("", have, "results that are written")
+
+
+def _are_slots_sound(effects: list[Effects], count: int, alive: set[int], protected: set[int]) -> bool:
+    """Whether no instruction breaks a rule about slots (see `_instruction`), found for all instructions at once.
+
+    A slot that is written once and dropped at most once is alive between the two instructions.
+    """
+    if not effects:
+        return True
+    numbers = np.arange(len(effects))
+    try:
+        first, kept = (np.fromiter(slots, np.intp, len(slots)) for slots in (alive, protected))
+        slots = [np.fromiter(chain.from_iterable(side), np.intp) for side in zip(*effects, strict=True)]
+    except (OverflowError, TypeError, ValueError):
+        return False
+    reads, writes, drops = slots
+    if any(len(each) and not 0 <= each.min() <= each.max() < count for each in (first, kept, *slots)):
+        return False
+    at = [np.repeat(numbers, [len(side[which]) for side in effects]) for which in range(3)]
+    made, gone = np.full(count, len(effects)), np.full(count, len(effects))
+    made[writes], gone[drops] = at[1], at[2]
+    made[first] = -1
+    is_single = all(np.bincount(each, minlength=1).max() <= 1 for each in (np.concatenate([first, writes]), drops))
+    is_alive = ((made[reads] < at[0]) & (gone[reads] >= at[0])).all()
+    return bool(is_single and is_alive and (gone[kept] == len(effects)).all())
 
 
 def _instruction(
@@ -170,10 +207,16 @@ def _instruction(
         yield f"drops slots {[s for s in drops if s in protected]}", "constants and results that are kept"
     if len(set(drops)) != len(drops):
         yield f"drops slots {drops}", "each slot once"
+    yield from _match(known, instruction, borrowed)
+
+
+def _match(known: "_KnownMatches", instruction: Instruction, borrowed: set[int]) -> _Problems:
+    """Finds buffers that do not match an instruction, whose slots exist."""
+    stream = known.stream
     match instruction:
         case Run():
             yield from _run(known, instruction, borrowed)
-        case Branch() if bad := borrowed & set(drops):
+        case Branch() if bad := borrowed & set(instruction.effects.drops):
             yield f"donates {sorted(bad)}", "slots that are not the caller's"
         case Copy():
             source, target = stream.kind_of[instruction.source], stream.kind_of[instruction.target]
@@ -185,7 +228,7 @@ def _instruction(
 
 def _donation(instruction: Run | Branch) -> str | None:
     donated, count = instruction.donated, len(instruction.inputs)
-    if len(set(donated)) != len(donated) or any(not 0 <= i < count for i in donated):
+    if donated and (len(set(donated)) != len(donated) or not 0 <= min(donated) <= max(donated) < count):
         return f"donates {donated} of {count} inputs"
     return None
 
@@ -237,7 +280,8 @@ def _run(known: _KnownMatches, run: Run, borrowed: set[int]) -> _Problems:
         yield f"{name} donates {run.donated}", f"{computation.donated}, as the computation was compiled"
     if run.temporaries < 0:
         yield f"{name} needs {run.temporaries} bytes", "bytes from 0"
-    taken = Counter(run.inputs if run.donated else ())
+    given = [run.inputs[position] for position in run.donated]
+    taken = Counter(run.inputs if given and len(set(run.inputs)) < len(run.inputs) else given)
     for position in run.donated:
         if taken[run.inputs[position]] > 1 or run.inputs[position] in borrowed:
             yield f"{name} donates slot {run.inputs[position]}", "a slot used once, and not the caller's"

@@ -6,6 +6,7 @@ outputs. Arguments that the caller keeps occupy memory from the first step to th
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -37,51 +38,60 @@ class Change(NamedTuple):
 
 
 _Held: TypeAlias = tuple[int, str, int]
-"""Mesh, owner and size in bytes of a slot."""
+"""Mesh, owner and size in bytes. Many slots have the same."""
 
 
 def memory_changes(stream: Stream, borrowed: frozenset[int]) -> Iterator[Change]:
     """Yields the allocations and frees of a stream, in order. `borrowed` are slots that the caller keeps."""
-    held: list[_Held] = []
+    numbers: dict[_Held, int] = {}
+    of_slot: list[int] = []
+    kinds = [(k.layout.mesh, k.bytes) for k in stream.kinds]
     for group in stream.groups:
-        kinds = [stream.kinds[k] for k in group.kinds]
-        held += [(k.layout.mesh, group.owner, k.bytes) for k in kinds]
+        known: dict[int, int] = {}
+        for kind in dict.fromkeys(group.kinds):
+            mesh, size = kinds[kind]
+            known[kind] = numbers.setdefault((mesh, group.owner, size), len(numbers))
+        of_slot += map(known.__getitem__, group.kinds)
         if group.birth < 0:
-            yield from (Change(-1, *h) for h in held[len(held) - len(kinds) :])
+            yield from (Change(-1, kinds[kind][0], group.owner, kinds[kind][1]) for kind in group.kinds)
+    rows = list(numbers)
+
+    def net(step: int, allocated: Iterable[int], freed: Iterable[int]) -> Iterator[Change]:
+        return _net(step, rows, map(of_slot.__getitem__, allocated), map(of_slot.__getitem__, freed))
+
     for instruction in stream.instructions:
         step = instruction.step
         match instruction:
             case Branch():
-                given = [held[instruction.inputs[i]] for i in instruction.donated]
-                yield from _net(step, [held[s] for s in instruction.outputs], given)
+                yield from net(step, instruction.outputs, [instruction.inputs[i] for i in instruction.donated])
                 owner = f"{TEMPORARIES}{instruction.name}"
                 for mesh in instruction.meshes if instruction.temporaries else ():
                     yield Change(step, mesh, owner, instruction.temporaries)
                 for mesh in instruction.meshes if instruction.temporaries else ():
                     yield Change(step, mesh, owner, -instruction.temporaries)
             case Run():
-                donated = [held[instruction.inputs[i]] for i in instruction.donated]
-                yield from _net(step, [held[s] for s in instruction.outputs], donated)
+                yield from net(step, instruction.outputs, [instruction.inputs[i] for i in instruction.donated])
                 if instruction.temporaries:
                     owner = f"{TEMPORARIES}{instruction.name}"
                     yield Change(step, instruction.mesh, owner, instruction.temporaries)
                     yield Change(step, instruction.mesh, owner, -instruction.temporaries)
             case Recv():
-                yield Change(step, *held[instruction.slot])
+                yield Change(step, *rows[of_slot[instruction.slot]])
             case Copy():
-                yield Change(step, *held[instruction.target])
+                yield Change(step, *rows[of_slot[instruction.target]])
             case Free():
-                yield from _net(step, [], [held[s] for s in instruction.slots if s not in borrowed])
+                yield from net(step, (), [s for s in instruction.slots if s not in borrowed])
             case _:
                 pass
 
 
-def _net(step: int, allocated: list[_Held], freed: list[_Held]) -> Iterator[Change]:
-    """Sums the simultaneous allocations (`come`) and frees (`go`) to one change for each owner on each mesh."""
+def _net(step: int, rows: list[_Held], allocated: Iterable[int], freed: Iterable[int]) -> Iterator[Change]:
+    """Sums simultaneous allocations and frees, as numbers of rows, to one change for each owner on each mesh."""
     totals: dict[tuple[int, str], int] = {}
-    for sign, rows in ((1, allocated), (-1, freed)):
-        for mesh, owner, size in rows:
-            totals[mesh, owner] = totals.get((mesh, owner), 0) + sign * size
+    for sign, numbers in ((1, allocated), (-1, freed)):
+        for number, count in Counter(numbers).items():
+            mesh, owner, size = rows[number]
+            totals[mesh, owner] = totals.get((mesh, owner), 0) + sign * count * size
     # Frees first, because the changes are simultaneous: otherwise their sum would show a peak that never exists.
     for (mesh, owner), size in sorted(totals.items(), key=lambda row: row[1]):
         yield Change(step, mesh, owner, size)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pathways.compiler.frontends.jax.graph import Loose, TracedValue
 from pathways.compiler.frontends.jax.groups import Group, Unit, faces
-from pathways.compiler.frontends.jax.origins import Origin
+from pathways.compiler.frontends.jax.origins import PER_NODE, Origin
 from pathways.compiler.frontends.jax.structure import Structures
 
 LARGE = 64
@@ -43,7 +43,7 @@ def with_common_parts(units: Sequence[Unit], origins: Mapping[TracedValue, Origi
 
 def _works_for_several(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> bool:
     """Whether the arrays that a group returns derive from several placed nodes."""
-    return len({origins[v][0] for v in group.outputs if v.aval.shape} - {nodes}) > 1
+    return len({origins[v] // PER_NODE for v in group.outputs if v.aval.shape} - {nodes}) > 1
 
 
 def _cut(group: Group, origins: Mapping[TracedValue, Origin], nodes: int) -> list[Group]:
@@ -70,7 +70,7 @@ def _owners(operations: Sequence[Loose], origins: Mapping[TracedValue, Origin], 
     takers: dict[TracedValue, set[int | None]] = {}
     owners: list[int | None] = []
     for operation in reversed(operations):
-        known: set[int | None] = {origins[v][0] for v in operation.outputs if v.aval.shape}
+        known: set[int | None] = {origins[v] // PER_NODE for v in operation.outputs if v.aval.shape}
         if known == {nodes}:
             known = {owner for v in operation.outputs for owner in takers.get(v, ())}
         owner = known.pop() if len(known) == 1 else None

@@ -12,6 +12,7 @@ A `jit` without devices is inlined, so that each of its operations follows its o
 """
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -95,6 +96,7 @@ class _Flattener:
         self._plain: dict[int, tuple[Eqn, Where | None]] = {}
         self._placed: dict[int, _Placed] = {}
         """Placed calls of a program without strays, by equation: their calls differ only in operands."""
+        self._readers: dict[int, tuple[Eqn, itemgetter[Any] | None]] = {}
         self._rows: dict[int, RowOfEquations] = {}
         """Rows of equations, by the first equation."""
         self._meshes: dict[SliceMesh, SliceMesh] = {}
@@ -109,14 +111,14 @@ class _Flattener:
             env[var] = self.constant(const)
         env.update(zip(body.invars, operands, strict=True))
 
-        literal, eqns, at = compat.Literal, body.eqns, 0
+        eqns, at = body.eqns, 0
         again: list[tuple[int, Eqn, list[TracedValue]]] = []
         while at < len(eqns):
             eqn = eqns[at]
             if (row := self._rows.get(id(eqn))) is not None and self._add_row(row, env, scope):
                 at += len(row.eqns)
                 continue
-            operands = [a if isinstance(a, literal) else env[a] for a in eqn.invars]
+            operands = self._read(eqn, env)
             if id(eqn) in self._plain:  # an iteration like those before
                 outputs = self._loose(eqn, operands, scope)
                 again.append((at, eqn, outputs))
@@ -127,7 +129,17 @@ class _Flattener:
             env.update(zip(eqn.outvars, outputs, strict=True))
             at += 1
         self._rows.update((id(row.eqns[0]), row) for row in self.run.find_rows(again))
-        return [a if isinstance(a, literal) else env[a] for a in body.outvars]
+        return [a if isinstance(a, compat.Literal) else env[a] for a in body.outvars]
+
+    def _read(self, eqn: Eqn, env: dict[Any, Operand]) -> list[Operand]:
+        """Returns the operands of an equation. Iterations of a loop read the same variables."""
+        if id(eqn) not in self._readers:
+            is_simple = len(eqn.invars) > 1 and not any(isinstance(a, compat.Literal) for a in eqn.invars)
+            self._readers[id(eqn)] = eqn, itemgetter(*eqn.invars) if is_simple else None
+        _, read = self._readers[id(eqn)]
+        if read is not None:
+            return list(read(env))
+        return [a if isinstance(a, compat.Literal) else env[a] for a in eqn.invars]
 
     def _add_row(self, row: RowOfEquations, env: dict[Any, Operand], scope: str) -> bool:
         """Adds a row of equations at once. Returns whether that is possible in this iteration, too."""

@@ -9,7 +9,7 @@ placed descendants, which lengthens no lifetime. This joins all parameters of an
 all microbatches.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -21,37 +21,56 @@ from pathways.compiler.frontends.jax.meshes import SliceMesh
 from pathways.compiler.frontends.jax.origins import first_origins, in_order_of_origins
 
 
-@dataclass
-class _Masks:
-    """Sets of placed nodes, as bits of an integer.
+class _Sets:
+    """Numbers sets of placed nodes. Equal sets have one number, and 0 is the empty set. Large sets are compared often.
 
-    A crossing of unplaced values from one home mesh to another is also a bit. All values with the same set there share
-    one bit. The norm of all gradients is then a few computations, and not one per parameter. Each bit is new, so no set
-    that starts a crossing contains it. A value that returns to a home mesh is thus never grouped with values that left
-    it.
+    A crossing of unplaced values from one home mesh to another is also a member. All values with the same set there
+    share one crossing. The norm of all gradients is then a few computations, and not one per parameter. Each member is
+    new, so no set that starts a crossing contains it. A value that returns to a home mesh is thus never grouped with
+    values that left it.
     """
 
-    bits: int = 0
-    known: dict[tuple[SliceMesh, SliceMesh, int], int] = field(
-        default_factory=dict[tuple[SliceMesh, SliceMesh, int], int]
-    )
+    def __init__(self) -> None:
+        self._bits = [0]
+        """The members of each set, as bits of an integer."""
+        self._numbers = {0: 0}
+        self._unions: dict[frozenset[int], int] = {}
+        self._crossings: dict[tuple[SliceMesh, SliceMesh, int], int] = {}
+        self._members = 0
 
-    def fresh(self) -> int:
-        self.bits += 1
-        return 1 << (self.bits - 1)
+    def _number(self, bits: int) -> int:
+        number = self._numbers.setdefault(bits, len(self._bits))
+        if number == len(self._bits):
+            self._bits.append(bits)
+        return number
 
-    def crossing(self, there: SliceMesh, home: SliceMesh, mask: int) -> int:
-        """Returns the bit for values with this set that move from one home mesh to another."""
-        if (there, home, mask) not in self.known:
-            self.known[there, home, mask] = self.fresh()
-        return self.known[there, home, mask]
+    def union(self, numbers: Iterable[int]) -> int:
+        key = frozenset(numbers)
+        if key not in self._unions:
+            bits = 0
+            for number in key:
+                bits |= self._bits[number]
+            self._unions[key] = self._number(bits)
+        return self._unions[key]
+
+    def with_new(self, number: int) -> int:
+        """Returns a set with one more member, a new one."""
+        self._members += 1
+        return self._number(self._bits[number] | 1 << (self._members - 1))
+
+    def crossed(self, number: int, there: SliceMesh, home: SliceMesh) -> int:
+        """Returns the set of values with this set that moved from one home mesh to another."""
+        key = there, home, number
+        if key not in self._crossings:
+            self._crossings[key] = self.with_new(number)
+        return self._crossings[key]
 
 
 def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
     """Returns placed calls, moves, control flow and groups, in no particular order (see order.py)."""
-    masks = _Masks()
-    before = _ancestors(graph, homes, masks)
-    after = _descendants(graph, homes, _Masks(), before)
+    ancestors, descendants = _Sets(), _Sets()
+    before = _ancestors(graph, homes, ancestors)
+    after = _descendants(graph, homes, descendants, before)
     for node in graph.nodes:
         if isinstance(node, Loose) and node.follows is not None:
             before[node], after[node] = before[node.follows], after[node.follows]
@@ -81,9 +100,7 @@ def gather(graph: TracedGraph, homes: Homes) -> list[Unit]:
         components.setdefault(root(node), []).append(node)
     joined: dict[tuple[SliceMesh, int, int], _Joined] = {}
     for members in components.values():
-        reach = 0
-        for member in members:
-            reach |= after[member]
+        reach = descendants.union(map(after.__getitem__, members))
         home, depends = homes.nodes[members[0]], before[members[0]]
         group = joined.setdefault((home, depends, reach), _Joined(home, depends != 0))
         group.components.append(members)
@@ -158,41 +175,39 @@ def _units(graph: TracedGraph, groups: Sequence[_Joined], users: _Users) -> list
     return with_common_parts(units, origins, len(graph.nodes))
 
 
-def _ancestors(graph: TracedGraph, homes: Homes, masks: _Masks) -> dict[Loose, int]:
+def _ancestors(graph: TracedGraph, homes: Homes, sets: _Sets) -> dict[Loose, int]:
     """Finds the placed nodes and crossings that each unplaced operation depends on."""
     of_value: dict[TracedValue, int] = {}
     of_node: dict[Loose, int] = {}
     loose: set[TracedValue] = set()
     nodes: list[GraphNode] = []
 
-    def settle(node: GraphNode, found: Set[int]) -> None:
-        mask = 0
-        for before in found:
-            mask |= before
+    def settle(node: GraphNode, found: Iterable[int]) -> None:
+        number = sets.union(found)
         if isinstance(node, Loose):
-            of_node[node] = mask
+            of_node[node] = number
             loose.update(node.outputs)
         else:
-            mask |= masks.fresh()
-        of_value.update(dict.fromkeys(node.outputs, mask))
+            number = sets.with_new(number)
+        of_value.update(dict.fromkeys(node.outputs, number))
         nodes.append(node)
 
     for node in graph.nodes:
         if not isinstance(node, Loose):
-            settle(node, {of_value.get(v, 0) for v in node.inputs})
+            settle(node, [of_value.get(v, 0) for v in node.inputs])
             continue
         found = {v: of_value.get(v, 0) for v in node.inputs}
         home = homes.nodes[node]
-        crossing = [(v, m) for v, m in found.items() if v in loose and homes.crosses(v, node)]
-        found |= {v: m | masks.crossing(homes.values[v], home, m) for v, m in crossing}
-        are_alike = len(node.each_takes([found[v] for v in node.inputs])) == 1
+        crossing = [(v, n) for v, n in found.items() if v in loose and homes.crosses(v, node)]
+        found |= {v: sets.crossed(n, homes.values[v], home) for v, n in crossing}
+        are_alike = len(node.each_takes([found[v] for v in node.inputs], sets.union)) == 1
         for one in [node] if are_alike else homes.apart(node):
-            settle(one, {found[v] for v in one.inputs})
+            settle(one, [found[v] for v in one.inputs])
     graph.nodes = nodes
     return of_node
 
 
-def _descendants(graph: TracedGraph, homes: Homes, masks: _Masks, before: dict[Loose, int]) -> dict[Loose, int]:
+def _descendants(graph: TracedGraph, homes: Homes, sets: _Sets, before: dict[Loose, int]) -> dict[Loose, int]:
     """Finds the placed nodes and crossings that depend on each unplaced operation."""
     of_value: dict[TracedValue, int] = {}
     of_node: dict[Loose, int] = {}
@@ -200,25 +215,26 @@ def _descendants(graph: TracedGraph, homes: Homes, masks: _Masks, before: dict[L
     nodes: list[GraphNode] = []
 
     def settle(node: GraphNode) -> None:
-        mask = 0
-        for value in node.outputs:
-            mask |= of_value.get(value, 0)
+        number = sets.union([of_value.get(v, 0) for v in node.outputs])
         is_loose = isinstance(node, Loose)
         if isinstance(node, Loose):
-            of_node[node] = mask
+            of_node[node] = number
         else:
-            mask |= masks.fresh()
+            number = sets.with_new(number)
+        united: dict[int, int] = {0: number}
         for value in node.inputs:
-            reach = mask
+            known = of_value.get(value, 0)
             if is_loose and value in loose and homes.crosses(value, node):
-                reach |= masks.crossing(homes.values[value], homes.nodes[node], mask)
-            known = of_value.get(value)
-            of_value[value] = reach if known is None else known | reach
+                of_value[value] = sets.union((known, sets.crossed(number, homes.values[value], homes.nodes[node])))
+                continue
+            if known not in united:
+                united[known] = sets.union((known, number))
+            of_value[value] = united[known]
         nodes.append(node)
 
     for node in reversed(graph.nodes):
         ones: list[GraphNode] = [node]
-        if isinstance(node, Loose) and len(node.each_makes([of_value.get(v, 0) for v in node.outputs])) > 1:
+        if isinstance(node, Loose) and len(node.each_makes([of_value.get(v, 0) for v in node.outputs], sets.union)) > 1:
             members = homes.apart(node)
             before.update(dict.fromkeys(members, before[node]))
             ones = [*reversed(members)]

@@ -4,7 +4,7 @@ operations between them, which have no placement yet.
 `flatten.py` builds the graph; the other modules of this front end rewrite it, and `emit.py` emits it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeAlias
@@ -111,39 +111,32 @@ class Loose:
             yield eqn, self.operands[taken:more], self.outputs[made:end]
             taken, made = more, end
 
-    def each_takes(self, found: Sequence[int]) -> set[int]:
-        """Unites one set per input for each equation, and returns the different unions. Sets are bits of integers."""
+    def each_takes(self, found: Sequence[int], union: Callable[[Iterable[int]], int]) -> set[int]:
+        """Unites one set per input for each equation, and returns the different unions. Sets are given by numbers."""
         if len(self.eqns) == 1:
-            return {_union(found)}
+            return {union(found)}
         width = len(self.eqns[0].invars)
         if len(found) == width * len(self.eqns) and all(len(e.invars) == width for e in self.eqns):
             columns = [set(found[i::width]) for i in range(width)]
             if all(len(column) == 1 for column in columns):  # true for most joined equations
-                return {_union(column.pop() for column in columns)}
+                return {union(column.pop() for column in columns)}
         known = dict(zip(self.inputs, found, strict=True))
-        return {_union(known[v] for v in one.inputs) for one in self.apart()}
+        return {union(known[v] for v in one.inputs) for one in self.apart()}
 
-    def each_makes(self, found: Sequence[int]) -> set[int]:
+    def each_makes(self, found: Sequence[int], union: Callable[[Iterable[int]], int]) -> set[int]:
         """Unites one set per output for each equation, and returns the different unions."""
         if len(self.eqns) == 1:
-            return {_union(found)}
+            return {union(found)}
         if len(found) == len(self.eqns):
             return set(found)
         known = dict(zip(self.outputs, found, strict=True))
-        return {_union(known[v] for v in made) for _, _, made in self.equations()}
+        return {union(known[v] for v in made) for _, _, made in self.equations()}
 
     def apart(self) -> "list[Loose]":
         """Returns one node per equation."""
         if len(self.eqns) == 1:
             return [self]
         return [Loose((e,), taken, made, self.scope, self.where) for e, taken, made in self.equations()]
-
-
-def _union(sets: Iterable[int]) -> int:
-    union = 0
-    for one in sets:
-        union |= one
-    return union
 
 
 @dataclass(eq=False, slots=True)

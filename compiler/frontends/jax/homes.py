@@ -32,8 +32,7 @@ class Homes:
 
     def settle(self, node: GraphNode, home: SliceMesh) -> None:
         self.nodes[node] = home
-        for value in node.outputs:
-            self.values[value] = home
+        self.values.update(dict.fromkeys(node.outputs, home))
 
     def crosses(self, value: TracedValue, node: GraphNode) -> bool:
         """Whether a node reads a value whose home is another mesh."""
@@ -156,8 +155,8 @@ def _follow_consumers(graph: TracedGraph, homes: Homes) -> None:
             if home is None:
                 continue
             homes.settle(node, home)
-        open_ = [value not in homes.values for value in node.inputs]
-        if any(open_):
+        if not all(map(homes.values.__contains__, node.inputs)):
+            open_ = [value not in homes.values for value in node.inputs]
             places = zip(node.inputs, _wanted(node, homes), strict=True)
             wanted.update(compress(places, open_))
     for value, home in wanted.items():

@@ -7,15 +7,16 @@ while blocks 12 to 17 are in order. The operations on both must still be one com
 """
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import TypeAlias
 
 from pathways.compiler.frontends.jax.compat import Eqn
 from pathways.compiler.frontends.jax.graph import Loose, TracedGraph, TracedValue
 
-Origin: TypeAlias = tuple[int, int]
-"""The number of a placed node, and the number of one of its results."""
-_BEFORE_ALL: Origin = (-1, 0)
+Origin: TypeAlias = int
+"""The number of a placed node times `PER_NODE`, plus the number of one of its results."""
+PER_NODE = 1 << 32
+_BEFORE_ALL: Origin = -1
 """The sort key of operations without results, such as printing. They come first on every stage."""
 
 
@@ -26,10 +27,10 @@ def first_origins(graph: TracedGraph) -> dict[TracedValue, Origin]:
     its stage, and not from all gradients whose norm divided it. A value without an origin has a number after all nodes.
     """
     found: dict[TracedValue, Origin] = {}
-    nothing, widths = (len(graph.nodes), 0), _Widths()
+    nothing, widths = len(graph.nodes) * PER_NODE, _Widths()
     for number, node in enumerate(graph.nodes):
         if not isinstance(node, Loose):
-            found.update((v, (number, i)) for i, v in enumerate(node.outputs))
+            found.update(zip(node.outputs, count(number * PER_NODE), strict=False))
             continue
         if len(node.inputs) == len(node.operands) and (width := widths.of(node.eqns)):
             firsts = [found.get(v, nothing) for v in node.operands]

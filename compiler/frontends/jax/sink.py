@@ -67,7 +67,7 @@ def sink(graph: TracedGraph) -> None:
         copies: dict[TracedValue, TracedValue] = {}
         done: dict[TracedValue, TracedValue] = {}
         follows = node if isinstance(node, Loose) else None
-        for value in node.inputs:
+        for value in () if made.keys().isdisjoint(node.inputs) else node.inputs:
             if value in made:
                 copies[value] = _copy(value, made, follows, nodes, done)
         if copies:
@@ -80,7 +80,7 @@ def sink(graph: TracedGraph) -> None:
 def _readers_apart(graph: TracedGraph, made: _Made) -> Iterator[GraphNode]:
     """Yields the nodes of a graph. Splits joined equations that read a copied value: each needs its own copies."""
     for node in graph.nodes:
-        if isinstance(node, Loose) and len(node.eqns) > 1 and any(v in made for v in node.inputs):
+        if isinstance(node, Loose) and len(node.eqns) > 1 and not made.keys().isdisjoint(node.inputs):
             yield from node.apart()
         else:
             yield node

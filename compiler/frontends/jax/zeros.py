@@ -15,7 +15,7 @@ def drop_added_zeros(graph: TracedGraph) -> None:
     same: dict[TracedValue, TracedValue] = {}
     nodes: list[GraphNode] = []
     for node in graph.nodes:
-        if same and any(v in same for v in node.inputs):
+        if not same.keys().isdisjoint(node.inputs):
             substitute(node, same)
         if not isinstance(node, Loose) or node.follows is not None:
             nodes.append(node)
