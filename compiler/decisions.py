@@ -8,11 +8,13 @@ passes wrote. A call follows its own shardings or the location of its operands. 
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from pathways.dialect.call_labels import read_part
 from pathways.dialect.diagnostics import Where
-from pathways.dialect.ir.flow import Node
+from pathways.dialect.ir.flow import Node, identities
 from pathways.dialect.ir.losses import read_losses
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.records import shown_name
@@ -101,7 +103,8 @@ class _Sources:
         self.first_home = list(self.home)
         """The slice on which each value was, before transfers moved it."""
         self.names = [a.name for a in program.arguments]
-        self._calls: dict[tuple[str, str, bool, tuple[tuple[str, int], ...]], tuple[str, str, str]] = {}
+        self._calls: dict[tuple[Any, ...], tuple[str, str, str]] = {}
+        """The results of `call`, by the slice of a call, and by the sizes and the slices of its operands."""
         for node in flow.nodes:
             if not node.is_transfer:
                 self.names += [shown_name(node.op)] * len(node.results)
@@ -109,29 +112,24 @@ class _Sources:
                 (source,), (result,) = node.operands, node.results
                 self.first_home[result] = self.first_home[source]
                 self.names.append(self.names[source])
+        self._home, self._size = identities(self.first_home), np.array(flow.sizes, np.intp)
 
     def place(self, value: int) -> str:
         return f"{self.home[value]}{self.program.sharding(self.flow.place(value))}"
 
     def call(self, call: Node) -> tuple[str, str, str]:
         """Returns the slice of a call, the reason for it, and the slice with most of its other operands."""
-        homes = list(map(self.first_home.__getitem__, call.operands))
-        sizes = list(map(self.flow.sizes.__getitem__, call.operands))
-        held = dict.fromkeys(homes, 0)
-        if len(held) == 1:
-            held[homes[0]] = sum(sizes)
-        else:
-            for home, size in zip(homes, sizes, strict=True):
-                held[home] += size
-        key = call.mesh, call.op.island or "", bool(call.op.gathered), tuple(held.items())
+        taken = self.flow.operands_of(call)
+        key = call.mesh, call.op.island, call.op.gathered, self._home[taken].tobytes(), self._size[taken].tobytes()
         if key not in self._calls:
-            self._calls[key] = self._explained(*key)
+            held = dict.fromkeys((self.first_home[v] for v in call.operands), 0)
+            for value in call.operands:
+                held[self.first_home[value]] += self.flow.sizes[value]
+            self._calls[key] = self._explained(call.mesh, call.op.island or "", bool(call.op.gathered), held)
         return self._calls[key]
 
-    def _explained(
-        self, mesh: str, island: str, gathered: bool, rows: tuple[tuple[str, int], ...]
-    ) -> tuple[str, str, str]:
-        held, here = dict(rows), self.program.slice_of(mesh)
+    def _explained(self, mesh: str, island: str, gathered: bool, held: dict[str, int]) -> tuple[str, str, str]:
+        here = self.program.slice_of(mesh)
         chosen = f"{here} on {island}, mesh {self.program.mesh(mesh)}"
         drawn = ", ".join(f"{size:,} bytes on {home}" for home, size in held.items()) or "none"
         reason = f"operations without a placement follow their data; operands: {drawn}"

@@ -39,7 +39,8 @@ class Pass:
     """Whether `program.flow` is correct after the pass. Otherwise the pass manager calls `program.changed()`."""
 
     writes: ClassVar[frozenset[str] | None] = None
-    """The attributes of calls and transfers that the pass writes, and `arguments` if it writes theirs.
+    """The attributes of calls and transfers that the pass writes, `arguments` if it writes those of arguments, and
+    `computations` if it changes the code of any.
 
     In a program without bodies it adds, removes and reconnects no calls or transfers. In phase `plan` it leaves the
     instruction streams unchanged. So only two kinds of rules are verified after it: those that read these attributes,

@@ -169,9 +169,12 @@ class KnownShardings:
         return self._pinned(self.taken.operands[call.number], ins), self._pinned(call.results, outs)
 
     def _pinned(self, values: Sequence[int], pinned: Numbers) -> Numbers:
-        found = self._side(values)
-        if any(pinned):
-            found = tuple([p or f for f, p in zip(found, pinned, strict=True)])
+        if all(pinned):
+            found = pinned
+        else:
+            found = self._side(values)
+            if any(pinned):
+                found = tuple([p or f for f, p in zip(found, pinned, strict=True)])
         if self._empty and not self._empty.isdisjoint(values):  # jaxlib 0.10 does not split empty arrays
             types = self.taken.types
             whole = [self.number(replicated(len(types[v].shape))) for v in values]

@@ -30,7 +30,7 @@ class PerDevice(Pass):
     requires: ClassVar[Phase] = Phase.PLAN
     ensures: ClassVar[Phase] = Phase.PLAN
     keeps_flow: ClassVar[bool] = True
-    writes: ClassVar[frozenset[str] | None] = frozenset()
+    writes: ClassVar[frozenset[str] | None] = frozenset({"computations"})
     operations: int = MAX_OPERATIONS
     """Maximum operations of a computation that gets a one-device module."""
     flops: float = MAX_FLOPS

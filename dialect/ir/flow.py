@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -166,10 +166,10 @@ class Flow:
         return [entries[start:end].tobytes() for start, end in pairwise(self.bounds)]
 
     @cached_property
-    def users(self) -> list[list[int]]:
+    def users(self) -> Sequence[list[int]]:
         """For each value, the nodes that read it, in program order; a node that reads it twice is listed twice."""
         readers = self.readers[np.argsort(self.operands, kind="stable")]
-        return divided(readers, np.bincount(self.operands, minlength=len(self.types)))
+        return _Divided(readers, np.bincount(self.operands, minlength=len(self.types)))
 
     @cached_property
     def waits(self) -> list[tuple[int, ...]]:
@@ -212,8 +212,31 @@ def identities(things: Sequence[object]) -> Column:
 
 def divided(column: Column, lengths: Column) -> list[list[int]]:
     """Divides a column into consecutive lists of these lengths."""
-    entries = column.tolist()
-    return [entries[start:end] for start, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+    return list(_Divided(column, lengths))
+
+
+class _Divided(Sequence[list[int]]):
+    """A column that is divided into consecutive lists, each made when it is read."""
+
+    def __init__(self, column: Column, lengths: Column) -> None:
+        self._entries: list[int] = column.tolist()
+        self._bounds: list[int] = [0, *np.cumsum(lengths).tolist()]
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (self._entries[start:end] for start, end in pairwise(self._bounds))
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        return self._entries[self._bounds[at] : self._bounds[at + 1]]
 
 
 def _operands(nodes: Iterable["Node | Draft"]) -> Column:

@@ -99,17 +99,14 @@ class Lowering:
 
         Equal modules, as stages often are, share the bytecode of the first.
         """
-        digest = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()
+        printed = module.operation.get_asm()
+        digest = hashlib.sha256(printed.encode()).hexdigest()
         if digest not in self._by_content:
             rewrite_locations(module.operation, lambda file: self.sources.stored(file) if is_users(file) else None)
-            self._by_content[digest] = bytecode(_as_parsed(module).operation)
+            if " applies " in printed:  # short reductions: their printed form loses the locations inside
+                module = parse(text(module), module.context)
+            self._by_content[digest] = bytecode(module.operation)
         return self._by_content[digest]
-
-
-def _as_parsed(module: Module) -> Module:
-    """Prints and parses a module that has short reductions. Their printed form loses the locations inside."""
-    printed = text(module)
-    return parse(printed, module.context) if " applies " in printed else module
 
 
 def _on_its_slice(sharding: JaxSharding) -> Any:

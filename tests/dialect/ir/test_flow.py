@@ -36,7 +36,7 @@ def _check_flow(program: ProgramIR) -> None:
         assert _rows(kept) == _rows(read)
         assert (function.arguments, function.results) == (other.arguments, other.results)
         assert (kept.arguments, kept.makers, kept.returned) == (read.arguments, read.makers, read.returned)
-        assert (kept.types, kept.sizes, kept.users) == (read.types, read.sizes, read.users)
+        assert (kept.types, kept.sizes, [*kept.users]) == (read.types, read.sizes, [*read.users])
         if (slots := kept.slots) is not None:
             kept.slots = None
             assert number_slots(function) == slots
