@@ -168,10 +168,9 @@ class _Inserter:
         if key not in self.costs:
             self.costs[key] = movement(self.program, *key)
         cost = self.costs[key]
-        op.source = (held.place,)
-        op.route, op.bytes, op.reason = cost.route, cost.bytes, reason
         whole = held.type.bytes * self.program.mesh(target.mesh).size
-        op.runner_up = f"the whole array to every device: {whole:,} bytes instead of {cost.bytes:,}"
+        other = f"the whole array to every device: {whole:,} bytes instead of {cost.bytes:,}"
+        op.update(source=(held.place,), route=cost.route, bytes=cost.bytes, reason=reason, runner_up=other)
 
     def _constant(self, held: _Held, target: Placed) -> int:
         """Adds a copy of a constant on the target mesh. Loading the plan makes the copy; it never moves in a run."""

@@ -75,9 +75,10 @@ def number_nodes(program: ProgramIR, order: Sequence[int] | None = None) -> None
         raise ValueError(f"{have}; it must list each of the {len(nodes)} nodes exactly once")
     for step, number in enumerate(wanted):
         node = nodes[number]
-        node.op.step = step
-        if not node.is_transfer:
-            node.op.dispatch = "parallel" if node.callee else "sequential"
+        if node.is_transfer:
+            node.op.update(step=step)
+        else:
+            node.op.update(step=step, dispatch="parallel" if node.callee else "sequential")
     if wanted != current:
         program.flow = program.flow.reordered(wanted)
 

@@ -227,7 +227,7 @@ def _write(state: KnownShardings) -> None:
             )
             special[key] = Special(symbol, *sides)
         chosen = special[key]
-        node.op.callee, node.op.in_shardings, node.op.out_shardings = chosen.callee, chosen.ins, chosen.outs
+        node.op.update(callee=chosen.callee, in_shardings=chosen.ins, out_shardings=chosen.outs)
     state.flow.refresh()
 
 

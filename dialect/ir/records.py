@@ -62,6 +62,14 @@ class NodeRecord:
             raise AttributeError(f"{self.OPERATION_NAME} has no field {name}")
         object.__setattr__(self, name, value)
 
+    def update(self, **fields: Any) -> None:
+        """Writes several fields."""
+        if self._operation is None and fields.keys() <= self._names:
+            vars(self).update(fields)
+            return
+        for name, value in fields.items():
+            setattr(self, name, value)
+
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The class of its op, so that `isinstance(node.op, pw.CallOp)` holds. `type` returns that of the record."""
