@@ -11,7 +11,8 @@ measurement is the best of several, each in its own process. Compared programs r
 
 *Own phases* are the time from the Python function to the finished plan, without JAX's own time: `jax.make_jaxpr`, and
 lowering each distinct computation to StableHLO. They include verification after every pass, and `rest`. `rest` is the
-copy that a compilation works on, and the time outside all phases.
+copy that a compilation works on, and the time outside all phases. JAX's trace is also measured by itself, since inside
+of a compilation Python's search for cycles pauses, which makes it faster.
 
 Shardy's time is that of `apply_mpmd_partitioning` of this jaxlib alone (`shardy_mpmd.py`), on the same step. It starts
 from a module with named stages, and makes one of fragments on meshes, scheduled as 1F1B. JAX's tracing and lowering is
@@ -135,6 +136,14 @@ def measure_shardy(stages: int, layers: int, microbatches: int) -> float | None:
     return seconds(run_stage, params, xs)
 
 
+def measure_jax(stages: int, layers: int, microbatches: int) -> float:
+    """Returns the seconds of JAX's trace by itself."""
+    program, arguments = pipeline(stages, layers, microbatches)
+    begin = time.perf_counter()
+    jax.make_jaxpr(program.function)(*arguments)
+    return time.perf_counter() - begin
+
+
 def apart(folder: Path, what: str, *sizes: int) -> Any:
     """Measures in a separate process, with the `pathways` of a checkout."""
     command = [sys.executable, __file__, f"--{what}", *map(str, sizes)]
@@ -163,9 +172,11 @@ def compare(before: Path | None, repeat: int, shardy: bool) -> None:
     folders = [ROOT] if before is None else [before, ROOT]
     runs: dict[Path, list[Measured]] = {f: [] for f in folders}
     theirs: float | None = None
+    traces: list[float] = []
     for turn in range(repeat):
         for folder in folders:
             runs[folder].append(apart(folder, "measure", *LARGE))
+        traces.append(apart(ROOT, "measure-jax", *LARGE))
         if shardy and not turn:
             theirs = apart(ROOT, "measure-shardy", *LARGE)
     best = {f: min(found, key=lambda run: own(run[0])) for f, found in runs.items()}
@@ -173,6 +184,8 @@ def compare(before: Path | None, repeat: int, shardy: bool) -> None:
     for folder in folders:
         show(name if folder == ROOT else f"{name}, in {folder}", *best[folder])
     ours = own(best[ROOT][0])
+    alone = min(traces) + best[ROOT][0]["jax lower"]
+    print(f"  JAX by itself {alone:.2f} s: ratio of our own phases {ours / alone:.1f}")
     if before is not None:
         print(f"  ratio of its own phases to ours: {own(best[before][0]) / ours:.2f}")
     if theirs is not None:
@@ -197,12 +210,15 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, default=len(GROWING), help="how many sizes; 0: the large step alone")
     parser.add_argument("--before", type=Path, help="another checkout, to compare with")
     parser.add_argument("--no-shardy", action="store_true", help="leave Shardy's partitioner out")
-    for what in ("--measure", "--measure-shardy"):
+    for what in ("--measure", "--measure-jax", "--measure-shardy"):
         parser.add_argument(what, type=int, nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.measure:
         measure(2, 2, 2)  # warm-up: the first compilation in a process does more
         print(json.dumps(measure(*chosen.measure)))
+    elif chosen.measure_jax:
+        measure(2, 2, 2)
+        print(json.dumps(measure_jax(*chosen.measure_jax)))
     elif chosen.measure_shardy:
         print(json.dumps(measure_shardy(*chosen.measure_shardy)))
     else:

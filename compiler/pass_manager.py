@@ -222,18 +222,19 @@ def _verify(step: Pass, program: ProgramIR) -> None:
             raise
         ours = PassBroke(name=step.name, op=first.op, problem=first.problem, rule=first.rule, where=first.where)
         raise PathwaysError(ours) from error
-    program.unverified = frozenset() if changes is None else program.unverified | changes.attributes
+    program.is_verified = changes is None or step.phases()[1] is Phase.PLAN
 
 
 def _changes(step: Pass, program: ProgramIR) -> Changes | None:
     """Returns the changes that a built-in pass declares; None if the declaration is missing or cannot be relied on.
 
-    When a plan is made, they are all changes since the last check of all rules.
+    When a plan is made, only a program of which all rules were just checked is relied on.
     """
     requires, ensures = step.phases()
-    if step.writes is None or step.spelled or program.bodies:
+    is_known = program.is_verified or ensures is not Phase.PLAN
+    if step.writes is None or type(step) not in PASSES.values() or program.bodies or not is_known:
         return None
-    return Changes(requires, step.writes | program.unverified if ensures is Phase.PLAN else step.writes)
+    return Changes(requires, step.writes)
 
 
 def _coded(step: Pass, error: Exception) -> Exception:

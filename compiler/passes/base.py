@@ -45,7 +45,7 @@ class Pass:
     In a program without bodies it adds, removes and reconnects no calls or transfers. In phase `plan` it leaves the
     instruction streams unchanged. So only two kinds of rules are verified after it: those that read these attributes,
     and those of the phase that it ensures. None: it may change anything, and all rules are verified. When a plan is
-    made, the rules that read an attribute written since then are verified again.
+    made, all rules are verified, unless they were after the pass before it.
     """
 
     spelled: ClassVar[str] = ""

@@ -46,8 +46,8 @@ class Taken:
     moves: list[Move]
 
 
-def _strangers(flow: Flow, lives: Sequence[str | None]) -> list[list[int]]:
-    """Finds, for each node, the positions of operands that live on another mesh. Control flow and moves have none."""
+def _moved_operands(flow: Flow, lives: Sequence[str | None]) -> list[list[int]]:
+    """Finds, for each call, the positions of operands that are on another mesh. Other nodes have none."""
     meshes = {mesh: number for number, mesh in enumerate({*lives, *(node.mesh for node in flow)})}
     home = np.fromiter(map(meshes.__getitem__, lives), np.intp, len(lives))
     here = np.array([meshes[node.mesh] if node.is_call else -1 for node in flow], np.intp)[flow.readers]
@@ -59,7 +59,7 @@ def _strangers(flow: Flow, lives: Sequence[str | None]) -> list[list[int]]:
 def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
     """Numbers the inbound values. `lives` gives the mesh on which each value of the flow is made."""
     flow = program.flow
-    strangers = _strangers(flow, lives)
+    moved = _moved_operands(flow, lives)
     lives, types, count = list(lives), list(flow.types), len(lives)
     numbers: dict[tuple[int, str], int] = {}
 
@@ -75,7 +75,7 @@ def find_taken(program: ProgramIR, lives: list[str | None]) -> Taken:
     def taken(node: Node) -> Sequence[int]:
         if not node.is_branch:
             own = list(node.operands)
-            for position in strangers[node.number]:
+            for position in moved[node.number]:
                 own[position] = arrival(own[position], node.mesh)
             return own
         bodies = program.bodies_of(node.op)

@@ -31,7 +31,7 @@ Around: TypeAlias = tuple[Numbers, Numbers]
 """The shardings of the arguments and of the results of a call."""
 
 Found: TypeAlias = list[tuple[int, int]]
-"""The positions of the values whose sharding is known, and its number."""
+"""The positions of the values whose sharding is known, and the numbers of these shardings."""
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,7 @@ import numpy as np
 
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.dtypes import ArrayType
-from pathways.dialect.ir.records import (
-    CallRecord,
-    CondRecord,
-    ControlFlowRecord,
-    NodeRecord,
-    TransferRecord,
-    WhileRecord,
-)
+from pathways.dialect.ir.records import KINDS, CallRecord, ControlFlowRecord, NodeRecord, TransferRecord
 from pathways.dialect.memo import map_by_identity
 from pathways.dialect.sdy import Placed
 
@@ -73,7 +66,7 @@ class Node:
         return self.op.op_class in _BRANCHES
 
 
-_BRANCHES = frozenset({CondRecord.op_class, WhileRecord.op_class})
+_BRANCHES = frozenset(kind.op_class for kind in KINDS.values() if issubclass(kind, ControlFlowRecord))
 
 
 class Flow:
@@ -154,10 +147,11 @@ class Flow:
 
     @cached_property
     def bounds(self) -> list[int]:
-        """The first of the `operands` of each node, and their number."""
+        """For each node, the index of its first operand in `operands`; at the end, the length of `operands`."""
         return [0, *np.cumsum([len(node.operands) for node in self.nodes], dtype=np.intp).tolist()]
 
     def operands_of(self, node: Node) -> Column:
+        """Returns the operands of a node."""
         return self.operands[self.bounds[node.number] : self.bounds[node.number + 1]]
 
     def of_operands(self, column: Column) -> list[bytes]:
@@ -207,6 +201,7 @@ class Flow:
 
 
 def identities(things: Sequence[object]) -> Column:
+    """Returns the identity of each object, to compare many objects at once. It is valid while they live."""
     return np.fromiter(map(id, things), np.intp, len(things))
 
 

@@ -49,8 +49,8 @@ class ProgramIR:
         """The program that contains this body. For the main program: itself."""
         self.is_handed_out = False
         """Whether other code may change the ops of the module."""
-        self.unverified: frozenset[str] = frozenset()
-        """The attributes that passes have written since all rules were checked."""
+        self.is_verified = False
+        """Whether all rules were checked after the last change."""
         self.context: Any = module.context
         self.slices: dict[str, pw.SliceOp] = {}
         self.meshes: dict[str, pw.MeshOp] = {}
@@ -151,6 +151,7 @@ class ProgramIR:
     def link(self) -> None:
         """Writes all functions as ops, and links their records to the ops until `take_back`."""
         self.whole.is_handed_out = True
+        self.whole.is_verified = False
         for function in self.functions:
             if not function.has_ops:
                 function._link(function._write())

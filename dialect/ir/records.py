@@ -193,6 +193,8 @@ def are_sound(records: Iterable[NodeRecord], names: frozenset[str] | None) -> bo
         owns.setdefault(type(record), []).append(vars(record))
     for kind, fields in owns.items():
         present = set[str]().union(*fields)
+        if not present <= _OWN | kind.op_class.fields().keys():
+            return False
         for name, field in kind.op_class.fields().items():
             if field.required or (name in present and (names is None or name in names)):
                 found = [own.get(name) for own in fields]

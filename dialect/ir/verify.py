@@ -34,7 +34,8 @@ class Changes:
     since: Phase
     """The phase that the program had when it was valid."""
     attributes: frozenset[str]
-    """Written attributes of calls, transfers and control flow; `arguments`: attributes of arguments and results."""
+    """Written attributes of calls, transfers and control flow; `arguments`: attributes of arguments and results;
+    `computations`: their code."""
 
     def can_break(self, phase: Phase, reads: frozenset[str]) -> bool:
         return not self.since.reached(phase) or not reads.isdisjoint(self.attributes)
@@ -367,4 +368,4 @@ _RULES: dict[Phase, dict[Callable[[ProgramIR], Iterator[Broken]], frozenset[str]
     Phase.SCHEDULE: {_order: frozenset({"step"})},
     Phase.PLAN: {check_plans: frozenset(), check_per_device: frozenset()},
 }
-"""The rules that a phase adds, each with the attributes of calls, transfers, control flow and arguments it reads."""
+"""The rules that a phase adds, each with the `Changes.attributes` that it reads."""

@@ -76,7 +76,10 @@ _COUNTED = frozenset(
 def _are_before(flow: Flow) -> bool:
     """Whether no node has problems with its `_operands`."""
     starts = np.array([node.results.start for node in flow], np.intp)
-    is_before = (flow.operands >= 0) & (flow.operands < starts[flow.readers])
+    try:
+        is_before = (flow.operands >= 0) & (flow.operands < starts[flow.readers])
+    except OverflowError:
+        return False
     return bool(is_before.all()) and not any(any(_operands(n)) for n in flow if n.op.op_class in _COUNTED)
 
 

@@ -133,15 +133,16 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
     effects = [i.effects for i in stream.instructions] if can_be_named else []
     are_sound = can_be_named and _are_slots_sound(effects, len(stream.kind_of), alive, kept | results)
     for number, instruction in enumerate(stream.instructions):
-        if not are_sound:
-            found = list(_instruction(known, instruction, alive, written, borrowed, kept | results))
-        elif isinstance(instruction, Run | Branch | Copy):
-            found = list(_match(known, instruction, borrowed))
+        if are_sound:
+            problems = _match(known, instruction, borrowed)
         else:
-            continue
-        if found:
+            problems = _instruction(known, instruction, alive, written, borrowed, kept | results)
+        broken = False
+        for what, rule in problems:
+            broken = True
             name, at = f"step {instruction.step} of {stream.island}", At(function, stream.island, number)
-            yield from (Problem(name, what, rule, at) for what, rule in found)
+            yield Problem(name, what, rule, at)
+        if broken:
             return
         if not are_sound:
             _, writes, drops = instruction.effects
@@ -172,12 +173,12 @@ def _are_slots_sound(effects: list[Effects], count: int, alive: set[int], protec
     if any(len(each) and not 0 <= each.min() <= each.max() < count for each in (first, kept, *slots)):
         return False
     at = [np.repeat(numbers, [len(side[which]) for side in effects]) for which in range(3)]
-    made, gone = np.full(count, len(effects)), np.full(count, len(effects))
-    made[writes], gone[drops] = at[1], at[2]
-    made[first] = -1
+    written_at, dropped_at = np.full(count, len(effects)), np.full(count, len(effects))
+    written_at[writes], dropped_at[drops] = at[1], at[2]
+    written_at[first] = -1
     is_single = all(np.bincount(each, minlength=1).max() <= 1 for each in (np.concatenate([first, writes]), drops))
-    is_alive = ((made[reads] < at[0]) & (gone[reads] >= at[0])).all()
-    return bool(is_single and is_alive and (gone[kept] == len(effects)).all())
+    is_alive = ((written_at[reads] < at[0]) & (dropped_at[reads] >= at[0])).all()
+    return bool(is_single and is_alive and (dropped_at[kept] == len(effects)).all())
 
 
 def _instruction(

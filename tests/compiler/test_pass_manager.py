@@ -9,7 +9,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import pathways as pw
-from pathways.compiler.pass_manager import PASSES
+from pathways.compiler.driver import Compilation
+from pathways.compiler.pass_manager import PASSES, Options
 from pathways.compiler.pass_text import read_passes
 from pathways.compiler.passes.base import Session
 from pathways.compiler.passes.order_calls import OrderCalls
@@ -18,6 +19,8 @@ from pathways.compiler.passes.plan_islands import PlanIslands
 from pathways.dialect.ir.program import ProgramIR
 from pathways.dialect.ir.pw import RunOp
 from pathways.dialect.jax_api import jit
+from pathways.dialect.phases import Phase
+from pathways.dialect.topology import parse_topology
 
 X = np.ones(4, np.float32)
 
@@ -80,11 +83,28 @@ def test_attributes_that_a_pass_declares_as_written_are_verified_after_it(
     assert message in str(caught.value)
 
 
-def test_undeclared_writes_are_verified_when_the_plan_is_made(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    _patch_to_write(monkeypatch, OrderCalls, "action", "7G1")
+@pytest.mark.parametrize("merge", [True, False])
+def test_undeclared_writes_are_verified_when_the_plan_is_made(
+    program: Any, monkeypatch: pytest.MonkeyPatch, merge: bool
+) -> None:
+    _patch_to_write(monkeypatch, OrderCalls, "parts", ("unreadable",))
     with pytest.raises(pw.PathwaysError) as caught:
-        program.lower(X).compile()
-    assert caught.value.code == "PWC0710" and "has the action 7G1" in str(caught.value)
+        program.lower(X).compile(merge=merge)
+    assert caught.value.code == "PWC0710" and "has a part that cannot be read" in str(caught.value)
+
+
+@pytest.mark.parametrize("merge", [True, False])
+def test_ops_that_are_changed_between_passes_are_verified_when_the_plan_is_made(program: Any, merge: bool) -> None:
+    lowered = program.lower(X)
+    session = Session(parse_topology("islands=1,devices=2"))
+    compilation = Compilation(ProgramIR(lowered.module), lowered.constants, session)
+    compilation.advance(Phase.SCHEDULE, options=Options(merge=merge))
+    assert "pw.call" in str(compilation.program.module)
+    for call in compilation.program.calls():
+        call.parts = ("unreadable",)
+    with pytest.raises(pw.PathwaysError) as caught:
+        compilation.advance(passes=[PlanIslands()])
+    assert caught.value.code == "PWC0710" and "has a part that cannot be read" in str(caught.value)
 
 
 @pytest.mark.parametrize("passes", ["rematerialize{when=nonsense}", "merge-calls{limit=abc}"])

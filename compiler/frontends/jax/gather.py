@@ -22,7 +22,7 @@ from pathways.compiler.frontends.jax.origins import first_origins, in_order_of_o
 
 
 class _Sets:
-    """Numbers sets of placed nodes. Equal sets have one number, and 0 is the empty set. Large sets are compared often.
+    """Numbers sets of placed nodes, so that numbers are compared in place of large sets. 0 is the empty set.
 
     A crossing of unplaced values from one home mesh to another is also a member. All values with the same set there
     share one crossing. The norm of all gradients is then a few computations, and not one per parameter. Each member is
@@ -54,7 +54,7 @@ class _Sets:
         return self._unions[key]
 
     def with_new(self, number: int) -> int:
-        """Returns a set with one more member, a new one."""
+        """Adds a new member to a set, and returns the number of the result."""
         self._members += 1
         return self._number(self._bits[number] | 1 << (self._members - 1))
 

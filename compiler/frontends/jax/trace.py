@@ -115,7 +115,7 @@ def trace_program(
     timing = {"jax trace": traced - begin}
     emission = _Emission(jaxpr, names, lowering, [note for table in cut for note in table.loss_notes], timing)
     if not all(hasattr(aval, "shape") for aval in jaxpr.out_avals):
-        emission.emitted()  # it refuses results that are not arrays
+        emission.emitted()  # refuses results that are not arrays
     types = tuple(tuple(map(compat.struct, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
     return Traced(
         emission.emitted, trees[-1][1], timing, cut, *types, content=emission.content, files=lowering.sources.files

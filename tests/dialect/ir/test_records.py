@@ -16,9 +16,9 @@ from pathways.dialect.ir import pw
 from pathways.dialect.ir.arguments import Argument
 from pathways.dialect.ir.flow import Flow, renumbered
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.ir.records import CallRecord, TransferRecord
+from pathways.dialect.ir.records import CallRecord, TransferRecord, are_sound
 from pathways.dialect.ir.verify import verify
-from pathways.dialect.mlir import ir, parse_text, text
+from pathways.dialect.mlir import ir, make_context, parse_text, text
 from pathways.dialect.sharding import MeshSpec
 
 VECTOR = ArrayType((8,), "float32")
@@ -282,3 +282,30 @@ def test_a_flow_of_values_that_no_node_makes_is_refused() -> None:
     flow = read().flow
     with pytest.raises(ValueError, match="a value that no node makes"):
         renumbered(ProgramIR(parse_text(STRAIGHT, "small")), flow.types, flow.arguments, flow.nodes[:1], flow.returned)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_sound"),
+    [
+        ({}, True),
+        ({"step": 3, "gathered": True, "action": "0F1", "parts": ("- f",), "made_by": (0, 1)}, True),
+        ({"mesh": None}, False),
+        ({"callee": 3}, False),
+        ({"step": True}, False),
+        ({"step": 1 << 63}, False),
+        ({"gathered": 1}, False),
+        ({"parts": ("f", 1)}, False),
+        ({"out_shardings": ("m0",)}, False),
+    ],
+)
+def test_records_are_sound_together_if_none_has_a_problem(fields: dict[str, Any], is_sound: bool) -> None:
+    location = ir.Location.unknown(make_context())
+    records = [CallRecord(location, **{"callee": "f", "mesh": "m0"} | given) for given in ({}, fields)]
+    assert are_sound(records, None) is is_sound
+    assert any(any(record.problems(None)) for record in records) is not is_sound
+
+
+@pytest.mark.parametrize("fields", [{"step": np.int64(3)}, {"parts": ["- f"]}, {"isand": "m0"}])
+def test_records_with_other_values_or_fields_are_checked_one_by_one(fields: dict[str, Any]) -> None:
+    location = ir.Location.unknown(make_context())
+    assert not are_sound([CallRecord(location, callee="f", mesh="m0", **fields)], None)
