@@ -149,7 +149,8 @@ def _reader_of(cls: Any) -> Callable[[Payload], Message]:
     if cls not in _CARRYING:
         return msgspec.msgpack.Decoder(cls).decode
     *hints, _ = get_type_hints(cls, include_extras=True).values()
-    read_values = msgspec.msgpack.Decoder(tuple[tuple(hints)]).decode
+    values: Any = tuple[tuple(hints)]
+    read_values = msgspec.msgpack.Decoder(values).decode
     keeps = cls in _OF_VALUES
 
     def read(payload: Payload) -> Message:
