@@ -311,7 +311,8 @@ def _movement(program: ProgramIR) -> Iterator[Broken]:
         if argument.is_constant and argument.mesh is None:
             name = argument.shown(number)
             yield program.operation, f"keeps the constant {name}, which is not used", "no constant without a mesh"
-    known: dict[int, bytes] = {}
+    known: dict[int, tuple[object, bytes]] = {}
+    """The identities of the shardings in a list, by identity of the list, which is kept alive."""
     for node, taken in zip(flow.nodes, flow.of_operands(flow.place_ids), strict=True):
         op = node.op
         if node.is_transfer:
@@ -322,8 +323,8 @@ def _movement(program: ProgramIR) -> Iterator[Broken]:
             continue
         shardings = op.in_shardings or ()
         if id(shardings) not in known:
-            known[id(shardings)] = identities(shardings).tobytes()
-        if known[id(shardings)] == taken:
+            known[id(shardings)] = shardings, identities(shardings).tobytes()
+        if known[id(shardings)][1] == taken:
             continue
         for i, (value, wanted) in enumerate(zip(node.operands, shardings, strict=True)):
             here = places[value]

@@ -97,6 +97,7 @@ class _Flattener:
         self._placed: dict[int, _Placed] = {}
         """Placed calls of a program without strays, by equation: their calls differ only in operands."""
         self._readers: dict[int, tuple[Eqn, itemgetter[Any] | None]] = {}
+        """Functions that read the operands of an equation; None if it has literals, or one operand."""
         self._rows: dict[int, RowOfEquations] = {}
         """Rows of equations, by the first equation."""
         self._meshes: dict[SliceMesh, SliceMesh] = {}
