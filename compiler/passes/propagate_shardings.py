@@ -14,7 +14,6 @@ from pathways.compiler.passes.specialize import Originals, Special, specialize
 from pathways.dialect.diagnostics import InternalError
 from pathways.dialect.ir.flow import Node
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.ir.records import ControlFlowRecord
 from pathways.dialect.mlir import ir
 from pathways.dialect.phases import Phase
 from pathways.dialect.sdy import Placed, shared_sharding
@@ -69,7 +68,7 @@ def _propagate(program: ProgramIR, given: dict[int, Placed]) -> set[int]:
     flow = program.flow
     lives = [a.mesh for a in program.arguments]
     for node in flow.nodes:
-        lives += node.op.meshes if isinstance(node.op, ControlFlowRecord) else [node.mesh] * len(node.results)
+        lives += node.op.meshes if node.is_branch else [node.mesh] * len(node.results)
     state = KnownShardings(program, find_taken(program, lives))
     for value, placed in given.items():
         mesh = lives[value]

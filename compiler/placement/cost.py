@@ -59,6 +59,7 @@ class CostModel:
         self.operands: list[list[tuple[int, int]]] = []
         """For each call, the calls whose results it takes, and the number of bytes."""
         numbers: dict[Any, int] = {}
+        # Numbers in program order are already the order that the sort would find.
         are_in_order = all(before < after for before, after in graph.edges)
         for node in sorted(graph) if are_in_order else import_late("networkx").lexicographical_topological_sort(graph):
             here = graph.nodes[node]

@@ -73,12 +73,7 @@ class Flow:
     """The nodes and values of a function. `types` are those of all values."""
 
     def __init__(
-        self,
-        function: Function,
-        types: Iterable[ArrayType],
-        nodes: Iterable[Node],
-        returned: Iterable[int],
-        operands: Column | None = None,
+        self, function: Function, types: Iterable[ArrayType], nodes: Iterable[Node], returned: Iterable[int]
     ) -> None:
         self._function = function
         self.types = tuple(types)
@@ -93,8 +88,6 @@ class Flow:
         for node in self.nodes:
             self.makers += [node.number] * len(node.results)
             node.op.belong_to(function)
-        if operands is not None:
-            self.operands = operands
 
     def __len__(self) -> int:
         """Returns the number of calls, transfers and control flow ops."""
@@ -305,4 +298,6 @@ def renumbered(
         made = range(start, start + len(node.results))
         start = made.stop
         found.append(Node(at, node.op, node.callee, node.mesh, tuple(own), made))
-    return Flow(function, map(types.__getitem__, old), found, results, taken)
+    flow = Flow(function, map(types.__getitem__, old), found, results)
+    flow.operands = taken
+    return flow

@@ -14,7 +14,7 @@ from pathways.dialect.ir.flow import Node, identities
 from pathways.dialect.ir.functions import main_of
 from pathways.dialect.ir.places import same_place
 from pathways.dialect.ir.program import ProgramIR
-from pathways.dialect.ir.records import CondRecord, ControlFlowRecord, WhileRecord
+from pathways.dialect.ir.records import CondRecord, WhileRecord
 from pathways.dialect.ir.verify_plan import broken_parts, check_per_device, check_plans
 from pathways.dialect.ir.verify_records import check_records
 from pathways.dialect.ir.verify_shardings import check_computations, check_shardings, check_written
@@ -117,7 +117,7 @@ def _symbols(program: ProgramIR) -> Iterator[Broken]:
             have = f"names devices {write_ranges(op.devices)} of a slice of {count}"
             yield op.operation, have, f"positions 0 to {count - 1}"
     for node in program.flow.nodes:
-        for mesh in node.op.meshes if isinstance(node.op, ControlFlowRecord) else (node.mesh,):
+        for mesh in node.op.meshes if node.is_branch else (node.mesh,):
             if mesh not in program.meshes:
                 yield node.op, f"names the mesh @{mesh}, which does not exist", "a pw.mesh of the module"
 

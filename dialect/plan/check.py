@@ -23,7 +23,7 @@ from pathways.dialect.plan.check_channels import channel_problems
 from pathways.dialect.plan.check_places import place_problems
 from pathways.dialect.plan.check_signature import port_problems, tree_problems
 from pathways.dialect.plan.check_types import computation_problems, layout_problem
-from pathways.dialect.plan.instructions import Branch, Copy, Effects, Instruction, Run
+from pathways.dialect.plan.instructions import Branch, Copy, Instruction, Run
 from pathways.dialect.plan.limits import check_amounts, check_work
 from pathways.dialect.plan.nouns import BufferKind, Layout, Plan, Stream
 from pathways.dialect.plan.signature import parameter_problem
@@ -129,9 +129,7 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
     written = set(alive)
     borrowed = {p.slot for p in inputs if not p.donated}
     known = _KnownMatches(plan, stream)
-    can_be_named = all(not isinstance(i, Run | Branch) or _donation(i) is None for i in stream.instructions)
-    effects = [i.effects for i in stream.instructions] if can_be_named else []
-    are_sound = can_be_named and _are_slots_sound(effects, len(stream.kind_of), alive, kept | results)
+    are_sound = _are_slots_sound(stream, alive, kept | results)
     for number, instruction in enumerate(stream.instructions):
         if are_sound:
             problems = _match(known, instruction, borrowed)
@@ -149,36 +147,38 @@ def _stream(plan: Plan, stream: Stream, function: int) -> Iterator[Problem]:
             alive.difference_update(drops)
             alive.update(writes)
             written.update(writes)
-    if are_sound:
-        alive.update(*(each.writes for each in effects))
-    if missing := results - alive:
+    if not are_sound and (missing := results - alive):
         have = f"results in slots {sorted(missing)} of {stream.island} that are empty"
         yield Problem("", have, "results that are written")
 
 
-def _are_slots_sound(effects: list[Effects], count: int, alive: set[int], protected: set[int]) -> bool:
+def _are_slots_sound(stream: Stream, alive: set[int], protected: set[int]) -> bool:
     """Whether no instruction breaks a rule about slots (see `_instruction`), found for all instructions at once.
 
-    A slot that is written once and dropped at most once is alive between the two instructions.
+    A slot that is written once and dropped at most once is alive between the two instructions. Protected slots are
+    alive at the end.
     """
+    if any(isinstance(i, Run | Branch) and _donation(i) is not None for i in stream.instructions):
+        return False
+    effects = [instruction.effects for instruction in stream.instructions]
     if not effects:
-        return True
-    numbers = np.arange(len(effects))
+        return protected <= alive
+    count, end = len(stream.kind_of), len(effects)
     try:
-        first, kept = (np.fromiter(slots, np.intp, len(slots)) for slots in (alive, protected))
+        first, last = (np.fromiter(slots, np.intp, len(slots)) for slots in (alive, protected))
         slots = [np.fromiter(chain.from_iterable(side), np.intp) for side in zip(*effects, strict=True)]
     except (OverflowError, TypeError, ValueError):
         return False
     reads, writes, drops = slots
-    if any(len(each) and not 0 <= each.min() <= each.max() < count for each in (first, kept, *slots)):
+    if any(len(each) and not 0 <= each.min() <= each.max() < count for each in (first, last, *slots)):
         return False
-    at = [np.repeat(numbers, [len(side[which]) for side in effects]) for which in range(3)]
-    written_at, dropped_at = np.full(count, len(effects)), np.full(count, len(effects))
+    at = [np.repeat(np.arange(end), [len(side[which]) for side in effects]) for which in range(3)]
+    written_at, dropped_at = np.full(count, end), np.full(count, end)
     written_at[writes], dropped_at[drops] = at[1], at[2]
     written_at[first] = -1
     is_single = all(np.bincount(each, minlength=1).max() <= 1 for each in (np.concatenate([first, writes]), drops))
     is_alive = ((written_at[reads] < at[0]) & (dropped_at[reads] >= at[0])).all()
-    return bool(is_single and is_alive and (dropped_at[kept] == len(effects)).all())
+    return bool(is_single and is_alive and ((written_at[last] < end) & (dropped_at[last] == end)).all())
 
 
 def _instruction(

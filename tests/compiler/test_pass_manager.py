@@ -83,14 +83,21 @@ def test_attributes_that_a_pass_declares_as_written_are_verified_after_it(
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("merge", [True, False])
+@pytest.mark.parametrize(
+    ("name", "value", "message", "merge"),
+    [
+        ("action", "7G1", "has the action 7G1", True),
+        ("parts", ("unreadable",), "has a part that cannot be read", True),
+        ("parts", ("unreadable",), "has a part that cannot be read", False),
+    ],
+)
 def test_undeclared_writes_are_verified_when_the_plan_is_made(
-    program: Any, monkeypatch: pytest.MonkeyPatch, merge: bool
+    program: Any, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, message: str, merge: bool
 ) -> None:
-    _patch_to_write(monkeypatch, OrderCalls, "parts", ("unreadable",))
+    _patch_to_write(monkeypatch, OrderCalls, name, value)
     with pytest.raises(pw.PathwaysError) as caught:
         program.lower(X).compile(merge=merge)
-    assert caught.value.code == "PWC0710" and "has a part that cannot be read" in str(caught.value)
+    assert caught.value.code == "PWC0710" and message in str(caught.value)
 
 
 @pytest.mark.parametrize("merge", [True, False])

@@ -16,6 +16,7 @@ from pathways.compiler.frontends.jax.graph import Loose, TracedGraph, TracedValu
 Origin: TypeAlias = int
 """The number of a placed node times `PER_NODE`, plus the number of one of its results."""
 PER_NODE = 1 << 32
+"""More than the results of any node, so that origins have the order of their nodes."""
 _BEFORE_ALL: Origin = -1
 """The sort key of operations without results, such as printing. They come first on every stage."""
 

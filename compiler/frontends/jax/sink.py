@@ -67,7 +67,7 @@ def sink(graph: TracedGraph) -> None:
         copies: dict[TracedValue, TracedValue] = {}
         done: dict[TracedValue, TracedValue] = {}
         follows = node if isinstance(node, Loose) else None
-        for value in () if made.keys().isdisjoint(node.inputs) else node.inputs:
+        for value in node.inputs:
             if value in made:
                 copies[value] = _copy(value, made, follows, nodes, done)
         if copies:

@@ -15,20 +15,20 @@ from pathways.dialect.plan.nouns import Computation, ConstantData, Plan, PlanMes
 F8, MESH = ArrayType((8,), "float32"), PlanMesh("m0", "s0", "left", (("x", 2),), (0, 1))
 WHOLE = ((),)
 DOUBLE = Computation("double", b"", (0,), (F8,), (WHOLE,), (F8,), (WHOLE,), (("x", 2),))
-SLOTS = 10
-ODD = (-1, SLOTS, 1 << 62, 1 << 63, -(1 << 63) - 1)
+SLOT_COUNT = 10
+ODD = (-1, SLOT_COUNT, 1 << 62, 1 << 63, -(1 << 63) - 1)
 
 
 def random_plan(random: Random) -> Plan:
     """Draws a plan whose instructions mostly read values that are alive, and write slots that are free."""
-    alive, free = [0, 1, 2], list(range(3, SLOTS))
+    alive, free = [0, 1, 2], list(range(3, SLOT_COUNT))
     steps: list[Instruction] = []
 
     def taken() -> int:
-        return random.choice(alive) if alive and random.random() < 0.96 else random.choice([*ODD, *range(SLOTS)])
+        return random.choice(alive) if alive and random.random() < 0.96 else random.choice([*ODD, *range(SLOT_COUNT)])
 
     def given() -> int:
-        return free.pop() if free and random.random() < 0.96 else random.choice([*ODD, *range(SLOTS)])
+        return free.pop() if free and random.random() < 0.96 else random.choice([*ODD, *range(SLOT_COUNT)])
 
     for step in range(random.randint(0, 8)):
         source, target, what = taken(), given(), random.randrange(4)
@@ -46,9 +46,9 @@ def random_plan(random: Random) -> Plan:
                 steps.append(Branch(step, "while", (), (source,), (0,), (target,), (0,), (), "b", None, 0, donated))
         if is_dropped and source in alive:
             alive.remove(source)
-        if what != 2 and 0 <= target < SLOTS:
+        if what != 2 and 0 <= target < SLOT_COUNT:
             alive.append(target)
-    made = stream("left", (kind(0, 32),), (group("x", *[0] * SLOTS),), *steps)
+    made = stream("left", (kind(0, 32),), (group("x", *[0] * SLOT_COUNT),), *steps)
     results = (port("left", taken()),) if random.random() < 0.5 else ()
     inputs = (port("left", 0, donated=True), port("left", 1, donated=random.random() < 0.5))
     constants = (ConstantData("left", 2, "c"),)
